@@ -1,0 +1,48 @@
+"""culpa: whose fault is this anomaly?
+
+Learn what normal rows look like with probabilistic PCA, score new rows by how badly they are reconstructed,
+and split each row's score fairly among its features with Shapley values that respect correlations.
+
+>>> from culpa.datasets import load_wine_outliers
+>>> from culpa import PCADetector
+>>> wine = load_wine_outliers()
+>>> detector = PCADetector().fit(wine.X[wine.y == 0])
+>>> why = detector.explain(wine.X[wine.y == 1])
+>>> bool(abs(why.values.sum(axis=1) + why.base_value - why.score).max() < 1e-9)
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+# Public names and the modules that hold them. They are loaded on first use (PEP 562), so that `culpa --help`
+# does not pay for importing scikit-learn.
+_HOMES = {
+    "Explainer": "culpa.explainer",
+    "Explanation": "culpa.explanation",
+    "LatentGaussian": "culpa.models",
+    "PCADetector": "culpa.detector",
+    "PPCA": "culpa.models",
+}
+
+__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__"]
+
+if TYPE_CHECKING:
+    from culpa.detector import PCADetector
+    from culpa.explainer import Explainer
+    from culpa.explanation import Explanation
+    from culpa.models import PPCA, LatentGaussian
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'culpa' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

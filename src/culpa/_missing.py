@@ -1,0 +1,25 @@
+"""Rows that miss the same features are treated together: one pattern, one small linear-algebra problem."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield ``(rows, observed)``: the rows that share a pattern of NaN, and the features they do have.
+
+    >>> import numpy as np
+    >>> [(r.tolist(), o.tolist()) for r, o in patterns(np.array([[1., 2.], [np.nan, 3.], [4., 5.]]))]
+    [([0, 2], [0, 1]), ([1], [1])]
+    """
+    missing = np.isnan(X)
+    if not missing.any():
+        if len(X):
+            yield np.arange(len(X)), np.arange(X.shape[1])
+        return
+    kinds, kind_of_row = np.unique(missing, axis=0, return_inverse=True)
+    order = np.argsort(kind_of_row.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(kind_of_row.ravel(), minlength=len(kinds)))
+    for kind, rows in zip(kinds, np.split(order, ends[:-1]), strict=True):
+        yield rows, np.flatnonzero(~kind)

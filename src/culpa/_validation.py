@@ -1,0 +1,212 @@
+"""The border: everything a user hands in is checked here, once, and data frames go out as they came in.
+
+Inside, arrays are float64, two-dimensional and free of infinities; NaN means missing.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, validate_data
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Checked input: the numbers, the column names (``None`` if it had none) and what it takes to answer in kind."""
+
+    array: Rows
+    names: tuple[str, ...] | None = None
+    native: Any = None
+
+    def feature_names(self) -> tuple[str, ...]:
+        """Names for people: the columns' own, or x0, x1, ... as scikit-learn calls them."""
+        return self.names or default_names(self.array.shape[1])
+
+    def row_labels(self) -> NDArray[Any]:
+        """What the user calls the rows: the pandas index, else positions."""
+        index = getattr(self.native, "index", None)
+        if index is not None and hasattr(index, "to_numpy"):
+            return np.asarray(index.to_numpy())
+        return np.arange(len(self.array))
+
+
+def default_names(n_features: int) -> tuple[str, ...]:
+    """Names of columns that have none."""
+    return tuple(f"x{i}" for i in range(n_features))
+
+
+def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: int = 1) -> Table:
+    """Turn an array or a data frame of any common kind into a `Table`, or say which cell is in the way."""
+    if isinstance(X, Table):
+        return X
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        table = _read_frame(frame, X, argument)
+    else:
+        table = Table(_read_array(X, argument))
+    _check_shape(table.array, argument, min_rows, min_features)
+    _refuse_infinity(table, argument)
+    return table
+
+
+def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
+    """Read ``X`` for a scikit-learn style estimator: same names in the same order as in ``fit``, else an error."""
+    table = read_table(X, min_rows=min_rows, min_features=2 if reset else 1)
+    header = table.array[:0] if table.names is None else _header(table.names)
+    try:
+        validate_data(estimator, header, reset=reset, skip_check_array=True)
+    except ValueError as error:
+        raise ValueError(
+            f"{str(error).rstrip()}\n"
+            f"Pass the columns that {type(estimator).__name__} was fitted on, in that order: X[model.feature_names_in_]."
+        ) from None
+    return table
+
+
+def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, argument: str = "X") -> None:
+    """Refuse a table whose columns are not those of the model."""
+    if table.array.shape[1] != n_features:
+        raise ValueError(
+            f"{argument} has {table.array.shape[1]} features, but the model has {n_features}: "
+            "pass the columns that the model was fitted on."
+        )
+    if names is not None and table.names is not None and table.names != names:
+        missing = [name for name in names if name not in table.names]
+        what = f"lacks the column {missing[0]!r}" if missing else "has the model's columns in another order"
+        raise ValueError(f"{argument} {what}: pass the model's columns in its order, {list(names)[:6]}.")
+
+
+def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
+    """A table of the kind the user works with; pandas where the input was a bare array."""
+    frame = nw.from_native(native, eager_only=True, pass_through=True)
+    backend = frame.implementation if isinstance(frame, nw.DataFrame) else "pandas"
+    return nw.from_dict(dict(columns), backend=backend).to_native()
+
+
+def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
+    """``value`` if it is allowed, else a ValueError that lists what is and guesses what was meant."""
+    allowed = list(allowed)
+    if value in allowed:
+        return value
+    near = get_close_matches(str(value), allowed, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown {argument} {value!r}: choose one of {', '.join(map(repr, allowed))}{hint}")
+
+
+def feature_positions(features: Iterable[str | int], names: Sequence[str], argument: str) -> list[int]:
+    """Positions of features given by name or by number."""
+    positions = []
+    for feature in features:
+        if isinstance(feature, str):
+            positions.append(list(names).index(one_of(feature, names, f"feature in {argument}")))
+        elif 0 <= feature < len(names):
+            positions.append(int(feature))
+        else:
+            raise ValueError(f"{argument} names feature {feature}, but features are numbered 0 to {len(names) - 1}")
+    return positions
+
+
+def fraction(value: float, argument: str) -> float:
+    """``value`` if it lies strictly between 0 and 1."""
+    if not (isinstance(value, (int, float, np.number)) and 0 < value < 1):
+        raise ValueError(f"{argument} must lie between 0 and 1 (0.99 means 99%), got {value!r}")
+    return float(value)
+
+
+def _header(names: tuple[str, ...]) -> Any:
+    # scikit-learn reads names off pandas frames without a detour, so hand it an empty one
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(names), dtype=np.float64)
+
+
+def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
+    columns = frame.columns
+    array = np.empty(frame.shape, order="F")
+    for position, name in enumerate(columns):
+        array[:, position] = _read_column(frame[name], name, argument)
+    names = tuple(columns) if all(isinstance(name, str) for name in columns) else None
+    return Table(array, names, native)
+
+
+def _read_column(series: nw.Series[Any], name: object, argument: str) -> Rows:
+    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if series.dtype == nw.Object:  # pandas columns of mixed things are often numbers all the same
+        try:
+            return np.asarray(series.to_numpy(), dtype=np.float64)
+        except (TypeError, ValueError):
+            pass
+    first = next((cell for cell in series.to_list() if cell is not None), None)
+    raise ValueError(
+        f"column {name!r} of {argument} holds {series.dtype}, for example {first!r}, not numbers: "
+        "drop it, or turn it into numbers (one 0/1 column per category)."
+    )
+
+
+def _read_array(X: Any, argument: str) -> Rows:
+    try:
+        return np.asarray(
+            check_array(
+                X,
+                dtype=np.float64,
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+                ensure_min_features=0,
+                input_name=argument,
+            )
+        )
+    except (TypeError, ValueError) as error:
+        where = _first_non_number(X)
+        if where is None:
+            raise
+        row, column, cell = where
+        raise type(error)(
+            f"{error}: {argument} holds {cell!r} in column {column}, row {row}; drop that column or turn it into numbers."
+        ) from None
+
+
+def _first_non_number(X: Any) -> tuple[int, int, object] | None:
+    cells = np.asarray(X, dtype=object)
+    if cells.ndim != 2:
+        return None
+    for (row, column), cell in np.ndenumerate(cells):
+        try:
+            if not isinstance(cell, complex):
+                float(cell)
+        except (TypeError, ValueError):
+            return row, column, cell
+    return None
+
+
+def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -> None:
+    n_rows, n_features = array.shape
+    if n_features < min_features:
+        raise ValueError(
+            f"{argument} has {n_features} feature(s) (shape=({n_rows}, {n_features})) while a minimum of "
+            f"{min_features} is required."
+        )
+    if n_rows < min_rows:
+        raise ValueError(
+            f"{argument} has {n_rows} sample(s) (shape=({n_rows}, {n_features})) while a minimum of "
+            f"{min_rows} is required: pass a table with more rows."
+        )
+
+
+def _refuse_infinity(table: Table, argument: str) -> None:
+    # one pass over the data decides; only a bad table pays for finding the cell
+    if math.isinf(np.abs(table.array).max(initial=0.0)) or (
+        np.isnan(table.array).any() and np.isinf(table.array).any()
+    ):
+        row, column = np.argwhere(np.isinf(table.array))[0]
+        raise ValueError(
+            f"column {table.feature_names()[column]!r} of {argument} contains infinity in row {row}: "
+            "replace it by NaN if the value is missing, or by a finite number."
+        )

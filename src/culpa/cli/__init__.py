@@ -1,0 +1,42 @@
+"""The command line: argument parsing only. What a command does lives in the library."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from culpa import __version__
+
+        typer.echo(f"culpa {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, help="Show the version.")] = False,
+) -> None:
+    """Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame."""
+
+
+@app.command()
+def demo() -> None:
+    """Run everything on a real data set: strange wines, and which measurement makes each of them strange."""
+    from rich.console import Console
+
+    from culpa import demo as story
+
+    story.run(Console())
+
+
+def main() -> None:
+    """Entry point of the ``culpa`` command."""
+    app()

@@ -1,0 +1,73 @@
+"""`culpa demo`: the whole story on a real data set that ships with scikit-learn."""
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from culpa.datasets import load_wine_outliers
+from culpa.detector import PCADetector
+
+_NEXT = """\
+Now with your own table (an array or a data frame of numbers, one row per observation):
+
+    from culpa import PCADetector
+    detector = PCADetector().fit(normal)      # rows you trust
+    new[detector.predict(new) == -1]          # rows that do not fit
+    detector.explain(new).top(3)              # whose fault it is, what was expected
+"""
+
+
+def run(console: Console) -> None:
+    """Fit on normal wines, flag strange ones, name the culprits."""
+    wine = load_wine_outliers()
+    frame = pd.DataFrame(wine.X, columns=list(wine.feature_names))
+    # train as the benchmark does: the first normal rows; the rest and all anomalies are new
+    normal = np.flatnonzero(wine.y == 0)
+    n_train = len(normal) - int(wine.y.sum())
+    train = frame.iloc[normal[:n_train]]
+    new = frame.drop(index=train.index)
+    detector = PCADetector().fit(train)
+    flagged = detector.predict(new) == -1
+    why = detector.explain(new[flagged])
+
+    console.print(
+        f"[bold]culpa demo[/bold]: {len(train)} normal wines, {train.shape[1]} measurements each; "
+        f"{len(new)} new wines, {int(wine.y.sum())} of them from another cultivar.\n"
+        f"The model keeps {detector.model_.n_components_} components "
+        f"({detector.model_.explained_variance_ratio_.sum():.0%} of the variance). "
+        f"Rows with a reconstruction error above {detector.limit_:.2f} (99% limit) are flagged.\n"
+        f"{int(flagged.sum())} wines are flagged, {int(wine.y[new.index[flagged]].sum())} of them from the other cultivar. "
+        f"Shapley values are {'exact' if why.exact else 'sampled'}: "
+        f"{why.n_evaluations:,} coalitions of features were valued.\n"
+    )
+    console.print(_culprits(why.top(2), dict(zip(why.rows, why.score, strict=True)), detector.limit_))
+    console.print(
+        "share: part of the row's error that the feature is to blame for. expected: what the other 12 measurements "
+        "imply. if fixed: the error with this one measurement at its expected value, green where that clears the alarm.\n",
+        style="dim",
+    )
+    console.print(_NEXT, markup=False, highlight=False)
+
+
+def _culprits(top: pd.DataFrame, scores: dict[int, float], limit: float) -> Table:
+    table = Table(title="Whose fault is it?", title_justify="left")
+    table.add_column("wine")
+    table.add_column("error", justify="right")
+    table.add_column("culprit")
+    for heading in ("share", "actual", "expected", "if fixed"):
+        table.add_column(heading, justify="right")
+    for line in top.itertuples():
+        first = line.rank == 1
+        fixed = f"{line.score_if_fixed:.2f}"
+        table.add_row(
+            str(line.row) if first else "",
+            f"{scores[line.row]:.2f}" if first else "",
+            line.feature,
+            f"{line.share:.0%}",
+            f"{line.actual:.4g}",
+            f"{line.expected:.4g}",
+            f"[green]{fixed}[/green]" if line.score_if_fixed <= limit else fixed,
+            end_section=not first,
+        )
+    return table

@@ -1,0 +1,174 @@
+"""PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
+
+import warnings
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from culpa import scores
+from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.limits import KINDS, control_limit, named_score
+from culpa.models import PPCA, Normal
+
+Floats = NDArray[np.float64]
+
+
+class PCADetector(OutlierMixin, BaseEstimator):
+    """Detects rows that a PCA of normal rows cannot reconstruct, and says which features are to blame.
+
+    Parameters
+    ----------
+    n_components : int, float or "mle"
+        Number of components, or the share of variance that they must explain.
+    scale : bool
+        Standardise every column by its training mean and standard deviation. A constant column keeps scale 1.
+    score : {"spe", "mse", "t2", "mahalanobis", "combined"}
+        What is compared with the limit, and what `explain` explains.
+    confidence : float
+        Share of normal rows that should stay below the limit.
+    limit : {"auto", "jackson-mudholkar", "box", "f", "empirical"}
+        How the limit is found; "empirical" is the quantile of the training rows' scores.
+
+    Attributes
+    ----------
+    model_ : PPCA
+        The model of standardised rows.
+    mean_, scale_ : ndarray of shape (d,)
+        Training mean and standard deviation.
+    limit_ : float
+        Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
+
+    Examples
+    --------
+    >>> from culpa.datasets import load_wine_outliers
+    >>> wine = load_wine_outliers()
+    >>> detector = PCADetector().fit(wine.X[wine.y == 0])
+    >>> bool((detector.predict(wine.X[wine.y == 1]) == -1).mean() > 0.5)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | Literal["mle"] = 0.95,
+        *,
+        scale: bool = True,
+        score: str = "spe",
+        confidence: float = 0.99,
+        limit: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.scale = scale
+        self.score = score
+        self.confidence = confidence
+        self.limit = limit
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Learn from normal rows; missing cells are allowed."""
+        one_of(self.score, scores.NAMES, "score")
+        one_of(self.limit, KINDS, "limit")
+        fraction(self.confidence, "confidence")
+        table = check_estimator_input(self, X, reset=True, min_rows=2)
+        self.mean_, self.scale_ = _moments(table.array, self.scale)
+        scaled = (table.array - self.mean_) / self.scale_
+        self.model_ = PPCA(self.n_components).fit(Table(scaled, table.names))
+        self._score = named_score(self.score, self.to_normal(), confidence=self.confidence)
+        self.limit_ = self._limit(self._score, table.array)
+        self.offset_ = -self.limit_
+        return self
+
+    def score_samples(self, X: Any) -> Floats:
+        """Negative score of each row: higher is more normal."""
+        return -self._score_table(self._read(X))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Limit minus score: negative for anomalies."""
+        return np.asarray(self.score_samples(X) - self.offset_)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def statistics(self, X: Any) -> Any:
+        """Table of the classical statistics: SPE and T2 with their limits and flags, in the kind of table given."""
+        table = self._read(X)
+        rows = self.to_normal().standardise(table.array)
+        columns: dict[str, Any] = {"row": table.row_labels()}
+        for build in (scores.spe, scores.t2):
+            score = build(self.to_normal().centred)
+            values, limit = score(rows), control_limit(score, self.to_normal(), self.confidence)
+            columns |= {score.name: values, f"{score.name}_limit": np.full(len(rows), limit)}
+            columns[f"{score.name}_flag"] = values > limit
+        columns["anomaly"] = self._score_table(table) > self.limit_
+        return frame_like(table.native, columns)
+
+    def explain(self, X: Any, **options: Any) -> Explanation:
+        """Explain the score of every row; ``options`` are those of `Explainer`."""
+        table = self._read(X)
+        return Explainer(self, **({"score": self.score} | options)).explain(table)
+
+    def reconstruct(self, X: Any) -> Floats:
+        """What the model makes of each row, in the user's units; missing cells are filled in."""
+        rows = (self._read(X).array - self.mean_) / self.scale_
+        return np.asarray(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
+
+    def residuals(self, X: Any) -> Floats:
+        """Row minus reconstruction, in the user's units."""
+        table = self._read(X)
+        return np.asarray(table.array - self.reconstruct(table))
+
+    def to_normal(self) -> Normal:
+        """The fitted model together with the scaling, for `Explainer`."""
+        check_is_fitted(self, "model_")
+        names = getattr(self, "feature_names_in_", None)
+        return Normal(
+            self.model_.gaussian_,
+            self.mean_,
+            self.scale_,
+            self.model_.covariance_,
+            self.model_.n_samples_,
+            None if names is None else tuple(map(str, names)),
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _read(self, X: Any) -> Table:
+        check_is_fitted(self)
+        return check_estimator_input(self, X, reset=False)
+
+    def _score_table(self, table: Table) -> Floats:
+        result = self._score(self.to_normal().standardise(table.array))
+        if np.isnan(result).any():
+            lost = table.row_labels()[np.isnan(result)]
+            warnings.warn(
+                f"{len(lost)} row(s) have no observed feature and get no score: {', '.join(map(str, lost[:5]))}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return result
+
+    def _limit(self, score: scores.QuadraticScore, X: Floats) -> float:
+        normal = self.to_normal()
+        training_scores = score(normal.standardise(X)) if self.limit == "empirical" else None
+        return control_limit(score, normal, self.confidence, self.limit, training_scores)
+
+
+def _moments(X: Floats, scale: bool) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (divisor n - 1) of every column; scale 1 for columns that do not vary."""
+    counts = np.maximum((~np.isnan(X)).sum(axis=0), 1)
+    mean = np.nansum(X, axis=0) / counts
+    centred = X - mean
+    mean = mean + np.nansum(centred, axis=0) / counts  # second pass: exact for large means
+    if not scale:
+        return mean, np.ones_like(mean)
+    variance = np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1)
+    std = np.sqrt(variance)
+    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return mean, np.where(constant, 1.0, std)

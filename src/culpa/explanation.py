@@ -1,0 +1,214 @@
+"""What the user takes away: Shapley values that add up to the score, with everything needed to act on them."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._validation import frame_like
+
+Floats = NDArray[np.float64]
+
+# Fields with one entry per row: what slicing cuts and concatenation joins.
+_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "rows")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Who is to blame for each row's score.
+
+    ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1".
+
+    Attributes
+    ----------
+    values : ndarray of shape (rows, players)
+        Shapley values. A player is a feature, or a group of features. Zero for a player whose cells are all missing.
+    std_error : ndarray of shape (rows, players)
+        Standard errors of the values; zero where exact.
+    score : ndarray of shape (rows,)
+        The score that is explained.
+    base_value : float
+        Value of knowing nothing: the mean score of normal rows (0 for the retraining game).
+    data, expected : ndarray of shape (rows, features)
+        The rows, and what the other features imply each feature should have been, both in the user's units.
+    score_if_fixed : ndarray of shape (rows, players)
+        What the score would be with that player at its expected values.
+    feature_names : tuple of str
+    rows : ndarray of shape (rows,)
+        What the user calls the rows: the pandas index, else positions in the table that was explained.
+    groups : tuple of (name, positions) or None
+        The players, where they are groups of features.
+    exact : bool
+    n_evaluations : int
+        Number of coalitions that were valued.
+    n_replicates : int
+        Number of independent estimates behind each standard error; 0 where exact.
+    score_name, game, method : str
+    """
+
+    values: Floats
+    std_error: Floats
+    score: Floats
+    base_value: float
+    data: Floats
+    expected: Floats
+    score_if_fixed: Floats
+    feature_names: tuple[str, ...]
+    rows: NDArray[Any]
+    exact: bool
+    n_evaluations: int
+    score_name: str
+    game: str
+    method: str
+    n_replicates: int = 0
+    groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
+    native: Any = None  # the table that was explained, kept to answer in kind
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Self:
+        """One row (as a one-row explanation), a slice, a mask or a list of positions."""
+        if isinstance(key, (int, np.integer)):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"row {key} of an explanation of {len(self)} rows")
+            key = [int(key)]
+        return replace(self, **{name: getattr(self, name)[key] for name in _PER_ROW})
+
+    def __repr__(self) -> str:
+        how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
+        return f"<Explanation of {self.score_name}: {len(self)} rows x {len(self.player_names)} players, {how}>"
+
+    @property
+    def player_names(self) -> tuple[str, ...]:
+        """Names of the columns of ``values``: features, or groups of them."""
+        return self.feature_names if self.groups is None else tuple(name for name, _ in self.groups)
+
+    @property
+    def players(self) -> tuple[tuple[int, ...], ...]:
+        """Feature positions behind each column of ``values``."""
+        if self.groups is None:
+            return tuple((i,) for i in range(len(self.feature_names)))
+        return tuple(members for _, members in self.groups)
+
+    @staticmethod
+    def concatenate(parts: Sequence["Explanation"]) -> "Explanation":
+        """Explanations of several tables by the same explainer, as one."""
+        if not parts:
+            raise ValueError("concatenate needs at least one explanation.")
+        first = parts[0]
+        for part in parts:
+            for name in ("feature_names", "groups", "score_name", "game", "base_value"):
+                if getattr(part, name) != getattr(first, name):
+                    raise ValueError(
+                        f"cannot concatenate explanations with different {name}: "
+                        f"{getattr(first, name)!r} and {getattr(part, name)!r}."
+                    )
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_ROW}
+        counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
+        return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
+
+    def top(self, k: int = 3) -> Any:
+        """The ``k`` worst culprits of each row, as a table a person can act on.
+
+        ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
+        limit to see whether fixing this feature would clear the alarm.
+        """
+        present = self._present()
+        ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
+        rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
+        chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
+        row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]
+        player = ranked[chosen]
+        values = self.values[row, player]
+        # actual and expected are numbers of one feature; a group has none of its own
+        single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
+        columns: dict[str, Any] = {
+            "row": self.rows[row],
+            "rank": rank[chosen] + 1,
+            "feature": np.array(self.player_names, dtype=object)[player],
+            "value": values,
+        }
+        if not self.exact:
+            columns["std_error"] = self.std_error[row, player]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns["share"] = values / self.score[row]
+        for name in ("data", "expected"):
+            cells = getattr(self, name)[row, single]
+            columns["actual" if name == "data" else name] = np.where(single >= 0, cells, np.nan)
+        columns["score_if_fixed"] = self.score_if_fixed[row, player]
+        return frame_like(self.native, columns)
+
+    def to_frame(self) -> Any:
+        """One line per row: its label, its score, and a column of Shapley values per player."""
+        columns: dict[str, Any] = {}
+        for name, cells in (("row", self.rows), ("score", self.score)):
+            while name in self.player_names:
+                name += "_"
+            columns[name] = cells
+        return frame_like(self.native, columns | dict(zip(self.player_names, self.values.T, strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers; `from_dict` reads it back."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "native"}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Inverse of `to_dict`, also after a trip through JSON."""
+        known = {field.name for field in fields(cls)} - {"native"}
+        if missing := known - content.keys():
+            raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
+        read = {name: content[name] for name in known}
+        for name in _PER_ROW:
+            if name != "rows":
+                read[name] = np.array(read[name], dtype=np.float64)
+        n, d, players = len(read["score"]), len(read["feature_names"]), len(read["groups"] or read["feature_names"])
+        for name in _PER_ROW[:-1]:
+            width = () if name == "score" else (d,) if name in ("data", "expected") else (players,)
+            read[name] = read[name].reshape(n, *width)  # an empty list does not know its width
+        read["rows"] = np.array(read["rows"])
+        read["feature_names"] = tuple(read["feature_names"])
+        if read["groups"] is not None:
+            read["groups"] = tuple((name, tuple(members)) for name, members in read["groups"])
+        return cls(**read)
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON; missing numbers become null."""
+        return json.dumps(self.to_dict(), allow_nan=False, default=str)
+
+    def to_shap(self) -> Any:
+        """The same as a ``shap.Explanation``, for shap's plots."""
+        try:
+            import shap
+        except ImportError:
+            raise ImportError("to_shap() needs the package shap: pip install shap") from None
+        return shap.Explanation(
+            values=self.values,
+            base_values=np.full(len(self), self.base_value),
+            data=self.data if self.groups is None else None,
+            feature_names=list(self.player_names),
+        )
+
+    def _present(self) -> NDArray[np.bool_]:
+        """Which players have an observed cell in which row."""
+        seen = ~np.isnan(self.data)
+        return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    return value

@@ -1,0 +1,82 @@
+"""What every game offers to the engines.
+
+A game is walked, not tabulated. `Game.start` puts a batch of empty coalitions in front of queues of features. Then, again
+and again, the first feature of every queue either joins (`Coalitions.join`, which tells how the value of every
+coalition changes for every row) or is passed over for good (`Coalitions.skip`). Exact enumeration joins and skips;
+sampled orders only join. Because features that were passed over never come back, a game need only keep what
+the features still waiting can see.
+
+Arrays follow the array API standard, so the same code runs on NumPy arrays and on torch tensors. Shapes:
+batch B (coalitions), k (features still waiting), n (rows).
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, Self
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Array = Any  # any array of the array API standard; the standard defines no type for it yet
+
+
+class Coalitions(Protocol):
+    """A batch of coalitions on their way, each with its own queue of features."""
+
+    def join(self) -> tuple[Self, Array]:
+        """The first feature of every queue joins; also returns the change of value, (B, n)."""
+        ...
+
+    def skip(self) -> Self:
+        """The first feature of every queue is passed over for good."""
+        ...
+
+    def concat(self, other: Self) -> Self:
+        """Both batches as one; their queues must be equally long."""
+        ...
+
+
+class Game(ABC):
+    """The value of every coalition of features, for every row."""
+
+    n_features: int
+    operations: float  # about what one coalition costs in exact enumeration, per row; for choosing an engine
+
+    @property
+    @abstractmethod
+    def base_value(self) -> float:
+        """Value of the empty coalition, the same for all rows."""
+
+    @abstractmethod
+    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
+        """Empty coalitions in front of ``queues`` (B, k); ``branching`` tells that features will also be skipped."""
+
+    @abstractmethod
+    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
+        """Value of one coalition straight from the definition, (n,): slow, and the witness for everything else."""
+
+    def total(self, X: Floats, observed: NDArray[np.intp]) -> Floats:
+        """Value of the coalition of all observed features, (n,): the score that is explained."""
+        return self.value(X, observed)
+
+    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats | None:
+        """Shapley values (n, players) where a formula gives them; ``None`` where the game must be walked."""
+        return None
+
+
+def like(array: Any, X: Array) -> Array:
+    """``array`` in the namespace and on the device of ``X``."""
+    return array_namespace(X).asarray(array, device=device(X))
+
+
+def gather_pairs(matrix: Floats, queues: NDArray[np.intp], X: Array) -> Array:
+    """Submatrices (B, k, k) of a (d, d) matrix, rows and columns in the order of each queue."""
+    return like(matrix[queues[:, :, None], queues[:, None, :]], X)
+
+
+def gather_columns(X: Array, queues: NDArray[np.intp]) -> Array:
+    """Columns of ``X`` in the order of each queue, (B, k, n)."""
+    xp = array_namespace(X)
+    flat = xp.take(xp.permute_dims(X, (1, 0)), like(queues.reshape(-1), X), axis=0)
+    return xp.reshape(flat, (*queues.shape, X.shape[0]))

@@ -1,0 +1,82 @@
+"""The interventional game: absent features are drawn from their marginal distribution, whatever the others say.
+
+v(S) = E[q(x_S, X_T)] = x_S^T A_SS x_S + Tr(A_TT C_TT), T the absent features. It breaks correlations apart, as kernel
+SHAP does, and is here for comparison. Its Shapley values have a closed form, phi_i = x_i (A x)_i - (A C)_ii, so the
+process engineer's "partial decomposition contribution" x_i (A x)_i is a Shapley value up to its base line.
+"""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from culpa.games.base import Array, Coalitions, Floats, Game, gather_columns, gather_pairs, like
+from culpa.scores import QuadraticScore
+
+
+class Interventional(Game):
+    """Expected score with absent features drawn from their own marginal."""
+
+    operations = 0.0  # there is a closed form
+
+    def __init__(self, score: QuadraticScore) -> None:
+        self.score = score
+        self.n_features = score.gaussian.n_features
+        self._mixed = score.matrix * score.gaussian.covariance
+
+    @property
+    def base_value(self) -> float:
+        """Mean score of normal rows."""
+        return self.score.expectation
+
+    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
+        """Nobody has joined yet: everybody is drawn from the marginal."""
+        rows = gather_columns(X, queues)
+        absent = like(2 * self._mixed.sum(axis=1)[queues] - np.diag(self._mixed)[queues], X)
+        A, mixed = gather_pairs(self.score.matrix, queues, X), gather_pairs(self._mixed, queues, X)
+        return _Walk(A, mixed, rows, array_namespace(X).zeros_like(rows), absent)
+
+    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
+        """The definition."""
+        hidden = np.setdiff1d(np.arange(self.n_features), members)
+        present = X.copy()
+        present[:, hidden] = 0.0
+        return self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum()
+
+    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats:
+        """phi_i = x_i (A x)_i - (A C)_ii; an absent partner's share of the base line falls to the player alone."""
+        observed = [i for player in players for i in player]
+        outside = np.setdiff1d(np.arange(self.n_features), observed)
+        present = X.copy()
+        present[:, outside] = 0.0
+        base = self._mixed[:, observed].sum(axis=1) + 2 * self._mixed[:, outside].sum(axis=1)
+        # A x through its factor, which keeps residuals small where the row is well reconstructed
+        per_feature = present * (present @ self.score.root.T @ self.score.root) - base
+        return np.column_stack([per_feature[:, player].sum(axis=1) for player in players])
+
+
+class _Walk(NamedTuple):
+    A: Array  # (B, k, k)
+    mixed: Array  # (B, k, k): A * C, elementwise
+    x: Array  # (B, k, n)
+    pull: Array  # (B, k, n): A[:, S] x_S
+    absent: Array  # (B, k): A_ii C_ii + 2 sum of A_ij C_ij over absent j
+
+    def join(self) -> tuple[Self, Array]:
+        """x_i replaces a draw from the marginal."""
+        x = self.x[:, 0, :]
+        change = x * (2 * self.pull[:, 0, :] + self.A[:, 0:1, 0] * x) - self.absent[:, 0:1]
+        rest = self.skip()
+        return rest._replace(
+            pull=rest.pull + self.A[:, 1:, 0:1] * x[:, None, :], absent=rest.absent - 2 * self.mixed[:, 1:, 0]
+        ), change
+
+    def skip(self) -> Self:
+        return type(self)(
+            self.A[:, 1:, 1:], self.mixed[:, 1:, 1:], self.x[:, 1:, :], self.pull[:, 1:, :], self.absent[:, 1:]
+        )
+
+    def concat(self, other: Self) -> Self:
+        xp = array_namespace(self.A)
+        return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))

@@ -1,0 +1,7 @@
+"""What normal looks like: Gaussian models with a few latent variables."""
+
+from culpa.models.latent import LatentGaussian
+from culpa.models.ppca import PPCA
+from culpa.models.sources import Normal, as_normal
+
+__all__ = ["PPCA", "LatentGaussian", "Normal", "as_normal"]

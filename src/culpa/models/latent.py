@@ -1,0 +1,309 @@
+"""The Gaussian of PPCA and factor analysis, as one immutable object.
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| b | ``mean`` | centre of the data, (d,) |
+| W | ``loadings`` | (d, p); rotated so that W^T Psi^-1 W is diagonal |
+| Psi | ``noise_variance`` | one number (PPCA) or one per feature (factor analysis) |
+| C | ``covariance`` | W W^T + Psi |
+| g | ``signal`` | diagonal of W^T Psi^-1 W: signal to noise of each latent variable |
+| z(x) | ``latent(X)`` | posterior mean of the latent variables, diag(1 / (1 + g)) W^T Psi^-1 (x - b) |
+| | ``decoder`` | (d, p) with reconstruction = b + decoder z(x) |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+
+from culpa._missing import patterns
+
+Floats = NDArray[np.float64]
+
+# Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
+RELATIVE_FLOOR = 1e-12
+# Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
+_THIN = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LatentGaussian:
+    """x = W z + b + noise with Gaussian z and noise: what PPCA and factor analysis know about normal rows.
+
+    ``reconstruction`` says how a row is rebuilt from its latent variables: "least-squares" (the projection on the
+    principal axes, as PCA does; needs one noise variance for all features) or "posterior" (loadings times posterior
+    mean, as factor analysis does).
+
+    >>> model = LatentGaussian([0.0, 0.0], [[2.0], [1.0]], 0.5)
+    >>> model.covariance
+    array([[4.5, 2. ],
+           [2. , 1.5]])
+    >>> model.reconstruct([[1.0, 0.5]])
+    array([[1. , 0.5]])
+
+    References
+    ----------
+    Tipping and Bishop (1999), "Probabilistic principal component analysis".
+    """
+
+    mean: Floats
+    loadings: Floats
+    noise_variance: Floats | float
+    reconstruction: Literal["least-squares", "posterior"] | None = None
+
+    def __post_init__(self) -> None:
+        mean = np.array(self.mean, dtype=np.float64)
+        loadings = np.array(self.loadings, dtype=np.float64)
+        noise = np.array(self.noise_variance, dtype=np.float64)
+        if loadings.ndim != 2 or mean.shape != loadings.shape[:1] or noise.shape not in ((), mean.shape):
+            raise ValueError(
+                f"mean {mean.shape}, loadings {loadings.shape} and noise_variance {noise.shape} do not fit together: "
+                "expected (d,), (d, p) and () or (d,)."
+            )
+        if not (np.isfinite(mean).all() and np.isfinite(loadings).all() and np.isfinite(noise).all()):
+            raise ValueError("mean, loadings and noise_variance must be finite.")
+        if (noise <= 0).any():
+            raise ValueError("noise_variance must be positive.")
+        rule = self.reconstruction or ("least-squares" if noise.ndim == 0 else "posterior")
+        if rule not in ("least-squares", "posterior"):
+            raise ValueError(f"unknown reconstruction {rule!r}: choose 'least-squares' or 'posterior'.")
+        if rule == "least-squares" and noise.ndim:
+            raise ValueError("reconstruction='least-squares' needs a single noise_variance; use 'posterior'.")
+        loadings = _rotated(loadings, noise)
+        for array in (mean, loadings, noise):
+            array.setflags(write=False)
+        for name, value in (("mean", mean), ("loadings", loadings), ("noise_variance", noise), ("reconstruction", rule)):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_eigen(
+        cls, mean: ArrayLike, components: ArrayLike, variances: ArrayLike, noise_variance: float
+    ) -> "LatentGaussian":
+        """PPCA from principal axes (p, d), the variances along them, and the variance left over per feature."""
+        components = np.asarray(components, dtype=np.float64)
+        variances = np.asarray(variances, dtype=np.float64)
+        floor = RELATIVE_FLOOR * (max(variances.max(initial=0.0), noise_variance) or 1.0)
+        noise_variance = max(float(noise_variance), floor)
+        excess = np.maximum(variances - noise_variance, floor)
+        return cls(np.asarray(mean), components.T * np.sqrt(excess), noise_variance)
+
+    @classmethod
+    def from_covariance(
+        cls, covariance: ArrayLike, n_components: int, mean: ArrayLike | None = None
+    ) -> "LatentGaussian":
+        """Maximum-likelihood PPCA of a covariance matrix with ``n_components`` latent variables."""
+        covariance = np.asarray(covariance, dtype=np.float64)
+        d = len(covariance)
+        if not 0 < n_components < d:
+            raise ValueError(f"n_components={n_components} must be at least 1 and less than the {d} features.")
+        variances, axes = linalg.eigh(covariance)
+        variances, axes = variances[::-1], axes[:, ::-1]
+        noise = float(variances[n_components:].mean())
+        centre = np.zeros(d) if mean is None else mean
+        return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], noise)
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return self.loadings.shape[0]
+
+    @property
+    def n_components(self) -> int:
+        """p."""
+        return self.loadings.shape[1]
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Noise variance of every feature, (d,)."""
+        return np.broadcast_to(self.noise_variance, self.mean.shape)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """C = W W^T + Psi, (d, d)."""
+        return self.loadings @ self.loadings.T + np.diag(self.noise)
+
+    @cached_property
+    def signal(self) -> Floats:
+        """Signal-to-noise ratio of each latent variable, (p,)."""
+        return np.asarray((self.loadings**2 / self.noise[:, None]).sum(axis=0))
+
+    @cached_property
+    def encoder(self) -> Floats:
+        """(p, d): maps a centred row to the posterior mean of its latent variables."""
+        return np.asarray((self.loadings / self.noise[:, None]).T / (1 + self.signal)[:, None])
+
+    @cached_property
+    def decoder(self) -> Floats:
+        """(d, p): maps that posterior mean to the reconstruction of the centred row."""
+        if self.reconstruction == "posterior":
+            return self.loadings
+        # undo the shrinkage of the posterior mean, so that the result is the orthogonal projection
+        return np.asarray(self.loadings + self.loadings * _inverse(self.signal))
+
+    @cached_property
+    def latent_variance(self) -> Floats:
+        """Variance of each z_j(x) over normal rows, (p,)."""
+        return np.asarray(self.signal / (1 + self.signal))
+
+    @cached_property
+    def residual_variance(self) -> Floats:
+        """Variance of each feature's residual over normal rows, (d,)."""
+        divisor = self.signal if self.reconstruction == "least-squares" else 1 + self.signal
+        return np.asarray(np.maximum(self.noise - self.loadings**2 @ _inverse(divisor), 0.0))
+
+    @cached_property
+    def residual_map(self) -> Floats:
+        """(d, d): maps a centred row to its residual x - x_hat."""
+        return np.eye(self.n_features) - self.decoder @ self.encoder
+
+    def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> "LatentGaussian":
+        """The distribution of some of the features."""
+        noise = self.noise[features] if np.ndim(self.noise_variance) else self.noise_variance
+        return LatentGaussian(self.mean[features], self.loadings[features], noise, self.reconstruction)
+
+    def latent(self, X: ArrayLike) -> Floats:
+        """Posterior mean of the latent variables given the observed cells of each row, (n, p)."""
+        X = self._rows(X)
+        Z = np.empty((len(X), self.n_components))
+        for rows, observed in patterns(X):
+            centred = X[np.ix_(rows, observed)] - self.mean[observed]
+            gain = self.encoder if len(observed) == self.n_features else self._posterior(observed)[0]
+            Z[rows] = centred @ gain.T
+        return Z
+
+    def reconstruct(self, X: ArrayLike) -> Floats:
+        """What the model makes of each row; missing cells are filled in."""
+        return np.asarray(self.mean + self.latent(X) @ self.decoder.T)
+
+    def residuals(self, X: ArrayLike) -> Floats:
+        """Row minus reconstruction; NaN where the cell is missing."""
+        X = self._rows(X)
+        return X - self.reconstruct(X)
+
+    def conditional(self, X: ArrayLike, observed: Sequence[int] | NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Mean (n, d) and covariance (d, d) of whole rows given some of their features.
+
+        The mean equals the row on the observed features, where the covariance is zero.
+        """
+        observed = np.asarray(observed, dtype=np.intp)
+        hidden = np.setdiff1d(np.arange(self.n_features), observed)
+        gain, root = self._posterior(observed)
+        mean = self._rows(X).copy()
+        z = (mean[:, observed] - self.mean[observed]) @ gain.T
+        mean[:, hidden] = self.mean[hidden] + z @ self.loadings[hidden].T
+        covariance = np.zeros((self.n_features, self.n_features))
+        spread = self.loadings[hidden] @ root
+        covariance[np.ix_(hidden, hidden)] = spread @ spread.T + np.diag(self.noise[hidden])
+        return mean, covariance
+
+    def impute(self, X: ArrayLike) -> Floats:
+        """The rows with every missing cell at its conditional mean given the observed ones."""
+        X = self._rows(X).copy()
+        hidden = np.isnan(X)
+        if hidden.any():
+            X[hidden] = (self.mean + self.latent(X) @ self.loadings.T)[hidden]
+        return X
+
+    def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
+        """What the other observed features imply each feature should have been, (n, d).
+
+        ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
+        """
+        X = self._rows(X)
+        result = np.empty_like(X)
+        for rows, observed in patterns(X):
+            result[rows] = self.impute(X[rows])
+            seen = set(observed.tolist())
+            kept = [[i for i in block if i in seen] for block in blocks or [[i] for i in observed.tolist()]]
+            result[np.ix_(rows, observed)] = self._leave_out(X[rows], observed, [block for block in kept if block])
+        return result
+
+    def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
+        """Draw rows from the model."""
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal((n_rows, self.n_components))
+        noise = rng.standard_normal((n_rows, self.n_features)) * np.sqrt(self.noise)
+        return np.asarray(self.mean + z @ self.loadings.T + noise)
+
+    def log_density(self, X: ArrayLike) -> Floats:
+        """Log-density of the observed cells of each row, (n,); 0 for a row with none."""
+        X = self._rows(X)
+        result = np.zeros(len(X))
+        for rows, observed in patterns(X):
+            if not len(observed):
+                continue
+            centred = X[np.ix_(rows, observed)] - self.mean[observed]
+            gain, root = self._posterior(observed)
+            z = centred @ gain.T
+            noise = self.noise[observed]
+            # x^T C^-1 x as a sum of squares, so that it cannot cancel
+            distance = ((centred - z @ self.loadings[observed].T) ** 2 / noise).sum(axis=1) + (z**2).sum(axis=1)
+            log_det = np.log(noise).sum() - 2 * np.linalg.slogdet(root)[1]
+            result[rows] = -0.5 * (distance + log_det + len(observed) * np.log(2 * np.pi))
+        return result
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"expected rows of {self.n_features} features, got an array of shape {X.shape}.")
+        return X
+
+    def _posterior(self, observed: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Gain (p, |S|) and covariance root (p, p) of the latent variables given the features S.
+
+        From one QR factorisation of [Psi^-1/2 W_S; I], which squares no condition number: with Q = [Q1; Q2] the
+        posterior covariance is Q2 Q2^T and the posterior mean Q2 Q1^T Psi^-1/2 x.
+        """
+        weights = 1 / np.sqrt(self.noise[observed])
+        stacked = np.vstack([self.loadings[observed] * weights[:, None], np.eye(self.n_components)])
+        q = np.linalg.qr(stacked)[0]
+        top, root = q[: len(observed)], q[len(observed) :]
+        return root @ (top * weights[:, None]).T, root
+
+    def _leave_out(self, X: Floats, observed: NDArray[np.intp], blocks: list[list[int]]) -> Floats:
+        """Conditional mean of each block given the other observed features: x_B - (C^-1)_BB^-1 (C^-1 x)_B."""
+        gain, root = self._posterior(observed)
+        centred = X[:, observed] - self.mean[observed]
+        W, noise = self.loadings[observed], self.noise[observed]
+        surprise = centred - centred @ gain.T @ W.T  # Psi C^-1 x
+        spread = W @ root / np.sqrt(noise)[:, None]  # Psi^1/2 C^-1 Psi^1/2 = I - spread spread^T
+        alone = 1 - (spread**2).sum(axis=1)
+        result = np.asarray(X[:, observed] - surprise / np.where(alone > _THIN, alone, 1.0))
+        position = {feature: k for k, feature in enumerate(observed.tolist())}
+        for block in blocks:
+            at = [position[feature] for feature in block]
+            if len(at) == 1 and alone[at[0]] > _THIN:
+                continue  # done above, all at once
+            left = np.eye(len(at)) - spread[at] @ spread[at].T
+            if np.linalg.eigvalsh(left)[0] > _THIN:
+                scale = np.sqrt(noise[at])
+                result[:, at] = X[:, block] - np.linalg.solve(left, (surprise[:, at] / scale).T).T * scale
+            else:
+                others = np.setdiff1d(observed, block)
+                z = (X[:, others] - self.mean[others]) @ self._posterior(others)[0].T
+                result[:, at] = self.mean[block] + z @ self.loadings[block].T
+        return result
+
+
+def _rotated(loadings: Floats, noise: Floats) -> Floats:
+    """The same W W^T with W^T Psi^-1 W diagonal and decreasing; unchanged if it is so already."""
+    if not loadings.shape[1]:
+        return loadings
+    scale = np.sqrt(np.broadcast_to(noise, loadings.shape[:1]))[:, None]
+    whitened = loadings / scale
+    gram = whitened.T @ whitened
+    off = np.abs(gram - np.diag(np.diag(gram)))
+    size = np.sqrt(np.diag(gram))
+    if (off <= 1e-12 * np.outer(size, size)).all():
+        return loadings
+    u, s, _ = np.linalg.svd(whitened, full_matrices=False)
+    return np.asarray(u * s * scale)
+
+
+def _inverse(values: Floats) -> Floats:
+    """1 / values, and 0 for the latent variables that carry nothing at all."""
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)

@@ -1,0 +1,203 @@
+"""Probabilistic PCA as a scikit-learn estimator."""
+
+import numbers
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import PCA
+from sklearn.utils.validation import check_is_fitted
+
+from culpa._validation import Table, check_estimator_input, fraction, one_of
+from culpa.models.em import em, expected_covariance
+from culpa.models.latent import LatentGaussian
+
+Floats = NDArray[np.float64]
+
+
+class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
+
+    Parameters
+    ----------
+    n_components : int, float or "mle"
+        Number of components; or the share of variance that they must explain (the smallest number that does, at
+        most d - 1); or Minka's estimate.
+    method : {"auto", "closed-form", "em"}
+        "auto" takes the closed form, and expectation-maximisation when cells are missing.
+    max_iter, tol : int, float
+        When expectation-maximisation stops.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, noise_variance_, mean_, n_components_, n_samples_
+        As in scikit-learn's PCA, but with the maximum-likelihood noise variance.
+    covariance_ : ndarray of shape (d, d)
+        Sample covariance; with missing cells, its expectation under the fitted model.
+    gaussian_ : LatentGaussian
+        The fitted distribution.
+    n_iter_, converged_ : int, bool
+        How expectation-maximisation went (1 and True for the closed form).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 1)) * [3.0, 2.0, 1.0]
+    >>> X += 0.1 * np.random.default_rng(1).normal(size=X.shape)
+    >>> model = PPCA(n_components=1).fit(X)
+    >>> bool(abs(model.noise_variance_ - 0.01) < 0.002)
+    True
+
+    References
+    ----------
+    Tipping and Bishop (1999), "Probabilistic principal component analysis".
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | Literal["mle"] = 0.95,
+        *,
+        method: Literal["auto", "closed-form", "em"] = "auto",
+        max_iter: int = 1000,
+        tol: float = 1e-8,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Learn what normal rows look like."""
+        table = check_estimator_input(self, X, reset=True, min_rows=2)
+        one_of(self.method, ("auto", "closed-form", "em"), "method")
+        missing = np.isnan(table.array)
+        if missing.any():
+            _refuse_empty_columns(table, missing)
+            if self.method == "closed-form":
+                raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
+        self.n_samples_ = len(table.array)
+        if self.method == "em" or missing.any():
+            self._fit_em(table.array)
+        else:
+            self._fit_closed_form(table.array)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Coordinates of each row along the principal axes, (n, p)."""
+        filled = self.gaussian_.impute(self._read(X))
+        return np.asarray((filled - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Rows with the given coordinates along the principal axes."""
+        check_is_fitted(self)
+        return np.asarray(self.mean_ + np.asarray(X, dtype=np.float64) @ self.components_)
+
+    def reconstruct(self, X: Any) -> Floats:
+        """Each row projected on the principal axes; missing cells are filled in."""
+        return self.gaussian_.reconstruct(self._read(X))
+
+    def residuals(self, X: Any) -> Floats:
+        """Row minus reconstruction."""
+        return self.gaussian_.residuals(self._read(X))
+
+    def score_samples(self, X: Any) -> Floats:
+        """Log-density of each row."""
+        return self.gaussian_.log_density(self._read(X))
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Mean log-density."""
+        return float(self.score_samples(X).mean())
+
+    def get_covariance(self) -> Floats:
+        """Covariance of the fitted model, C = W W^T + s2 I."""
+        check_is_fitted(self)
+        return self.gaussian_.covariance
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _read(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        return check_estimator_input(self, X, reset=False).array
+
+    def _fit_closed_form(self, X: Floats) -> None:
+        mean = X.mean(axis=0)
+        # centre first and force the full SVD: the covariance solver would square data with a large mean
+        pca = PCA(svd_solver="full").fit(X - mean)
+        self.mean_ = mean + pca.mean_
+        variances = np.zeros(X.shape[1])
+        variances[: len(pca.explained_variance_)] = pca.explained_variance_
+        self.covariance_ = (pca.components_.T * pca.explained_variance_) @ pca.components_
+        p = self._choose_n_components(variances, X - mean)
+        self.n_iter_, self.converged_ = 1, True
+        self._keep(LatentGaussian.from_eigen(self.mean_, pca.components_[:p], variances[:p], variances[p:].mean()))
+        self.components_ = pca.components_[:p]
+
+    def _fit_em(self, X: Floats) -> None:
+        n, d = X.shape
+        mean = np.nanmean(X, axis=0)
+        filled = np.where(np.isnan(X), 0.0, X - mean)
+        covariance = filled.T @ filled / n
+        if isinstance(self.n_components, numbers.Integral):
+            p = self._choose_n_components(np.empty(d), filled)
+        else:
+            # the spectrum of mean-imputed data is shrunk; let a saturated model tell how many components matter
+            start = LatentGaussian.from_covariance(covariance, min(n, d) - 1, np.zeros(d))
+            rough = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4)).model
+            covariance = expected_covariance(X - mean, rough)
+            p = self._choose_n_components(np.linalg.eigvalsh(covariance)[::-1], filled)
+        start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
+        model, self.n_iter_, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
+        unbiased = n / (n - 1)
+        self.covariance_ = expected_covariance(X - mean, model) * unbiased
+        self.mean_ = mean + model.mean
+        variances = ((model.loadings**2).sum(axis=0) + model.noise_variance) * unbiased
+        axes = np.linalg.svd(model.loadings, full_matrices=False)[0].T
+        self._keep(LatentGaussian.from_eigen(self.mean_, axes, variances, float(model.noise_variance) * unbiased))
+        self.components_ = axes
+
+    def _keep(self, gaussian: LatentGaussian) -> None:
+        self.gaussian_ = gaussian
+        self.n_components_ = gaussian.n_components
+        self.noise_variance_ = float(gaussian.noise_variance)
+        self.explained_variance_ = (gaussian.loadings**2).sum(axis=0) + self.noise_variance_
+        total = np.trace(self.covariance_)
+        self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
+
+    def _choose_n_components(self, variances: Floats, centred: Floats) -> int:
+        n, d = centred.shape
+        wanted = self.n_components
+        most = min(n, d) - 1
+        if isinstance(wanted, str):
+            one_of(wanted, ("mle",), "n_components")
+            if n < d:
+                raise ValueError(f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features.")
+            return min(int(PCA("mle", svd_solver="full").fit(centred).n_components_), most)
+        if isinstance(wanted, numbers.Integral):
+            if not 1 <= wanted < d:
+                raise ValueError(
+                    f"n_components={wanted} must be at least 1 and less than the number of features, {d} "
+                    "(with all components every row is reconstructed perfectly)."
+                )
+            if wanted > most:
+                raise ValueError(f"n_components={wanted} needs at least {wanted + 1} rows, got {n}.")
+            return int(wanted)
+        share = fraction(wanted, "n_components, unless a whole number,")
+        explained = np.cumsum(variances) / (variances.sum() or 1.0)
+        # 1e-12: a share that is met exactly should not fail by rounding
+        return min(int(np.searchsorted(explained, share - 1e-12)) + 1, most)
+
+
+def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+    empty = np.flatnonzero(missing.all(axis=0))
+    if len(empty):
+        raise ValueError(
+            f"column {table.feature_names()[empty[0]]!r} of X contains only NaN: drop it, nothing can be learned from it."
+        )

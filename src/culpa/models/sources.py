@@ -1,0 +1,139 @@
+"""Fitted models that people already have, brought to one form.
+
+A `Normal` is a `LatentGaussian` of scaled data together with the scaling, so that everything downstream works on
+centred, scaled rows and can answer in the user's units.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa.models.latent import LatentGaussian
+from culpa.models.ppca import PPCA
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
+
+    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it.
+    """
+
+    gaussian: LatentGaussian
+    centre: Floats
+    scale: Floats
+    sample_covariance: Floats | None = None
+    n_samples: int | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    def standardise(self, X: Floats) -> Floats:
+        """Rows as the model sees them: centred at the model's mean, scaled."""
+        return (X - (self.centre + self.scale * self.gaussian.mean)) / self.scale
+
+    def to_user_units(self, Z: Floats) -> Floats:
+        """Inverse of `standardise`."""
+        return self.centre + self.scale * (self.gaussian.mean + Z)
+
+    @classmethod
+    def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:
+        """A model of unscaled data."""
+        d = gaussian.n_features
+        return cls(gaussian, np.zeros(d), np.ones(d), **known)
+
+    @property
+    def centred(self) -> LatentGaussian:
+        """The distribution of standardised rows."""
+        if not self.gaussian.mean.any():
+            return self.gaussian
+        return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
+
+
+def as_normal(model: Any) -> Normal:
+    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, or a Pipeline ending in one.
+
+    Anything with a method ``to_normal`` (such as PCADetector) converts itself.
+    """
+    if isinstance(model, Normal):
+        return model
+    if isinstance(model, LatentGaussian):
+        return Normal.plain(model)
+    if hasattr(model, "to_normal"):
+        return model.to_normal()  # type: ignore[no-any-return]
+    return _from_sklearn(model)
+
+
+def _from_sklearn(model: Any) -> Normal:
+    from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import check_is_fitted
+
+    if isinstance(model, Pipeline):
+        return _from_pipeline(model)
+    if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
+        raise TypeError(
+            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
+            "FactorAnalysis, or a Pipeline that ends in one."
+        )
+    check_is_fitted(model)
+    known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
+    if isinstance(model, PPCA):
+        return Normal.plain(model.gaussian_, sample_covariance=model.covariance_, **known)
+    if isinstance(model, FactorAnalysis):
+        return Normal.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
+    return Normal.plain(_from_pca(model), **known)
+
+
+def _from_pca(pca: Any) -> LatentGaussian:
+    p, d = pca.components_.shape
+    if p == d:
+        raise ValueError(
+            f"model keeps all {d} components, so it reconstructs every row perfectly: refit it with fewer components."
+        )
+    # scikit-learn's own noise_variance_ divides by min(n, d) - p, and IncrementalPCA's can be far off
+    kept = pca.explained_variance_.sum()
+    noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)
+    return LatentGaussian.from_eigen(pca.mean_, pca.components_, pca.explained_variance_, noise)
+
+
+def _from_pipeline(pipeline: Any) -> Normal:
+    inner = as_normal(pipeline[-1])
+    centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
+    for name, step in pipeline.steps[:-1]:
+        shift, stretch = _affine(name, step, len(inner.centre))
+        # (x - centre) / scale goes into this step
+        centre, scale = centre + scale * shift, scale * stretch
+    return replace(
+        inner,
+        centre=centre + scale * inner.centre,
+        scale=scale * inner.scale,
+        feature_names=_names(pipeline) or inner.feature_names,
+    )
+
+
+def _affine(name: str, step: Any, d: int) -> tuple[Floats, Floats]:
+    """``(shift, stretch)`` of a step that maps each column x to (x - shift) / stretch."""
+    if step is None or step == "passthrough":
+        return np.zeros(d), np.ones(d)
+    kind = type(step).__name__
+    zero, one = np.zeros(d), np.ones(d)
+    if kind == "StandardScaler":
+        return step.mean_ if step.with_mean else zero, step.scale_ if step.with_std else one
+    if kind == "RobustScaler":
+        return step.center_ if step.with_centering else zero, step.scale_ if step.with_scaling else one
+    if kind == "MinMaxScaler":
+        return -step.min_ / step.scale_, 1 / step.scale_
+    if kind == "MaxAbsScaler":
+        return zero, step.scale_
+    raise TypeError(
+        f"step {name!r} of the Pipeline is a {kind}, which mixes or bends columns, so blame cannot be traced back "
+        "through it: use StandardScaler, RobustScaler, MinMaxScaler or MaxAbsScaler before the PCA."
+    )
+
+
+def _names(model: Any) -> tuple[str, ...] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
