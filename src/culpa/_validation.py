@@ -130,8 +130,8 @@ def _header(names: tuple[str, ...]) -> Any:
 def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
     columns = frame.columns
     array = np.empty(frame.shape, order="F")
-    for position, name in enumerate(columns):
-        array[:, position] = _read_column(frame[name], name, argument)
+    for position, series in enumerate(frame.iter_columns()):
+        array[:, position] = _read_column(series, columns[position], argument)
     names = tuple(columns) if all(isinstance(name, str) for name in columns) else None
     return Table(array, names, native)
 

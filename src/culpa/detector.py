@@ -27,8 +27,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Number of components, or the share of variance that they must explain.
     scale : bool
         Standardise every column by its training mean and standard deviation. A constant column keeps scale 1.
-    score : {"spe", "mse", "t2", "mahalanobis", "combined"}
-        What is compared with the limit, and what `explain` explains.
+    statistic : {"spe", "mse", "t2", "mahalanobis", "combined"}
+        The score that is compared with the limit, and that `explain` explains.
     confidence : float
         Share of normal rows that should stay below the limit.
     limit : {"auto", "jackson-mudholkar", "box", "f", "empirical"}
@@ -57,26 +57,26 @@ class PCADetector(OutlierMixin, BaseEstimator):
         n_components: int | float | Literal["mle"] = 0.95,
         *,
         scale: bool = True,
-        score: str = "spe",
+        statistic: str = "spe",
         confidence: float = 0.99,
         limit: str = "auto",
     ) -> None:
         self.n_components = n_components
         self.scale = scale
-        self.score = score
+        self.statistic = statistic
         self.confidence = confidence
         self.limit = limit
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
-        one_of(self.score, scores.NAMES, "score")
+        one_of(self.statistic, scores.NAMES, "statistic")
         one_of(self.limit, KINDS, "limit")
         fraction(self.confidence, "confidence")
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         self.mean_, self.scale_ = _moments(table.array, self.scale)
         scaled = (table.array - self.mean_) / self.scale_
         self.model_ = PPCA(self.n_components).fit(Table(scaled, table.names))
-        self._score = named_score(self.score, self.to_normal(), confidence=self.confidence)
+        self._score = named_score(self.statistic, self.to_normal(), confidence=self.confidence)
         self.limit_ = self._limit(self._score, table.array)
         self.offset_ = -self.limit_
         return self
@@ -109,7 +109,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explain(self, X: Any, **options: Any) -> Explanation:
         """Explain the score of every row; ``options`` are those of `Explainer`."""
         table = self._read(X)
-        return Explainer(self, **({"score": self.score} | options)).explain(table)
+        return Explainer(self, **({"score": self.statistic} | options)).explain(table)
 
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""

@@ -18,8 +18,9 @@ from culpa.games.elimination import Elimination
 from culpa.games.latent import Latent
 from culpa.scores import QuadraticScore
 
-# Elimination loses about log10(largest eigenvalue / noise) digits; below this ratio of noise it is not used.
-_WELL_CONDITIONED = 1e-5
+# Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
+# Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
+_WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-4}
 
 
 class Conditional(Game):
@@ -84,4 +85,5 @@ class Conditional(Game):
     def _well_conditioned(self) -> bool:
         g = self.score.gaussian
         largest = (g.loadings**2).sum(axis=0).max(initial=0.0) + g.noise.max()
-        return bool(g.noise.min() >= _WELL_CONDITIONED * largest)
+        ratio = _WELL_CONDITIONED["latent variables" if self.score.latent_weights.any() else "residuals"]
+        return bool(g.noise.min() >= ratio * largest)

@@ -1,0 +1,173 @@
+"""Where floating point hurts: tiny noise, copies of columns, constant columns, wild scales; checked in high precision."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
+from culpa.games import Conditional
+
+NAMES = ["spe", "t2", "mahalanobis", "features"]
+
+
+def build(gaussian, name):
+    return scores.of_features(gaussian, [0, 2]) if name == "features" else getattr(scores, name)(gaussian)
+
+
+def high_precision(gaussian, name, x):
+    """Shapley values of E[q | x_S] in 60 digits, from the loadings and the noise as given."""
+    with mpmath.workdps(60):
+        d, p = gaussian.loadings.shape
+        W = mpmath.matrix(gaussian.loadings.tolist())
+        noise = mpmath.diag([mpmath.mpf(float(v)) for v in np.broadcast_to(gaussian.noise_variance, (d,))])
+        C, eye = W * W.T + noise, mpmath.eye(d)
+        if np.ndim(gaussian.noise_variance):
+            M = W * W.T * C**-1
+            Z = W.T * C**-1
+            T2 = Z.T * (Z * C * Z.T) ** -1 * Z
+        else:
+            s2 = noise[0, 0]
+            M = W * (W.T * W) ** -1 * W.T
+            # T2 = U diag(1/l) U^T with l = eigenvalues of W^T W + s2
+            T2 = W * ((W.T * W) * (W.T * W + s2 * mpmath.eye(p))) ** -1 * W.T
+        E = mpmath.diag([1 if name != "features" or i in (0, 2) else 0 for i in range(d)])
+        A = {"t2": T2, "mahalanobis": C**-1}.get(name, (eye - M).T * E * (eye - M))
+        row = mpmath.matrix([mpmath.mpf(float(v)) for v in x])
+        value = {}
+        for k in range(d + 1):
+            for S in itertools.combinations(range(d), k):
+                m, V = mpmath.zeros(d, 1), C.copy()
+                if S:
+                    CSS = mpmath.matrix(k, k)
+                    CDS, xS = mpmath.matrix(d, k), mpmath.matrix(k, 1)
+                    for a, i in enumerate(S):
+                        xS[a] = row[i]
+                        for b, j in enumerate(S):
+                            CSS[a, b] = C[i, j]
+                        for j in range(d):
+                            CDS[j, a] = C[j, i]
+                    gain = CDS * CSS**-1
+                    m, V = gain * xS, C - gain * CDS.T
+                AV = A * V
+                value[S] = (m.T * A * m)[0] + sum(AV[i, i] for i in range(d))
+        phi = []
+        for i in range(d):
+            others = [j for j in range(d) if j != i]
+            total = mpmath.mpf(0)
+            for k in range(d):
+                weight = mpmath.mpf(math.factorial(k) * math.factorial(d - 1 - k)) / math.factorial(d)
+                for S in itertools.combinations(others, k):
+                    total += weight * (value[tuple(sorted((*S, i)))] - value[S])
+            phi.append(float(total))
+        return np.array(phi), float(value[tuple(range(d))]), float(value[()])
+
+
+def check(gaussian, name, x, rtol=1e-8):
+    game = Conditional(build(gaussian, name))
+    values = shapley.exact(game, x[None], [[i] for i in range(len(x))]).values[0]
+    expected, score, base = high_precision(gaussian, name, x)
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(values, expected, rtol=0, atol=rtol * np.abs(expected).max())
+    assert game.base_value == pytest.approx(base, rel=1e-8)
+    assert game.score(x[None])[0] == pytest.approx(score, rel=1e-8)
+    assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ratio", [1e-3, 1.1e-4, 1.1e-6, 1e-8, 1e-12])
+@pytest.mark.parametrize("anomalous", [False, True])
+def test_tiny_noise(name, ratio, anomalous):
+    rng = np.random.default_rng(0)
+    W = np.linalg.qr(rng.normal(size=(5, 3)))[0] * np.sqrt([1.0, 0.5, 0.1])
+    gaussian = LatentGaussian(np.zeros(5), W, ratio)
+    x = gaussian.sample(1, 1)[0]
+    if anomalous:
+        x[2] += 1.0
+    check(gaussian, name, x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tiny_noise_of_some_features(name):
+    rng = np.random.default_rng(1)
+    gaussian = LatentGaussian(np.zeros(5), rng.normal(size=(5, 2)), np.array([1e-12, 0.3, 0.1, 1e-10, 0.2]))
+    check(gaussian, name, rng.normal(size=5), rtol=1e-7 if name == "mahalanobis" else 1e-8)
+
+
+def training_table(case):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(60, 5))
+    if case == "duplicated columns":
+        X[:, 3] = X[:, 1]
+        X[:, 4] = X[:, 0]
+    elif case == "constant column":
+        X[:, 2] = 7.0
+    elif case == "fewer rows than features":
+        X = X[:4]
+    elif case == "two features":
+        X = X[:, :2]
+    elif case == "wild scales":
+        X = X * [1.0, 1e6, 1.0, 1.0, 1.0]
+    elif case == "far from zero":
+        X = X + 1e8
+    return X
+
+
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "duplicated columns",
+        "constant column",
+        "fewer rows than features",
+        "two features",
+        "wild scales",
+        "far from zero",
+        "all but one component",
+    ],
+)
+def test_awkward_tables(case, scale):
+    X = training_table(case)
+    p = {"two features": 1, "all but one component": 4, "fewer rows than features": 2}.get(case, 3)
+    detector = PCADetector(p, scale=scale).fit(X)
+    new = X[:2].copy()
+    new[1] += np.where(np.arange(X.shape[1]) == 1, 3.0, 0.0)
+    normal = detector.to_normal()
+    for name in ("spe", "t2", "mahalanobis", "combined"):
+        why = Explainer(detector, score=name).explain(new)
+        assert np.isfinite(why.values).all()
+        assert np.isfinite(why.expected).all()
+        gap = np.abs(why.values.sum(axis=1) + why.base_value - why.score)
+        assert (gap <= 1e-9 * np.maximum(why.score, why.base_value)).all()
+    for name in ("spe", "mahalanobis"):
+        check(normal.centred, name, normal.standardise(new)[1])
+
+
+def test_a_constant_column_can_be_blamed():
+    X = training_table("constant column")
+    new = X[:1].copy()
+    new[0, 2] = 9.0
+    top = PCADetector(3).fit(X).explain(new).top(1)
+    assert top["feature"][0] == "x2"
+    assert top["expected"][0] == pytest.approx(7.0)
+
+
+def test_expected_values_with_tiny_noise():
+    """A feature that nothing else explains is expected at its mean, without losing digits to 1 - 1."""
+    W = np.zeros((4, 2))
+    W[:3, 0], W[3, 1] = [1.0, 0.8, 0.6], 1.0
+    gaussian = LatentGaussian(np.zeros(4), W, 1e-12)
+    expected = gaussian.expected(np.array([[1.0, 0.8, 0.6, 2.0]]))
+    np.testing.assert_allclose(expected, [[1.0, 0.8, 0.6, 0.0]], atol=1e-9)
+
+
+def test_noise_variance_does_not_depend_on_the_solver():
+    """A mean of 1e8 times the spread must not be squared, and n < d must not shrink the divisor."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(100, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(100, 6))
+    assert PPCA(2).fit(X + 1e8).noise_variance_ == pytest.approx(PPCA(2).fit(X).noise_variance_, rel=1e-6)
+    few = X[:5]
+    eigenvalues = np.sort(np.linalg.eigvalsh(np.cov(few, rowvar=False)))
+    assert PPCA(2).fit(few).noise_variance_ == pytest.approx(eigenvalues[:4].sum() / 4, rel=1e-9)
