@@ -55,7 +55,9 @@ def test_symmetry(setting, name):
     X = X.copy()
     X[:, 1] = X[:, 0]
     values = shapley.exact(build(twins, name), X, [[i] for i in range(X.shape[1])]).values
-    np.testing.assert_allclose(values[:, 0], values[:, 1], rtol=1e-8, atol=1e-8 * np.abs(values).max() + 1e-13 * (X**2).max())
+    np.testing.assert_allclose(
+        values[:, 0], values[:, 1], rtol=1e-8, atol=1e-8 * np.abs(values).max() + 1e-13 * (X**2).max()
+    )
 
 
 @settings(deadline=None, max_examples=60)

@@ -32,9 +32,7 @@ def singles(d):
 def walk(request, monkeypatch):
     """Force the conditional game down one of its two walks."""
     ratio = 0.0 if request.param == "elimination" else np.inf
-    monkeypatch.setattr(
-        conditional_module, "_WELL_CONDITIONED", {"residuals": ratio, "latent variables": ratio}
-    )
+    monkeypatch.setattr(conditional_module, "_WELL_CONDITIONED", {"residuals": ratio, "latent variables": ratio})
 
 
 @pytest.mark.parametrize("kind", ["ppca", "factor analysis"])
@@ -49,9 +47,7 @@ def test_exact_equals_brute_force(walk, kind, name, d, p):
         (Conditional(quadratic), witness.conditional_value),
         (Interventional(quadratic), witness.interventional_value),
     ):
-        expected = [
-            witness.shapley(witness.all_values(lambda x, S, value=value: value(C, A, x, S), x), d) for x in X
-        ]
+        expected = [witness.shapley(witness.all_values(lambda x, S, value=value: value(C, A, x, S), x), d) for x in X]
         actual = shapley.exact(game, X, singles(d)).values
         np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
         np.testing.assert_allclose(game.base_value + actual.sum(axis=1), quadratic(X), rtol=1e-10)

@@ -254,5 +254,5 @@ class TestOtherPeoplesModels:
             Explainer(PCA().fit(X))
         with pytest.raises(ValueError, match="not fitted"):
             Explainer(PCA(2))
-        with pytest.raises(ValueError, match="fit culpa.PPCA or culpa.PCADetector instead"):
+        with pytest.raises(ValueError, match="which this model does not keep"):
             Explainer(PCA(2).fit(X), game="retraining")

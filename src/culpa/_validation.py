@@ -47,10 +47,7 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
     if isinstance(X, Table):
         return X
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        table = _read_frame(frame, X, argument)
-    else:
-        table = Table(_read_array(X, argument))
+    table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
     _check_shape(table.array, argument, min_rows, min_features)
     _refuse_infinity(table, argument)
     return table
@@ -136,7 +133,7 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
     return Table(array, names, native)
 
 
-def _read_column(series: nw.Series[Any], name: object, argument: str) -> Rows:
+def _read_column(series: Any, name: object, argument: str) -> Rows:
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if series.dtype == nw.Object:  # pandas columns of mixed things are often numbers all the same

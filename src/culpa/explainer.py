@@ -108,8 +108,8 @@ class Explainer:
                 continue
             present = [k for k, player in enumerate(players) if np.isin(player, observed).any()]
             shares = self._share_out(rows[at], [np.intersect1d(players[k], observed).tolist() for k in present])
-            values[np.ix_(at, present)] = shares.values
-            std_error[np.ix_(at, present)] = shares.std_error
+            values[at[:, None], present] = shares.values
+            std_error[at[:, None], present] = shares.std_error
             score[at] = self.game.total(rows[at], observed)
             n_evaluations = max(n_evaluations, shares.n_evaluations)
             n_replicates = max(n_replicates, shares.n_replicates)
@@ -176,7 +176,8 @@ class Explainer:
     def _check_retraining(self, score: str, features: object) -> None:
         if score not in ("spe", "mse") or features is not None:
             raise ValueError(
-                "game='retraining' explains reconstruction errors of all features: use score='spe' or 'mse' without features."
+                "game='retraining' explains reconstruction errors of all features: "
+                "use score='spe' or 'mse' without features."
             )
         if self.normal.sample_covariance is None:
             raise ValueError(
@@ -195,7 +196,9 @@ def _complete_groups(
             raise ValueError(f"group {group!r} is empty: give it at least one feature or leave it out.")
         for i in feature_positions(members, names, f"group {group!r}"):
             if i in owner:
-                raise ValueError(f"feature {names[i]!r} is in the groups {owner[i]!r} and {group!r}: groups must not overlap.")
+                raise ValueError(
+                    f"feature {names[i]!r} is in the groups {owner[i]!r} and {group!r}: groups must not overlap."
+                )
             owner[i] = group
     players: dict[str, list[int]] = {}
     for i, name in enumerate(names):

@@ -111,7 +111,7 @@ class Explanation:
                         f"cannot concatenate explanations with different {name}: "
                         f"{getattr(first, name)!r} and {getattr(part, name)!r}."
                     )
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_ROW}
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_ROW}
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
 

@@ -87,7 +87,9 @@ def named_score(
     gaussian = normal.centred
     if features is not None:
         if name not in ("spe", "mse"):
-            raise ValueError(f"features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not {name!r}.")
+            raise ValueError(
+                f"features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not {name!r}."
+            )
         if not len(features):
             raise ValueError("features must name at least one feature.")
         return scores.of_features(gaussian, features, mean=name == "mse")

@@ -86,7 +86,8 @@ class QuadraticScore:
 
     def spectrum(self, covariance: Floats) -> Floats:
         """Eigenvalues of A S: the score of N(0, S) rows is a sum of chi-squares with these weights."""
-        return np.maximum(np.linalg.eigvalsh(self.root @ covariance @ self.root.T), 0.0)
+        eigenvalues = np.linalg.eigvalsh(self.root @ covariance @ self.root.T)
+        return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
     def if_fixed(self, X: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
         """Score of each row with one block of features moved to its expected values, (n, blocks).

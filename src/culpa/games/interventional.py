@@ -42,7 +42,7 @@ class Interventional(Game):
         hidden = np.setdiff1d(np.arange(self.n_features), members)
         present = X.copy()
         present[:, hidden] = 0.0
-        return self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum()
+        return np.asarray(self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum())
 
     def closed_form(self, X: Floats, players: list[list[int]]) -> Floats:
         """phi_i = x_i (A x)_i - (A C)_ii; an absent partner's share of the base line falls to the player alone."""

@@ -80,7 +80,9 @@ class Latent(NamedTuple):
         B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
         tracked = d if np.ndim(a) else 0
         R = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
-        zeros = [xp.zeros(shape, dtype=X.dtype, device=X.device) for shape in ((B, p, n), (B, tracked), (B, tracked, n))]
+        zeros = [
+            xp.zeros(shape, dtype=X.dtype, device=X.device) for shape in ((B, p, n), (B, tracked), (B, tracked, n))
+        ]
         return cls(constants, like(queues, X), R, *zeros)
 
     def join(self) -> tuple[Self, Array]:

@@ -67,7 +67,7 @@ def _posterior(centred: Floats, observed: NDArray[np.bool_], W: Floats, noise: f
     p = W.shape[1]
     pairs = (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)
     precision = (observed @ pairs / noise).reshape(-1, p, p) + np.eye(p)
-    spread = np.linalg.inv(precision)
+    spread = np.asarray(np.linalg.inv(precision), dtype=np.float64)
     return np.einsum("npq,nq->np", spread, centred @ W / noise), spread
 
 

@@ -76,7 +76,12 @@ class LatentGaussian:
         loadings = _rotated(loadings, noise)
         for array in (mean, loadings, noise):
             array.setflags(write=False)
-        for name, value in (("mean", mean), ("loadings", loadings), ("noise_variance", noise), ("reconstruction", rule)):
+        for name, value in (
+            ("mean", mean),
+            ("loadings", loadings),
+            ("noise_variance", noise),
+            ("reconstruction", rule),
+        ):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -109,12 +114,12 @@ class LatentGaussian:
     @property
     def n_features(self) -> int:
         """d."""
-        return self.loadings.shape[0]
+        return int(self.loadings.shape[0])
 
     @property
     def n_components(self) -> int:
         """p."""
-        return self.loadings.shape[1]
+        return int(self.loadings.shape[1])
 
     @cached_property
     def noise(self) -> Floats:

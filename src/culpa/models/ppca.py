@@ -85,7 +85,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
-        filled = self.gaussian_.impute(self._read(X))
+        filled = self._fitted().impute(self._read(X))
         return np.asarray((filled - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
@@ -95,15 +95,15 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def reconstruct(self, X: Any) -> Floats:
         """Each row projected on the principal axes; missing cells are filled in."""
-        return self.gaussian_.reconstruct(self._read(X))
+        return self._fitted().reconstruct(self._read(X))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction."""
-        return self.gaussian_.residuals(self._read(X))
+        return self._fitted().residuals(self._read(X))
 
     def score_samples(self, X: Any) -> Floats:
         """Log-density of each row."""
-        return self.gaussian_.log_density(self._read(X))
+        return self._fitted().log_density(self._read(X))
 
     def score(self, X: Any, y: None = None) -> float:
         """Mean log-density."""
@@ -111,8 +111,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
-        check_is_fitted(self)
-        return self.gaussian_.covariance
+        return self._fitted().covariance
 
     @property
     def _n_features_out(self) -> int:
@@ -123,8 +122,11 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _read(self, X: Any) -> Floats:
+    def _fitted(self) -> LatentGaussian:
         check_is_fitted(self)
+        return self.gaussian_
+
+    def _read(self, X: Any) -> Floats:
         return check_estimator_input(self, X, reset=False).array
 
     def _fit_closed_form(self, X: Floats) -> None:
@@ -152,7 +154,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             start = LatentGaussian.from_covariance(covariance, min(n, d) - 1, np.zeros(d))
             rough = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4)).model
             covariance = expected_covariance(X - mean, rough)
-            p = self._choose_n_components(np.linalg.eigvalsh(covariance)[::-1], filled)
+            p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64), filled)
         start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
         model, self.n_iter_, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
         unbiased = n / (n - 1)
@@ -174,11 +176,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _choose_n_components(self, variances: Floats, centred: Floats) -> int:
         n, d = centred.shape
         wanted = self.n_components
-        most = min(n, d) - 1
+        most: int = min(n, d) - 1
         if isinstance(wanted, str):
             one_of(wanted, ("mle",), "n_components")
             if n < d:
-                raise ValueError(f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features.")
+                raise ValueError(
+                    f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features."
+                )
             return min(int(PCA("mle", svd_solver="full").fit(centred).n_components_), most)
         if isinstance(wanted, numbers.Integral):
             if not 1 <= wanted < d:

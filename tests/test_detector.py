@@ -1,0 +1,139 @@
+"""PCADetector: scaling, limits, flags and statistics."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from culpa import PPCA, PCADetector, limits, scores
+from culpa.datasets import load_wine_outliers
+from culpa.limits import control_limit, named_score
+from culpa.models import as_normal
+
+
+def plant(n, seed, d=8, p=3):
+    rng = np.random.default_rng(seed)
+    W = np.random.default_rng(42).normal(size=(p, d))
+    return (rng.normal(size=(n, p)) @ W + 0.4 * rng.normal(size=(n, d))) * np.arange(1, d + 1) + 100
+
+
+@pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_false_alarms_are_as_rare_as_promised(statistic, confidence):
+    detector = PCADetector(3, statistic=statistic, confidence=confidence).fit(plant(2000, 0))
+    alarms = (detector.predict(plant(20_000, 1)) == -1).mean()
+    # the moment-matched chi-square of the last two is an approximation: fair at 95%, a little low at 99%
+    loose = statistic in ("mahalanobis", "combined") and confidence == 0.99
+    assert alarms == pytest.approx(1 - confidence, rel=0.6 if loose else 0.25)
+
+
+def test_empirical_limit():
+    X = plant(500, 0)
+    detector = PCADetector(3, limit="empirical", confidence=0.9).fit(X)
+    assert (detector.predict(X) == -1).mean() == pytest.approx(0.1, abs=0.01)
+
+
+def test_scaling_is_undone():
+    X = plant(200, 0)
+    detector = PCADetector(3).fit(X)
+    z = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    model = PPCA(3).fit(z)
+    np.testing.assert_allclose(detector.residuals(X), model.residuals(z) * X.std(axis=0, ddof=1), atol=1e-10)
+    np.testing.assert_allclose(detector.reconstruct(X) + detector.residuals(X), X)
+    np.testing.assert_allclose(-detector.score_samples(X), (model.residuals(z) ** 2).sum(axis=1))
+    raw = PCADetector(3, scale=False).fit(X)
+    np.testing.assert_allclose(-raw.score_samples(X), (PPCA(3).fit(X).residuals(X) ** 2).sum(axis=1))
+
+
+def test_conventions_of_scikit_learn():
+    X = plant(200, 0)
+    detector = PCADetector(3).fit(X)
+    np.testing.assert_allclose(detector.decision_function(X), detector.score_samples(X) - detector.offset_)
+    np.testing.assert_array_equal(detector.predict(X) == -1, -detector.score_samples(X) > detector.limit_)
+    assert detector.limit_ == -detector.offset_
+
+
+def test_statistics_table():
+    train, new = plant(300, 0), pd.DataFrame(plant(5, 1)).rename(columns="s{}".format)
+    detector = PCADetector(3).fit(pd.DataFrame(train).rename(columns="s{}".format))
+    new.iloc[2, 4] += 50
+    table = detector.statistics(new)
+    assert list(table.columns) == ["row", "spe", "spe_limit", "spe_flag", "t2", "t2_limit", "t2_flag", "anomaly"]
+    z = (new.to_numpy() - detector.mean_) / detector.scale_
+    t = detector.model_.transform(pd.DataFrame(z, columns=new.columns))
+    np.testing.assert_allclose(table["t2"], (t**2 / detector.model_.explained_variance_).sum(axis=1))
+    np.testing.assert_allclose(table["spe"], -detector.score_samples(new))
+    assert table["anomaly"].tolist() == [False, False, True, False, False]
+
+
+def test_missing_cells_in_training_and_use():
+    X = plant(400, 0)
+    holes = X.copy()
+    holes[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    detector = PCADetector(3).fit(holes)
+    complete = PCADetector(3).fit(X)
+    np.testing.assert_allclose(detector.model_.gaussian_.covariance, complete.model_.gaussian_.covariance, atol=0.15)
+    bad = plant(5, 1)
+    bad[:, 4] += 60
+    bad[[0, 1], [0, 7]] = np.nan
+    assert (detector.predict(bad) == -1).all()
+    assert set(detector.explain(bad).top(1)["feature"]) == {"x4"}
+
+
+def test_score_of_a_row_with_missing_cells_is_its_mean_over_what_they_could_be():
+    detector = PCADetector(3).fit(plant(400, 0))
+    gaussian = detector.to_normal().centred
+    score = scores.spe(gaussian)
+    x = np.random.default_rng(0).normal(size=(1, 8))
+    mean, covariance = gaussian.conditional(x, [0, 2, 3, 5, 6])
+    draws = np.random.default_rng(1).multivariate_normal(mean[0], covariance, size=200_000)
+    holes = x.copy()
+    holes[0, [1, 4, 7]] = np.nan
+    assert score(holes)[0] == pytest.approx(score(draws).mean(), rel=0.01)
+
+
+class TestLimits:
+    def test_jackson_mudholkar_by_hand(self):
+        """The published formula, step by step, on a fixed spectrum."""
+        spectrum = np.array([0.5, 0.3, 0.1, 0.05])
+        t1, t2, t3 = spectrum.sum(), (spectrum**2).sum(), (spectrum**3).sum()
+        h0 = 1 - 2 * t1 * t3 / (3 * t2**2)
+        c = stats.norm.ppf(0.99)
+        expected = t1 * (1 + c * np.sqrt(2 * t2 * h0**2) / t1 + t2 * h0 * (h0 - 1) / t1**2) ** (1 / h0)
+        assert limits.jackson_mudholkar(spectrum, 0.99) == pytest.approx(expected, rel=1e-12)
+        assert h0 > 0
+
+    def test_fallback_when_h0_is_not_positive(self):
+        spectrum = np.array([1.0] + [0.04] * 60)
+        t1, t2, t3 = spectrum.sum(), (spectrum**2).sum(), (spectrum**3).sum()
+        assert 1 - 2 * t1 * t3 / (3 * t2**2) <= 0
+        assert limits.jackson_mudholkar(spectrum, 0.99) == limits.box(spectrum, 0.99)
+        draws = np.random.default_rng(0).chisquare(1, size=(100_000, 61)) @ spectrum
+        assert limits.box(spectrum, 0.99) == pytest.approx(np.quantile(draws, 0.99), rel=0.2)
+
+    def test_box_is_exact_for_equal_eigenvalues(self):
+        assert limits.box(np.full(7, 0.3), 0.95) == pytest.approx(0.3 * stats.chi2.ppf(0.95, 7))
+
+    def test_f_limit(self):
+        expected = 3 * (50**2 - 1) / (50 * 47) * stats.f.ppf(0.99, 3, 47)
+        assert limits.f_limit(3, 50, 0.99) == pytest.approx(expected)
+        assert limits.f_limit(3, 10**7, 0.99) == pytest.approx(limits.f_limit(3, None, 0.99), rel=1e-4)
+
+    def test_mahalanobis_limit_is_chi_square(self):
+        normal = as_normal(PPCA(3).fit(plant(500, 0)).gaussian_)
+        limit = control_limit(named_score("mahalanobis", normal), normal, 0.99)
+        assert limit == pytest.approx(stats.chi2.ppf(0.99, 8), rel=1e-9)
+
+    def test_perfect_reconstruction_has_limit_zero(self):
+        assert limits.jackson_mudholkar(np.zeros(3), 0.99) == limits.box(np.zeros(3), 0.99) == 0.0
+
+    def test_empirical_needs_training_scores(self):
+        normal = as_normal(PPCA(3).fit(plant(100, 0)))
+        with pytest.raises(ValueError, match="needs the training rows' scores"):
+            control_limit(named_score("spe", normal), normal, 0.99, "empirical")
+
+
+def test_wine_is_the_published_data():
+    wine = load_wine_outliers()
+    detector = PCADetector(0.95).fit(wine.X[10:119])  # m_good - m_bad rows
+    assert detector.model_.n_components_ == 10

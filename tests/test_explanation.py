@@ -1,0 +1,209 @@
+"""The result object: what it says is true, and it survives slicing, joining and travelling."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from culpa import Explainer, Explanation, PCADetector, scores
+from culpa.datasets import load_wine_outliers
+
+NAMES = ["flow", "pressure", "temperature", "power", "speed"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 5)) + 0.2 * rng.normal(size=(80, 5)) + 10
+    return pd.DataFrame(X, columns=NAMES)
+
+
+@pytest.fixture(scope="module")
+def detector(table):
+    return PCADetector(2).fit(table)
+
+
+@pytest.fixture(scope="module")
+def new(table):
+    new = table[:6].copy()
+    new.iloc[1, 2] += 5
+    new.iloc[3, 4] = np.nan
+    new.iloc[3, 1] -= 4
+    return new
+
+
+@pytest.fixture(scope="module")
+def why(detector, new):
+    return detector.explain(new)
+
+
+def test_values_add_up(why, detector, new):
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+    np.testing.assert_allclose(why.score, -detector.score_samples(new))
+    assert why.exact
+    assert (why.std_error == 0).all()
+    assert why.n_evaluations == 2**5
+
+
+def test_top_names_the_culprit(why):
+    top = why.top(2)
+    first = top[top["rank"] == 1].set_index("row")
+    assert first.loc[1, "feature"] == "temperature"
+    assert first.loc[3, "feature"] == "pressure"
+    line = first.loc[1]
+    assert line["actual"] - line["expected"] == pytest.approx(5, abs=1)
+    assert line["share"] == pytest.approx(line["value"] / why.score[1])
+    assert line["score_if_fixed"] < why.score[1] / 5
+
+
+def test_score_if_fixed_is_the_score_of_the_fixed_row(why, detector, new):
+    for i, name in enumerate(NAMES):
+        fixed = new.copy()
+        fixed[name] = np.where(new[name].isna(), np.nan, why.expected[:, i])
+        expected = -detector.score_samples(fixed)
+        seen = ~np.isnan(why.data[:, i])
+        np.testing.assert_allclose(why.score_if_fixed[seen, i], expected[seen], rtol=1e-9, atol=1e-12)
+
+
+def test_missing_features_are_not_players(why, new, detector):
+    assert why.values[3, 4] == 0
+    assert np.isnan(why.score_if_fixed[3, 4])
+    assert "speed" not in why.top(5).query("row == 3")["feature"].tolist()
+    assert np.isfinite(why.expected[3, 4])  # but we can say what it should have been
+    # the game of the other four features, from the definition: E[e | x_S] under the same model
+    import witness
+
+    normal = detector.to_normal()
+    C, A = normal.centred.covariance, scores.spe(normal.centred).matrix
+    x = normal.standardise(new.to_numpy())[3]
+    values = {S: witness.conditional_value(C, A, np.nan_to_num(x), S) for S in witness.coalitions(4)}
+    np.testing.assert_allclose(why.values[3, :4], witness.shapley(values, 4), rtol=1e-9)
+    assert why.score[3] == pytest.approx(values[(0, 1, 2, 3)])
+
+
+@pytest.mark.parametrize("game", ["conditional", "interventional", "retraining"])
+@pytest.mark.parametrize("method", ["exact", "permutation"])
+def test_missing_cells_stay_efficient_in_every_game(detector, new, game, method):
+    why = detector.explain(new, game=game, method=method, n_orders=16)
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+    assert why.exact == (method == "exact")
+
+
+def test_a_row_without_any_cell_does_not_stop_the_run(detector, new):
+    empty = new.copy()
+    empty.iloc[2] = np.nan
+    with pytest.warns(UserWarning, match="1 row\\(s\\) have no observed feature and get no score: 2"):
+        why = detector.explain(empty)
+    assert np.isnan(why.values[2]).all()
+    assert np.isfinite(np.delete(why.values, 2, axis=0)).all()
+    assert 2 not in why.top(1)["row"].tolist()
+    with pytest.warns(UserWarning, match="no observed feature"):
+        assert detector.predict(empty)[2] == 1
+
+
+def test_slicing(why):
+    one = why[1]
+    assert len(one) == 1
+    assert one.top(1)["row"].tolist() == [1]
+    np.testing.assert_array_equal(why[-1].values, why.values[-1:])
+    np.testing.assert_array_equal(why[1:3].expected, why.expected[1:3])
+    mask = why.score > np.median(why.score)
+    np.testing.assert_array_equal(why[mask].rows, why.rows[mask])
+    np.testing.assert_array_equal(why[[4, 0]].score, why.score[[4, 0]])
+    assert len(list(why)) == len(why) == 6
+    with pytest.raises(IndexError, match="row 6 of an explanation of 6 rows"):
+        why[6]
+
+
+def test_concatenate(why, detector, new):
+    joined = Explanation.concatenate([why[:2], why[2:]])
+    np.testing.assert_array_equal(joined.values, why.values)
+    np.testing.assert_array_equal(joined.rows, why.rows)
+    with pytest.raises(ValueError, match="different score_name: 'spe' and 't2'"):
+        Explanation.concatenate([why, detector.explain(new, score="t2")])
+    with pytest.raises(ValueError, match="at least one"):
+        Explanation.concatenate([])
+
+
+@pytest.mark.parametrize("groups", [None, {"hydraulics": ["flow", "pressure"]}])
+@pytest.mark.parametrize("rows", [6, 0])
+def test_round_trip(detector, new, groups, rows):
+    why = detector.explain(new, groups=groups)[:rows]
+    for content in (why.to_dict(), json.loads(why.to_json())):
+        back = Explanation.from_dict(content)
+        for name in ("values", "std_error", "score", "data", "expected", "score_if_fixed", "rows"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(why, name))
+            assert getattr(back, name).shape == getattr(why, name).shape
+        for name in ("base_value", "feature_names", "groups", "exact", "n_evaluations", "score_name", "game", "method"):
+            assert getattr(back, name) == getattr(why, name)
+
+
+def test_groups(detector, new):
+    groups = {"hydraulics": ["flow", "pressure"], "drive": ["power", "speed"]}
+    why = detector.explain(new, groups=groups)
+    assert why.player_names == ("hydraulics", "temperature", "drive")
+    assert why.values.shape == (6, 3)
+    assert why.expected.shape == (6, 5)
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+    top = why.top(1).set_index("row")
+    assert top.loc[1, "feature"] == "temperature"
+    assert top.loc[3, "feature"] == "hydraulics"
+    assert np.isnan(top.loc[3, "actual"])
+    fixed = new.copy()
+    fixed[["flow", "pressure"]] = why.expected[:, :2]
+    np.testing.assert_allclose(why.score_if_fixed[:, 0], -detector.score_samples(fixed), rtol=1e-9, atol=1e-12)
+
+
+def test_names_that_collide_with_ours():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["row", "score", "c"])
+    frame = PCADetector(1).fit(X).explain(X).to_frame()
+    assert list(frame.columns) == ["row_", "score_", "row", "score", "c"]
+
+
+def test_repr(why):
+    assert repr(why) == "<Explanation of spe: 6 rows x 5 players, exact>"
+
+
+def test_sampled_explanations_carry_errors(detector, new):
+    exact = detector.explain(new)
+    sampled = detector.explain(new, method="permutation", n_orders=64)
+    assert not sampled.exact
+    assert sampled.n_replicates == 8
+    assert "std_error" in sampled.top(1).columns
+    seen = ~np.isnan(new.to_numpy())
+    assert (np.abs(sampled.values - exact.values)[seen] <= 5 * sampled.std_error[seen] + 1e-12).all()
+    again = detector.explain(new, method="permutation", n_orders=64)
+    np.testing.assert_array_equal(sampled.values, again.values)
+    other = detector.explain(new, method="permutation", n_orders=64, seed=1)
+    assert not np.array_equal(sampled.values, other.values)
+
+
+def test_many_features_are_sampled_and_few_are_not():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 40)) + 0.3 * rng.normal(size=(300, 40))
+    detector = PCADetector(3).fit(X)
+    why = detector.explain(X[:2])
+    assert not why.exact
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+    assert detector.explain(X[:2], game="interventional").exact  # closed form
+
+
+def test_to_shap_says_what_to_install(why):
+    try:
+        import shap
+    except ImportError:
+        with pytest.raises(ImportError, match="pip install shap"):
+            why.to_shap()
+    else:
+        ours = why.to_shap()
+        assert isinstance(ours, shap.Explanation)
+        np.testing.assert_allclose(ours.values.sum(axis=1) + ours.base_values, why.score)
+
+
+def test_paper_scale():
+    """score="mse" is the paper's v2: SPE values divided by the number of features."""
+    wine = load_wine_outliers()
+    detector = PCADetector().fit(wine.X[wine.y == 0])
+    spe, mse = (Explainer(detector, score=name).explain(wine.X[:3]) for name in ("spe", "mse"))
+    np.testing.assert_allclose(mse.values * 13, spe.values, rtol=1e-10)

@@ -1,0 +1,48 @@
+"""The package from outside: public names, what importing costs, the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+import culpa
+
+
+def test_public_names():
+    assert dir(culpa) == ["Explainer", "Explanation", "LatentGaussian", "PCADetector", "PPCA", "__version__"]
+    for name in dir(culpa):
+        assert getattr(culpa, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = culpa.nonsense
+
+
+def loaded_after(code):
+    script = f"{code}\nimport sys\nprint(' '.join(sys.modules))"
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+def test_imports_are_lazy():
+    assert not {"sklearn", "numpy", "pandas"} & loaded_after("import culpa, culpa.cli")
+    heavy = {"pandas", "polars", "pyarrow", "matplotlib", "plotly", "rich", "typer", "numba", "torch"}
+    ours = loaded_after("from culpa import PCADetector, PPCA, Explainer, Explanation")
+    assert not heavy & (ours - loaded_after("from sklearn.decomposition import PCA"))
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "culpa", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_demo():
+    result = run("demo")
+    assert result.returncode == 0, result.stderr
+    for text in ("109 normal wines", "10 wines are flagged", "alcalinity_of_ash", "proline", "8,192 coalitions"):
+        assert text in " ".join(result.stdout.split())
+    assert "new[detector.predict(new) == -1]" in result.stdout
+
+
+def test_help_and_version():
+    assert "demo" in run("--help").stdout
+    assert run("--version").stdout.strip() == f"culpa {culpa.__version__}"
+    assert run("nonsense").returncode == 2
