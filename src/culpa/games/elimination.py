@@ -10,13 +10,14 @@ G = C A C. For the features T that still wait, given that the coalition S has jo
 | delta | ``delta`` | x | surprise x - m |
 | c | ``c`` | 0 | V A m |
 
-each on T only. When feature i joins, with v = V[:, i] / V_ii, g = delta_i / V_ii, kappa = K_ii / V_ii:
+each on T only. When feature i joins, with g = delta_i / V_ii, kappa = K_ii / V_ii, v = V[:, i] / V_ii and
+w = K[:, i] - kappa V[:, i]:
 
     change of value = 2 g c_i + kappa (g delta_i - 1)
     delta <- delta - v delta_i
-    c     <- c + K[:, i] g - v (c_i + kappa delta_i)
-    V     <- V - v v^T V_ii
-    K     <- K - v K[i, :] - K[:, i] v^T + v v^T K_ii
+    c     <- c - v c_i + w g
+    V     <- V - v V[i, :]
+    K     <- K - v K[i, :] - w v^T
 
 A step costs O(|T|^2) plus O(|T|) per row. In the tree of all coalitions half of them have nothing left to wait for, a
 quarter one feature, and so on: on average |T| is 1, so exact enumeration costs a handful of operations per coalition
@@ -29,6 +30,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._compiled import Kernel
 from culpa.games.base import Array, Floats, gather_columns, gather_pairs
 
 
@@ -54,14 +56,13 @@ class Elimination(NamedTuple):
         delta, c = self.delta[:, 0, :], self.c[:, 0, :]
         g = delta / pivot
         change = 2 * g * c + kappa * (g * delta - 1)
-        v, k = self.V[:, 1:, 0] / pivot, self.K[:, 1:, 0]
-        v_row = self.V[:, 0:1, 1:]
-        outer = v[:, :, None] * (k - 0.5 * kappa * self.V[:, 1:, 0])[:, None, :]
+        v = self.V[:, 1:, 0] / pivot
+        k, w = self.K[:, 0, 1:], self.K[:, 1:, 0] - kappa * self.V[:, 1:, 0]
         after = type(self)(
-            self.V[:, 1:, 1:] - v[:, :, None] * v_row,
-            self.K[:, 1:, 1:] - outer - array_namespace(outer).permute_dims(outer, (0, 2, 1)),
+            self.V[:, 1:, 1:] - v[:, :, None] * self.V[:, 0:1, 1:],
+            self.K[:, 1:, 1:] - v[:, :, None] * k[:, None, :] - w[:, :, None] * v[:, None, :],
             self.delta[:, 1:, :] - v[:, :, None] * delta[:, None, :],
-            self.c[:, 1:, :] + k[:, :, None] * g[:, None, :] - v[:, :, None] * (c + kappa * delta)[:, None, :],
+            self.c[:, 1:, :] + w[:, :, None] * g[:, None, :] - v[:, :, None] * c[:, None, :],
         )
         return after, change
 
@@ -73,3 +74,113 @@ class Elimination(NamedTuple):
         """Both batches."""
         xp = array_namespace(self.V)
         return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
+
+    def take(self, batch: slice) -> Self:
+        """Some of the coalitions."""
+        return type(self)(*(field[batch] for field in self))
+
+    def walk_tree(self, value: Floats, inside: Floats, outside: Floats, sizes: list[int]) -> tuple[Floats, ...]:
+        """Decide all waiting players in every way at once, compiled; see `tree_kernel` for what comes back."""
+        B, k, n = self.delta.shape
+        V, K = (np.ascontiguousarray(np.moveaxis(matrix, 0, 2)) for matrix in (self.V, self.K))
+        delta, c = (np.ascontiguousarray(np.moveaxis(rows, 0, 1)).reshape(k, B * n) for rows in (self.delta, self.c))
+        weights = (np.ascontiguousarray(np.repeat(weight, n, axis=1)) for weight in (inside, outside))
+        with_player, everybody, nobody = tree_kernel(
+            V, K, delta, c, value.reshape(B * n), *weights, np.array(sizes, dtype=np.int64)
+        )
+        return with_player.reshape(-1, B, n).sum(axis=1), everybody.reshape(B, n), nobody.reshape(B, n).sum(axis=0)
+
+    @staticmethod
+    def tree_pays(operations: float) -> bool:
+        """Whether `walk_tree` is worth its preparation."""
+        return tree_kernel.pays(operations)
+
+
+@Kernel
+def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ignore[no-untyped-def]
+    """The same step for all coalitions that extend the given ones, depth first.
+
+    Lanes (L) are coalitions x rows. They take the same decisions from here on, so the loops over them are vectorised. The
+    matrices have one lane per coalition (B): lane b serves the n = L / B rows b n .. b n + n - 1.
+
+    Takes V0, K0 (k, k, B), of which the lower triangles are used; delta0, c0 (k, L); value0 (L,); inside, outside
+    (players + 1, L), the weights of a coalition's value by the number of players that have joined here; sizes
+    (players,), the features of each waiting player. Returns sums over all those coalitions: inside-weighted values of
+    the ones with each player (players, L), of all (L,), and outside-weighted values of all (L,).
+    """
+    k, B, L, P = V0.shape[0], V0.shape[2], delta0.shape[1], sizes.shape[0]
+    n = L // B
+    V, K = np.empty((P + 1, k, k, B)), np.empty((P + 1, k, k, B))
+    delta, c = np.empty((P + 1, k, L)), np.empty((P + 1, k, L))
+    value, below = np.empty((P + 1, L)), np.empty((P + 1, L))
+    V[0], K[0], delta[0], c[0], value[0], below[0] = V0, K0, delta0, c0, value0, inside[0] * value0
+    with_player, all_outside = np.zeros((P, L)), outside[0] * value0
+    inverse, kappa, g = np.empty(L), np.empty(L), np.empty(L)
+    v, w = np.empty((k, B)), np.empty((k, B))
+    first = np.zeros(P + 1, np.int64)
+    first[1:] = np.cumsum(sizes)
+    turn, joined = np.zeros(P + 1, np.int64), np.zeros(P + 1, np.int64)
+    depth = 0  # players that have joined; each depth keeps the state before its next player joins
+    while True:
+        i = turn[depth]
+        if i == P:  # everybody had a turn: hand the sums up
+            if depth == 0:
+                return with_player, below[0], all_outside
+            mine, up, down = with_player[joined[depth]], below[depth - 1], below[depth]
+            for r in range(L):
+                mine[r] += down[r]
+                up[r] += down[r]
+            depth -= 1
+            continue
+        turn[depth] = i + 1
+        here, there = depth, depth + 1
+        for j in range(first[i], first[i + 1]):
+            for b in range(B):
+                inv = 1.0 / V[here, j, j, b]
+                kap = K[here, j, j, b] * inv
+                for r in range(b * n, b * n + n):
+                    inverse[r] = inv
+                    kappa[r] = kap
+            x, y, before = delta[here, j], c[here, j], value[here]
+            if i + 1 == P and sizes[i] == 1:  # half of all coalitions end here, with nobody waiting
+                mine, up, win, wout = with_player[i], below[depth], inside[there], outside[there]
+                for r in range(L):
+                    q = x[r] * inverse[r]
+                    q = before[r] + 2 * q * y[r] + kappa[r] * (q * x[r] - 1)
+                    all_outside[r] += wout[r] * q
+                    q *= win[r]
+                    mine[r] += q
+                    up[r] += q
+                break
+            after = value[there]
+            for r in range(L):
+                g[r] = x[r] * inverse[r]
+                after[r] = before[r] + 2 * g[r] * y[r] + kappa[r] * (g[r] * x[r] - 1)
+            for a in range(j + 1, k):
+                va, wa = v[a], w[a]
+                for b in range(B):
+                    va[b] = V[here, a, j, b] * inverse[b * n]
+                    wa[b] = K[here, a, j, b] - kappa[b * n] * V[here, a, j, b]
+                for e in range(j + 1, a + 1):
+                    for b in range(B):
+                        V[there, a, e, b] = V[here, a, e, b] - va[b] * V[here, e, j, b]
+                        K[there, a, e, b] = K[here, a, e, b] - va[b] * K[here, e, j, b] - wa[b] * v[e, b]
+                x0, y0, x1, y1 = delta[here, a], c[here, a], delta[there, a], c[there, a]
+                if n == 1:
+                    for r in range(L):
+                        x1[r] = x0[r] - va[r] * x[r]
+                        y1[r] = y0[r] + wa[r] * g[r] - va[r] * y[r]
+                else:
+                    for b in range(B):
+                        vb, wb = va[b], wa[b]
+                        for r in range(b * n, b * n + n):
+                            x1[r] = x0[r] - vb * x[r]
+                            y1[r] = y0[r] + wb * g[r] - vb * y[r]
+            here = there
+        else:
+            depth += 1
+            joined[depth], turn[depth] = i, i + 1
+            win, wout, now, down = inside[depth], outside[depth], value[depth], below[depth]
+            for r in range(L):
+                down[r] = win[r] * now[r]
+                all_outside[r] += wout[r] * now[r]

@@ -1,45 +1,58 @@
 """Exact Shapley values: a walk over the tree of all coalitions, eq. (8) of the paper.
 
-Players are decided in order, each in or out. The first few are decided one at a time (depth first, so that memory stays
-small), the last few all at once (breadth first, so that arrays are long).
+Players are decided in order, each in or out. The first few decisions split the tree into batches of coalitions; below, each
+batch is finished either breadth first with arrays (small jobs, GPUs) or depth first by a compiled kernel.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._compiled import in_threads
 from culpa.games import Coalitions, Game
 from culpa.games.base import Array, like
 from culpa.shapley.base import Players, Shares, join_player, queue_of, skip_player
 
-_AT_ONCE = 1 << 16  # values of coalitions x rows held at a time: about what fits the processor's cache
+Bits = NDArray[np.int64]
+
+_AT_ONCE = 1 << 16  # values of coalitions x rows held at a time by arrays: about what fits the processor's cache
+_LANES = 256  # coalitions x rows that a compiled walk moves in step
+_TASKS = 16  # pieces of work per chunk of rows, for threads to share
 
 
 def exact(
-    game: Game, X: Array, players: Players, *, progress: Callable[[float], None] | None = None, at_once: int = _AT_ONCE
+    game: Game,
+    X: Array,
+    players: Players,
+    *,
+    n_jobs: int | None = -1,
+    progress: Callable[[float], None] | None = None,
+    at_once: int = _AT_ONCE,
 ) -> Shares:
     """Shapley values of all players by valuing all 2^players coalitions once."""
     xp = array_namespace(X)
     closed = game.closed_form(X, players)
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
-    rows = max(1, min(X.shape[0], at_once >> min(len(players), 10)))
-    values = [
-        _exact_rows(game, X[start : start + rows, :], players, at_once, progress)
-        for start in range(0, X.shape[0], rows)
-    ]
-    result = xp.concat(values, axis=0)
+    compiled = _compiled_pays(game, X, players)
+    step = _LANES if compiled else max(1, at_once >> min(len(players), 10))
+    chunks = [X[start : start + step, :] for start in range(0, X.shape[0], step)]
+    values = []
+    for done, rows in enumerate(chunks):
+        report = None if progress is None else _part(progress, done, len(chunks))
+        walk = _walk_compiled(game, rows, players, n_jobs, report) if compiled else None
+        values.append(_walk_arrays(game, rows, players, at_once, report) if walk is None else walk)
+    result = xp.concat(values, axis=0) if values else xp.zeros((0, len(players)), dtype=X.dtype, device=X.device)
     return Shares(result, xp.zeros_like(result), 1 << len(players), 0)
 
 
 def tabulate(game: Game, X: Array, players: Players) -> Array:
     """Value of every coalition, (2^players, n); bit i of the row number says whether player i is in."""
-    xp = array_namespace(X)
-    value = xp.full((1, X.shape[0]), game.base_value, dtype=X.dtype, device=X.device)
+    value = _empty_value(game, X)
     return _grow(game.start(X, queue_of(players), branching=True), value, [len(player) for player in players])
 
 
@@ -49,6 +62,79 @@ def size_weights(n_players: int) -> tuple[NDArray[np.float64], NDArray[np.float6
     inside = [0.0] + [1 / (n_players * math.comb(n_players - 1, k - 1)) for k in sizes[1:]]
     outside = [1 / (n_players * math.comb(n_players - 1, k)) for k in sizes[:-1]] + [0.0]
     return np.array(inside), np.array(outside)
+
+
+def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
+    if not isinstance(X, np.ndarray) or not len(X):
+        return False
+    coalitions = game.start(X[:1], queue_of(players), branching=True)
+    pays = getattr(coalitions, "tree_pays", None)
+    return pays is not None and pays(len(X) * game.operations * 2.0 ** len(players))
+
+
+def _walk_compiled(
+    game: Game, X: Array, players: Players, n_jobs: int | None, progress: Callable[[float], None] | None
+) -> Array:
+    sizes, n_players = [len(player) for player in players], len(players)
+    inside, outside = size_weights(n_players)
+    wide = 1 << max(0, math.ceil(math.log2(_LANES / len(X))))
+    decided = min(int(math.log2(wide * _TASKS)), max(0, n_players - 6))
+    start = game.start(X, queue_of(players), branching=True)
+    (coalitions, value, members), *_ = _batches(start, _empty_value(game, X), sizes[:decided], decided)
+    count = members.sum(axis=1) + np.arange(n_players - decided + 1)[:, None]
+
+    def finish(batch: slice) -> tuple[Any, Any]:
+        below = coalitions.take(batch)  # type: ignore[attr-defined]
+        weights = ((inside + outside)[count[:, batch]], outside[count[:, batch]])
+        with_player, everybody, nobody = below.walk_tree(value[batch], *weights, sizes[decided:])
+        return np.concatenate([members[batch].T @ everybody, with_player]), nobody
+
+    tasks = [slice(first, first + wide) for first in range(0, len(members), wide)]
+    parts = in_threads(finish, tasks, n_jobs, progress)
+    return np.asarray(sum(own for own, _ in parts) - sum(nobody for _, nobody in parts)).T
+
+
+def _walk_arrays(
+    game: Game, X: Array, players: Players, at_once: int, progress: Callable[[float], None] | None
+) -> Array:
+    sizes, n_players = [len(player) for player in players], len(players)
+    inside, outside = size_weights(n_players)
+    wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
+    decided = n_players - wide
+    bits = (np.arange(1 << wide)[None, :] >> np.arange(wide)[:, None]) & 1
+    start = game.start(X, queue_of(players), branching=True)
+    phi: Any = 0.0
+    batches = _batches(start, _empty_value(game, X), sizes[:decided], 0)
+    for done, (coalitions, value, members) in enumerate(batches):
+        value = _grow(coalitions, value, sizes[decided:])
+        count = bits.sum(axis=0) + members.sum()
+        everybody = np.concatenate([np.repeat(members.T, 1 << wide, axis=1), bits])
+        phi = phi + like(everybody * (inside + outside)[count] - outside[count], X) @ value
+        if progress is not None:
+            progress((done + 1) / (1 << decided))
+    return array_namespace(X).permute_dims(phi, (1, 0))
+
+
+def _batches(
+    coalitions: Coalitions, value: Array, sizes: list[int], together: int
+) -> Iterator[tuple[Coalitions, Array, Bits]]:
+    """Decide the players of the given sizes in every way: the last ``together`` breadth first, those before depth first.
+
+    Yields coalitions, their values (B, n), and who is in, (B, players).
+    """
+    if len(sizes) > together:
+        after, change = join_player(coalitions, sizes[0])
+        for own, (start, worth) in enumerate(((skip_player(coalitions, sizes[0]), value), (after, value + change))):
+            for batch, values, members in _batches(start, worth, sizes[1:], together):
+                yield batch, values, np.column_stack([np.full(len(members), own), members])
+        return
+    members = np.zeros((1, 0), dtype=np.int64)
+    for size in sizes:
+        after, change = join_player(coalitions, size)
+        coalitions = skip_player(coalitions, size).concat(after)
+        value = array_namespace(value).concat([value, value + change], axis=0)
+        members = np.column_stack([np.tile(members, (2, 1)), np.repeat([0, 1], len(members))])
+    yield coalitions, value, members
 
 
 def _grow(coalitions: Coalitions, value: Array, sizes: list[int]) -> Array:
@@ -62,41 +148,9 @@ def _grow(coalitions: Coalitions, value: Array, sizes: list[int]) -> Array:
     return value
 
 
-def _exact_rows(
-    game: Game, X: Array, players: Players, at_once: int, progress: Callable[[float], None] | None
-) -> Array:
-    xp = array_namespace(X)
-    n_players, sizes = len(players), [len(player) for player in players]
-    inside, outside = size_weights(n_players)
-    both = inside + outside
-    wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
-    deep = n_players - wide
-    bits = (np.arange(1 << wide)[None, :] >> np.arange(wide)[:, None]) & 1
-    count = bits.sum(axis=0)
-    phi: list[Any] = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
+def _empty_value(game: Game, X: Array) -> Array:
+    return array_namespace(X).full((1, X.shape[0]), game.base_value, dtype=X.dtype, device=X.device)
 
-    def leaf(coalitions: Coalitions, value: Array, taken: list[int]) -> None:
-        value = _grow(coalitions, value, sizes[deep:])
-        at = count + len(taken)
-        weights = np.vstack([bits * both[at], both[at][None, :], outside[at][None, :]])
-        sums = like(weights, X) @ value
-        for k in range(wide):
-            phi[deep + k] = phi[deep + k] + sums[k, :]
-        for i in taken:
-            phi[i] = phi[i] + sums[wide, :]
-        for i in range(n_players):
-            phi[i] = phi[i] - sums[wide + 1, :]
 
-    def descend(i: int, coalitions: Coalitions, value: Array, taken: list[int], done: float) -> None:
-        if i == deep:
-            leaf(coalitions, value, taken)
-            if progress is not None:
-                progress(done + 0.5**deep)
-            return
-        descend(i + 1, skip_player(coalitions, sizes[i]), value, taken, done)
-        joined, change = join_player(coalitions, sizes[i])
-        descend(i + 1, joined, value + change, [*taken, i], done + 0.5 ** (i + 1))
-
-    empty = xp.full((1, X.shape[0]), game.base_value, dtype=X.dtype, device=X.device)
-    descend(0, game.start(X, queue_of(players), branching=True), empty, [], 0.0)
-    return xp.stack(phi, axis=1)
+def _part(progress: Callable[[float], None], done: int, of: int) -> Callable[[float], None]:
+    return lambda share: progress((done + share) / of)

@@ -1,0 +1,76 @@
+"""Compiled kernels on the CPU, prepared only when they pay.
+
+A kernel is a plain function over NumPy arrays that numba compiles on first use and keeps on disk. Importing numba and
+compiling takes seconds the first time, so small jobs do without: each kernel stands next to an array version of
+the same formula, in the same file.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+# Operations above which even a first compilation is worth waiting for (the array version does some 1e9 a second).
+_WORTH_COMPILING = 3e9
+
+# Sums may be reordered, but NaN and infinity keep their meaning.
+_FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
+
+
+class Kernel:
+    """A function that numba compiles on its first call; it must call no other function of ours."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._compiled is None:
+            import numba
+
+            self._compiled = numba.njit(nogil=True, cache=True, fastmath=_FAST_MATH)(self.function)
+        return self._compiled(*arguments)
+
+    def pays(self, operations: float) -> bool:
+        """Whether to use the kernel for a job of that size: not for small ones while it would have to be prepared."""
+        if self._compiled is not None:
+            return True
+        return operations > _WORTH_COMPILING and find_spec("numba") is not None
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads that ``n_jobs`` means, as in scikit-learn: -1 is all cores, ``None`` is 1."""
+    if n_jobs is None:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
+
+
+def in_threads(
+    function: Callable[[Any], Result],
+    tasks: Iterable[Any],
+    n_jobs: int | None,
+    progress: Callable[[float], None] | None = None,
+) -> list[Result]:
+    """Map ``function`` over ``tasks`` in threads; more tasks than threads keep a busy machine from waiting."""
+    tasks = list(tasks)
+    threads = min(n_threads(n_jobs), len(tasks))
+    results = []
+
+    def note(result: Result) -> None:
+        results.append(result)
+        if progress is not None:
+            progress(len(results) / len(tasks))
+
+    if threads <= 1:
+        for task in tasks:
+            note(function(task))
+        return results
+    with ThreadPoolExecutor(threads) as pool:
+        for result in pool.map(function, tasks):
+            note(result)
+    return results
