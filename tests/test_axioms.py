@@ -9,7 +9,9 @@ from culpa.games import Conditional, Interventional, Retraining
 
 ENGINES = {
     "exact": lambda game, X, players: shapley.exact(game, X, players),
-    "permutation": lambda game, X, players: shapley.permutation(game, X, players, n_orders=8, n_replicates=2),
+    "permutation": lambda game, X, players: shapley.permutation(
+        game, X, players, shapley.default_rule(len(players), 3, 0)
+    ),
 }
 
 

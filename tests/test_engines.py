@@ -1,5 +1,7 @@
 """Exact values against brute force, sampled ones against exact, and shapiq as an outside witness."""
 
+import itertools
+
 import numpy as np
 import pytest
 import witness
@@ -7,7 +9,6 @@ import witness
 from culpa import LatentGaussian, scores, shapley
 from culpa.games import Conditional, Interventional, Retraining
 from culpa.games import conditional as conditional_module
-from culpa.shapley.orders import all_orders
 
 
 def model(d, p, seed, kind):
@@ -22,6 +23,10 @@ def score(gaussian, name):
     if name == "features":
         return scores.of_features(gaussian, [0, 2]), witness.score_matrix(gaussian, "spe", features=[0, 2])
     return getattr(scores, name)(gaussian), witness.score_matrix(gaussian, name)
+
+
+def all_orders(d):
+    return shapley.averaging_rule([np.array(list(itertools.permutations(range(d))))])
 
 
 def singles(d):
@@ -98,16 +103,28 @@ def test_value_is_what_the_walk_sums_up_to(walk, which):
 def test_all_orders_equal_exact(walk, which):
     game = games_of(model(5, 2, 4, "ppca"))[which]
     X = np.random.default_rng(0).normal(size=(3, 5))
-    averaged = shapley.permutation(game, X, singles(5), orders=[all_orders(5)])
+    averaged = shapley.permutation(game, X, singles(5), all_orders(5))
     np.testing.assert_allclose(averaged.values, shapley.exact(game, X, singles(5)).values, rtol=1e-10, atol=1e-13)
 
 
-@pytest.mark.parametrize("engine", [shapley.permutation, shapley.algorithm1])
+def by_rule(game, X, players):
+    return shapley.permutation(game, X, players, shapley.default_rule(len(players), 5, 1))
+
+
+def by_independent_orders(game, X, players):
+    return shapley.permutation(game, X, players, shapley.independent_rule(len(players), 400, 1, n_replicates=40))
+
+
+def by_algorithm1(game, X, players):
+    return shapley.algorithm1(game, X, players, n_orders=256, seed=1)
+
+
+@pytest.mark.parametrize("engine", [by_rule, by_independent_orders, by_algorithm1])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_sampling_agrees_within_four_standard_errors(engine, which):
     game = games_of(model(6, 3, 5, "ppca"))[which]
     X = 2 * np.random.default_rng(0).normal(size=(4, 6))
-    sampled = engine(game, X, singles(6), n_orders=256, seed=1)
+    sampled = engine(game, X, singles(6))
     exact = shapley.exact(game, X, singles(6)).values
     off = np.abs(sampled.values - exact)
     assert (off <= 4 * sampled.std_error + 1e-12).all()
@@ -118,7 +135,7 @@ def test_sampling_agrees_within_four_standard_errors(engine, which):
 def test_permutation_is_efficient_with_few_orders(which):
     game = games_of(model(6, 3, 6, "ppca"))[which]
     X = np.random.default_rng(0).normal(size=(4, 6))
-    few = shapley.permutation(game, X, singles(6), n_orders=4, n_replicates=2)
+    few = shapley.permutation(game, X, singles(6), shapley.independent_rule(6, 4, 0, n_replicates=2))
     total = game.value(X, np.arange(6))
     np.testing.assert_allclose(few.values.sum(axis=1) + game.base_value, total, rtol=1e-10)
 
@@ -135,7 +152,7 @@ def test_groups_are_players():
 
     expected = witness.shapley({S: value(x, S) for S in witness.coalitions(3)}, 3)
     np.testing.assert_allclose(shapley.exact(game, x[None], players).values[0], expected, rtol=1e-10)
-    averaged = shapley.permutation(game, x[None], players, orders=[all_orders(3)])
+    averaged = shapley.permutation(game, x[None], players, all_orders(3))
     np.testing.assert_allclose(averaged.values[0], expected, rtol=1e-10)
 
 
@@ -149,7 +166,7 @@ def test_chunks_of_rows_and_coalitions_do_not_matter(walk):
 def test_progress_reaches_one():
     seen = []
     game = Conditional(scores.spe(model(8, 4, 8, "ppca")))
-    shapley.exact(game, np.ones((1, 8)), singles(8), at_once=16, progress=seen.append)
+    shapley.exact(game, np.ones((1, 8)), singles(8), at_once=16, progress=lambda share, error: seen.append(share))
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0)
 

@@ -54,7 +54,7 @@ def in_threads(
     function: Callable[[Any], Result],
     tasks: Iterable[Any],
     n_jobs: int | None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float, float | None], None] | None = None,
 ) -> list[Result]:
     """Map ``function`` over ``tasks`` in threads; more tasks than threads keep a busy machine from waiting."""
     tasks = list(tasks)
@@ -64,7 +64,7 @@ def in_threads(
     def note(result: Result) -> None:
         results.append(result)
         if progress is not None:
-            progress(len(results) / len(tasks))
+            progress(len(results) / len(tasks), None)
 
     if threads <= 1:
         for task in tasks:

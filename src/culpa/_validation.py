@@ -117,6 +117,13 @@ def fraction(value: float, argument: str) -> float:
     return float(value)
 
 
+def positive(value: float, argument: str) -> float:
+    """``value`` if it is a positive number."""
+    if not (isinstance(value, (int, float, np.number)) and value > 0):
+        raise ValueError(f"{argument} must be a positive number, got {value!r}")
+    return float(value)
+
+
 def _header(names: tuple[str, ...]) -> Any:
     # scikit-learn reads names off pandas frames without a detour, so hand it an empty one
     import pandas as pd

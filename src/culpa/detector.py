@@ -79,6 +79,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self._score = named_score(self.statistic, self.to_normal(), confidence=self.confidence)
         self.limit_ = self._limit(self._score, table.array)
         self.offset_ = -self.limit_
+        self._explainers: list[tuple[dict[str, Any], Explainer]] = []
         return self
 
     def score_samples(self, X: Any) -> Floats:
@@ -109,7 +110,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explain(self, X: Any, **options: Any) -> Explanation:
         """Explain the score of every row; ``options`` are those of `Explainer`."""
         table = self._read(X)
-        return Explainer(self, **({"score": self.statistic} | options)).explain(table)
+        return self.explainer(**options).explain(table)
+
+    def explainer(self, **options: Any) -> Explainer:
+        """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
+        check_is_fitted(self)
+        options = {"score": self.statistic} | options
+        for known, explainer in self._explainers:
+            if known == options:
+                return explainer
+        explainer = Explainer(self, **options)
+        self._explainers.append((options, explainer))
+        return explainer
 
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""

@@ -1,24 +1,27 @@
 """model + score + game + engine -> Explanation."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa import games, shapley
 from culpa._missing import patterns
-from culpa._validation import check_width, default_names, feature_positions, one_of, read_table
+from culpa._validation import check_width, default_names, feature_positions, one_of, positive, read_table
 from culpa.explanation import Explanation
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
-from culpa.shapley.base import Players
+from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
 Floats = NDArray[np.float64]
 
 METHODS = ("auto", "exact", "permutation", "algorithm1")
+
+_ROWS_AT_ONCE = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
+_REFERENCE_ROWS = 48
 
 
 class Explainer:
@@ -34,28 +37,41 @@ class Explainer:
     game : {"conditional", "retraining", "interventional"}
         What a coalition of features is worth.
     method : {"auto", "exact", "permutation", "algorithm1"}
-        How worth is shared out. "auto" is exact where that is affordable.
+        How worth is shared out. "auto" is exact where that is affordable, and else samples orders. `chosen` tells.
     features : list of names or positions, optional
         Explain the reconstruction error of these features only (with score "spe" or "mse").
     groups : dict of name to list of features, optional
         Features that are blamed together, such as one-hot columns or one subsystem. The others stay on their own.
+    tolerance : float
+        Sampled values: norm of a row's standard errors over norm of its values, met by nine in ten reference rows that
+        are drawn from the model.
+    budget : int, optional
+        Sampled values: most coalitions to value, whatever the tolerance.
     n_orders : int, optional
-        Number of sampled orders for "permutation" (1024), per feature for "algorithm1" (1000).
+        Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
+    exact_budget : float
+        Operations per row up to which "auto" is exact; the default means up to 23 features.
+    memory : float
+        Bytes that compiled quadratic forms may take.
     rank : {"components", "share"}
         How many components a retrained PCA keeps (retraining game only).
     seed : int
         Same seed, same numbers.
+    n_jobs : int or None
+        Threads, as in scikit-learn: -1 is all cores, None is 1.
     progress : callable, optional
-        Called with the share of the work done, between 0 and 1.
+        Called with the share of the work done and the current relative error (``None`` where it is exact).
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.decomposition import PCA
     >>> X = load_iris().data
-    >>> why = Explainer(PCA(2).fit(X)).explain(X[:5])
-    >>> why.values.shape, why.exact
-    ((5, 4), True)
+    >>> explainer = Explainer(PCA(2).fit(X))
+    >>> explainer.chosen
+    'exact: 16 coalitions of 4 players'
+    >>> explainer.explain(X[:5]).values.shape
+    (5, 4)
 
     References
     ----------
@@ -71,10 +87,15 @@ class Explainer:
         *,
         features: Sequence[str | int] | None = None,
         groups: Mapping[str, Sequence[str | int]] | None = None,
+        tolerance: float = 0.01,
+        budget: int | None = None,
         n_orders: int | None = None,
+        exact_budget: float = plan.EXACT_BUDGET,
+        memory: float = 5e8,
         rank: Literal["components", "share"] = "components",
         seed: int = 0,
-        progress: Callable[[float], None] | None = None,
+        n_jobs: int | None = -1,
+        progress: Progress | None = None,
     ) -> None:
         self.normal: Normal = as_normal(model)
         self.method = one_of(method, METHODS, "method")
@@ -83,57 +104,88 @@ class Explainer:
         chosen = None if features is None else feature_positions(features, names, "features")
         self.score = named_score(score, self.normal, chosen)
         self.groups = None if groups is None else _complete_groups(groups, names)
-        self.n_orders = n_orders
+        self.tolerance = positive(tolerance, "tolerance")
+        self.budget, self.n_orders, self.exact_budget, self.memory = budget, n_orders, exact_budget, memory
         self.rank: Literal["components", "share"] = rank
-        self.seed = seed
-        self.progress = progress
+        self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
+        self._forms: QuadraticForms | None = None
         if game == "retraining":
             self._check_retraining(score, features)
         if self.method == "exact":
-            shapley.check_affordable(self.game, len(self._players))
+            plan.check_affordable(self.game, len(self.players))
+
+    @property
+    def chosen(self) -> str:
+        """What the method means for this model: how many coalitions are valued, and how."""
+        n_players = len(self.players)
+        if self._is_exact(n_players):
+            closed = self.game.closed_form(np.zeros((1, self.game.n_features)), self.players) is not None
+            return "exact: closed form" if closed else f"exact: {1 << n_players:,} coalitions of {n_players} players"
+        if self.method == "algorithm1":
+            return f"algorithm1: {self.n_orders or 1000:,} orders for each of {n_players} players"
+        rule = self._rule(n_players)
+        return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
 
     def explain(self, X: Any) -> Explanation:
         """Split the score of every row among its features."""
         table = read_table(X, min_rows=0)
         check_width(table, self.normal.gaussian.n_features, self.normal.feature_names)
-        rows = self.normal.standardise(table.array)
-        n, players = len(rows), self._players
-        values, std_error = np.zeros((n, len(players))), np.zeros((n, len(players)))
-        score = np.empty(n)
-        exact, n_evaluations, n_replicates = True, 0, 0
-        for at, observed in patterns(rows):
-            if not len(observed):
-                _warn_about_empty_rows(table.row_labels()[at])
-                values[at], std_error[at], score[at] = np.nan, np.nan, np.nan
-                continue
-            present = [k for k, player in enumerate(players) if np.isin(player, observed).any()]
-            shares = self._share_out(rows[at], [np.intersect1d(players[k], observed).tolist() for k in present])
-            values[at[:, None], present] = shares.values
-            std_error[at[:, None], present] = shares.std_error
-            score[at] = self.game.total(rows[at], observed)
-            n_evaluations = max(n_evaluations, shares.n_evaluations)
-            n_replicates = max(n_replicates, shares.n_replicates)
-            exact = exact and not shares.n_replicates
-        expected = self.score.gaussian.expected(rows, None if self.groups is None else players)
+        n, d, P = len(table.array), table.array.shape[1], len(self.players)
+        parts = {
+            "values": np.empty((n, P)),
+            "std_error": np.zeros((n, P)),
+            "score": np.empty(n),
+            "expected": np.empty((n, d)),
+            "score_if_fixed": np.empty((n, P)),
+        }
+        self._compile_if_it_pays(int((~np.isnan(table.array).any(axis=1)).sum()))
+        replicates, evaluations = 0, 0
+        for start in range(0, n, _ROWS_AT_ONCE):
+            here = slice(start, start + _ROWS_AT_ONCE)
+            part = {name: array[here] for name, array in parts.items()}
+            done = self._explain_rows(self.normal.standardise(table.array[here]), part, table.row_labels()[here])
+            replicates, evaluations = max(replicates, done[0]), max(evaluations, done[1])
         return Explanation(
-            values=values,
-            std_error=std_error,
-            score=score,
+            **parts,
             base_value=self.game.base_value,
             data=table.array,
-            expected=self.normal.to_user_units(expected),
-            score_if_fixed=self.score.if_fixed(rows, expected, players),
             feature_names=self.normal.feature_names or table.feature_names(),
             rows=table.row_labels(),
             groups=self.groups,
-            exact=exact,
-            n_evaluations=n_evaluations,
-            n_replicates=n_replicates,
+            exact=not replicates,
+            n_evaluations=evaluations,
+            n_replicates=replicates,
             score_name=self.score.name,
             game=self.game_name,
-            method="exact" if exact else self._sampling_method,
+            method="exact" if not replicates else "permutation" if self.method == "auto" else self.method,
             native=table.native,
         )
+
+    def compile(self) -> Self:
+        """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
+
+        `explain` does this by itself when there are enough rows to pay for it.
+        """
+        if self._forms is None:
+            self._forms = self._compile()
+        return self
+
+    @property
+    def forms(self) -> QuadraticForms | None:
+        """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""
+        return self._forms
+
+    @forms.setter
+    def forms(self, forms: QuadraticForms | None) -> None:
+        if forms is not None and (forms.n_features, forms.constants.shape[1]) != (
+            self.game.n_features,
+            len(self.players),
+        ):
+            raise ValueError(
+                f"forms are for {forms.constants.shape[1]} players of {forms.n_features} features, "
+                f"the model has {len(self.players)} of {self.game.n_features}."
+            )
+        self._forms = forms
 
     @cached_property
     def game(self) -> games.Game:
@@ -151,27 +203,93 @@ class Explainer:
         )
 
     @cached_property
-    def _players(self) -> Players:
+    def players(self) -> Players:
+        """Features (or groups of them) by position."""
         if self.groups is None:
             return [[i] for i in range(self.normal.gaussian.n_features)]
         return [list(members) for _, members in self.groups]
 
-    @property
-    def _sampling_method(self) -> str:
-        return "permutation" if self.method == "auto" else self.method
+    def _explain_rows(self, rows: Floats, part: dict[str, Floats], labels: NDArray[Any]) -> tuple[int, int]:
+        """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
+        replicates, evaluations = 0, 0
+        for at, observed in patterns(rows):
+            if not len(observed):
+                _warn_about_empty_rows(labels[at])
+                part["values"][at], part["std_error"][at], part["score"][at] = np.nan, np.nan, np.nan
+                continue
+            present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
+            shares = self._share_out(rows[at], [np.intersect1d(self.players[k], observed).tolist() for k in present])
+            part["values"][at] = 0.0
+            part["values"][at[:, None], present] = shares.values
+            if shares.n_replicates:
+                part["std_error"][at[:, None], present] = shares.std_error
+            part["score"][at] = self.game.total(rows[at], observed)
+            replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
+        expected = self.score.gaussian.expected(rows, None if self.groups is None else self.players)
+        part["expected"][:] = self.normal.to_user_units(expected)
+        part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
+        return replicates, evaluations
 
-    def _share_out(self, rows: Floats, players: Players) -> shapley.Shares:
+    def _share_out(self, rows: Floats, players: Players) -> Shares:
+        """Shapley values of rows with the same features observed."""
+        complete = sum(map(len, players)) == self.game.n_features
+        if complete and self._forms is not None:
+            return self._forms(rows, n_jobs=self.n_jobs)
         rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
-        how = self.method
-        if how == "auto":
-            how = "exact" if shapley.affordable(self.game, len(self._players)) else "permutation"
-        if how == "exact":
-            return shapley.exact(self.game, rows, players, progress=self.progress)
-        if how == "algorithm1":
+        if self._is_exact(len(players)):
+            return shapley.exact(self.game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
+        if self.method == "algorithm1":
             return shapley.algorithm1(self.game, rows, players, n_orders=self.n_orders or 1000, seed=self.seed)
-        return shapley.permutation(
-            self.game, rows, players, n_orders=self.n_orders or 1024, seed=self.seed, progress=self.progress
+        rule = self._rule(len(players))
+        return shapley.permutation(self.game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
+
+    def _is_exact(self, n_players: int) -> bool:
+        if self.method == "auto":
+            return plan.affordable(self.game, n_players, self.exact_budget)
+        return self.method == "exact"
+
+    def _rule(self, n_players: int) -> Rule:
+        return shapley.default_rule(n_players, self._net, self.seed)
+
+    @cached_property
+    def _net(self) -> int:
+        """log2 of the orders per net, from what was asked for; found on rows that belong to the model."""
+        if self.n_orders is not None:
+            return plan.net_for_orders(self.n_orders)
+        return plan.net_for_tolerance(
+            self.game,
+            self.players,
+            self._reference_rows(),
+            self.tolerance,
+            budget=self.budget,
+            seed=self.seed,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
         )
+
+    def _reference_rows(self) -> Floats:
+        """Rows drawn from the model, every other one with one feature far off."""
+        rng = np.random.default_rng(self.seed)
+        rows = self.score.gaussian.sample(_REFERENCE_ROWS, rng)
+        spoiled = np.arange(0, _REFERENCE_ROWS, 2)
+        which = rng.integers(self.game.n_features, size=len(spoiled))
+        rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.gaussian.covariance))[which]
+        return rows
+
+    def _compile_if_it_pays(self, n_complete: int) -> None:
+        if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
+            return
+        rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
+        if plan.compiling_pays(self.game, self.players, rule, n_complete, self.memory):
+            self.compile()
+
+    def _compile(self) -> QuadraticForms:
+        if not self.game.quadratic or self.method == "algorithm1":
+            raise ValueError(f"game={self.game_name!r} with method={self.method!r} has nothing to compile.")
+        if self._is_exact(len(self.players)):
+            return shapley.compile_exact(self.game, self.players, n_jobs=self.n_jobs, progress=self.progress)
+        rule = self._rule(len(self.players))
+        return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
     def _check_retraining(self, score: str, features: object) -> None:
         if score not in ("spe", "mse") or features is not None:

@@ -115,6 +115,13 @@ class Explanation:
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
 
+    def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
+        from scipy import stats
+
+        half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)
+        return self.values - half, self.values + half
+
     def top(self, k: int = 3) -> Any:
         """The ``k`` worst culprits of each row, as a table a person can act on.
 

@@ -11,7 +11,7 @@ batch B (coalitions), k (features still waiting), n (rows).
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -19,6 +19,15 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Array = Any  # any array of the array API standard; the standard defines no type for it yet
+
+
+class Cost(NamedTuple):
+    """About how many operations a coalition takes, once and per row, in a tree of coalitions and in an order."""
+
+    tree_coalition: float
+    tree_row: float
+    order_coalition: float
+    order_row: float
 
 
 class Coalitions(Protocol):
@@ -41,7 +50,9 @@ class Game(ABC):
     """The value of every coalition of features, for every row."""
 
     n_features: int
-    operations: float  # about what one coalition costs in exact enumeration, per row; for choosing an engine
+    cost: Cost
+    scale: Floats  # natural size of each feature, (d,)
+    quadratic: bool = False  # whether values are quadratic in the row, so that Shapley values can be compiled
 
     @property
     @abstractmethod

@@ -3,9 +3,10 @@
 v(S) = E[q(x) | x_S] = m^T A m + Tr(A V) with m and V the conditional mean and covariance of the whole row: for the
 score "mse" the paper's v2. Two ways to walk it, chosen by cost and by conditioning:
 
-- `culpa.games.elimination`: Gaussian elimination over the features still waiting. Any Gaussian, any quadratic score.
-- `culpa.games.latent`: the p latent variables with a square-root covariance. For few components and many features, and
-  for tiny noise.
+- `culpa.games.elimination`: Gaussian elimination over the features still waiting. Any Gaussian, any quadratic score;
+  unbeatable for trees of coalitions.
+- `culpa.games.latent`: the p latent variables with a square-root covariance. For sampled orders, where all features
+  alike make it cheap, and for tiny noise.
 """
 
 from functools import cached_property
@@ -13,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa.games.base import Array, Coalitions, Floats, Game
+from culpa.games.base import Array, Coalitions, Cost, Floats, Game
 from culpa.games.elimination import Elimination
-from culpa.games.latent import Latent
+from culpa.games.latent import Latent, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
@@ -34,14 +35,25 @@ class Conditional(Game):
     (0.5, array([0.5]))
     """
 
+    quadratic = True
+
     def __init__(self, score: QuadraticScore) -> None:
         self.score = score
         self.n_features = score.gaussian.n_features
 
     @cached_property
-    def operations(self) -> float:  # type: ignore[override]
-        """A handful by elimination; the latent walk pays for its p x p covariance."""
-        return 20.0 if self._well_conditioned else 20.0 + 6.0 * self.score.gaussian.n_components**2
+    def cost(self) -> Cost:  # type: ignore[override]
+        """Elimination costs next to nothing in a tree; latent variables pay for their p x p covariance."""
+        p = self.score.gaussian.n_components
+        tree = (60.0, 16.0) if self._well_conditioned else (60.0 + 6.0 * p**2, 6.0 * p)
+        alike = isotropic_weights(self.score) is not None
+        order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
+        return Cost(*tree, *order)
+
+    @cached_property
+    def scale(self) -> Floats:  # type: ignore[override]
+        """Standard deviations under the model."""
+        return np.sqrt(np.diag(self.covariance))
 
     @property
     def base_value(self) -> float:
@@ -50,7 +62,7 @@ class Conditional(Game):
 
     def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
         """Pick the cheaper of the two walks that is accurate enough."""
-        if self._well_conditioned and (branching or 2 * self.score.gaussian.n_components > queues.shape[1]):
+        if self._well_conditioned and (branching or isotropic_weights(self.score) is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)
         return Latent.start(self.score, X, queues)
 

@@ -51,11 +51,15 @@ class Elimination(NamedTuple):
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
+        after, g, slope, constant = self.join_factored()
+        return after, g * slope + constant[:, None]
+
+    def join_factored(self) -> tuple[Self, Array, Array, Array]:
+        """The same with the change of value as g * slope + constant; g and slope are linear in the rows."""
         pivot = self.V[:, 0, 0][:, None]
         kappa = self.K[:, 0, 0][:, None] / pivot
         delta, c = self.delta[:, 0, :], self.c[:, 0, :]
         g = delta / pivot
-        change = 2 * g * c + kappa * (g * delta - 1)
         v = self.V[:, 1:, 0] / pivot
         k, w = self.K[:, 0, 1:], self.K[:, 1:, 0] - kappa * self.V[:, 1:, 0]
         after = type(self)(
@@ -64,7 +68,7 @@ class Elimination(NamedTuple):
             self.delta[:, 1:, :] - v[:, :, None] * delta[:, None, :],
             self.c[:, 1:, :] + w[:, :, None] * g[:, None, :] - v[:, :, None] * c[:, None, :],
         )
-        return after, change
+        return after, g, 2 * c + kappa * delta, -kappa[:, 0]
 
     def skip(self) -> Self:
         """Forget the feature: the others never ask for it again."""

@@ -11,14 +11,14 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa.games.base import Array, Coalitions, Floats, Game, gather_columns, gather_pairs, like
+from culpa.games.base import Array, Coalitions, Cost, Floats, Game, gather_columns, gather_pairs, like
 from culpa.scores import QuadraticScore
 
 
 class Interventional(Game):
     """Expected score with absent features drawn from their own marginal."""
 
-    operations = 0.0  # there is a closed form
+    cost = Cost(0.0, 0.0, 0.0, 6.0)  # there is a closed form
 
     def __init__(self, score: QuadraticScore) -> None:
         self.score = score

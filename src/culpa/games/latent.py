@@ -33,6 +33,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._compiled import Kernel
 from culpa.games.base import Array, Floats, like
 from culpa.scores import QuadraticScore
 
@@ -87,6 +88,11 @@ class Latent(NamedTuple):
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
+        after, delta, slope, constant = self.join_factored()
+        return after, delta * slope + constant[:, None]
+
+    def join_factored(self) -> tuple[Self, Array, Array, Array]:
+        """The same with the change of value as delta * slope + constant; delta and slope are linear in the rows."""
         xp, known = array_namespace(self.R), self.constants
         who = self.queue[:, 0]
         w, psi = xp.take(known.W, who, axis=0), xp.take(known.noise, who)
@@ -107,10 +113,10 @@ class Latent(NamedTuple):
             members = members + here
         else:
             curvature = curvature + known.a * psi / V
-        change = 2 * delta * cross + curvature[:, None] * (delta * delta - V[:, None])
         R = self.R - Rf[:, :, None] * (f / (V + xp.sqrt(V * psi))[:, None])[:, None, :]
         z = self.z + y[:, :, None] * delta[:, None, :]
-        return type(self)(known, self.queue[:, 1:], R, z, members, rho), change
+        after = type(self)(known, self.queue[:, 1:], R, z, members, rho)
+        return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * V
 
     def skip(self) -> Self:
         """The feature stays outside: the queue moves on."""
@@ -121,3 +127,98 @@ class Latent(NamedTuple):
         xp = array_namespace(self.R)
         pairs = zip(self[1:], other[1:], strict=True)
         return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
+
+    def walk_orders(self, paid: NDArray[np.intp], weights: Floats, n_players: int) -> tuple[Floats, Floats]:
+        """Everybody joins, compiled: weighted changes of value by player (R, players, n), and their plain total (n,)."""
+        nothing = np.empty((0, 0, 0))
+        values, total, _ = self._compiled(paid, weights, n_players, nothing, nothing)
+        return values, total
+
+    def walk_forms(self) -> tuple[Floats, Floats, Floats]:
+        """Everybody joins, compiled: delta and slope (d, B, n) and constants (d, B) of the step in which i joined."""
+        B, n, d = self.queue.shape[0], self.z.shape[2], self.constants.W.shape[0]
+        delta, slope = np.zeros((d, B, n)), np.zeros((d, B, n))
+        _, _, constant = self._compiled(self.queue, np.empty((0, *self.queue.shape)), d, delta, slope)
+        return delta, slope, constant
+
+    def orders_pay(self, operations: float) -> bool:
+        """Whether the compiled walk applies and is worth its preparation."""
+        return not self.members.shape[1] and isinstance(self.R, np.ndarray) and orders_kernel.pays(operations)
+
+    def _compiled(
+        self, paid: NDArray[np.intp], weights: Floats, n_players: int, delta: Floats, slope: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        known = self.constants
+        d, p = known.W.shape
+        padded = -(-p // 4) * 4  # whole vector registers; latent variables without loadings change nothing
+        W, b = np.zeros((d, padded)), np.zeros(padded)
+        W[:, :p], b[:p] = known.W, known.b
+        rows = np.ascontiguousarray(known.rows)
+        psi, a = float(known.noise[0]), float(known.a)
+        return orders_kernel(W, psi, a, b, rows, self.queue, paid, weights, n_players, delta, slope)  # type: ignore[no-any-return]
+
+
+@Kernel
+def orders_kernel(W, psi, a, b, rows, queues, paid, weights, n_players, delta_out, slope_out):  # type: ignore[no-untyped-def]
+    """The same step for features that are alike, order after order.
+
+    Returns the changes of value, weighted (R, B, k) and added up by whom each step pays, (R, players, n); their plain total
+    (n,); and the constants of the steps by feature, (d, B). Where ``delta_out`` and ``slope_out`` (d, B, n) are not
+    empty, each step's factors are kept there under its feature.
+    """
+    p, n, n_replicates = W.shape[1], rows.shape[1], weights.shape[0]
+    B, k = queues.shape
+    values, total = np.zeros((n_replicates, n_players, n)), np.zeros(n)
+    constants = np.zeros((W.shape[0], B))
+    keep = delta_out.shape[0] > 0
+    R, z = np.empty((p, p)), np.empty((n, p))
+    f, y, by, change = np.empty(p), np.empty(p), np.empty(p), np.empty(n)
+    for q in range(B):
+        R[:] = 0.0
+        z[:] = 0.0
+        for i in range(p):
+            R[i, i] = 1.0
+        for step in range(k):
+            feature = queues[q, step]
+            w, x = W[feature], rows[feature]
+            f[:] = 0.0
+            for i in range(p):
+                Ri, wi = R[i], w[i]
+                for j in range(p):
+                    f[j] += Ri[j] * wi
+            V = psi
+            for j in range(p):
+                V += f[j] * f[j]
+            shrink = V / (V + np.sqrt(V * psi))
+            curvature = a * psi / V
+            for i in range(p):
+                Ri, Rf = R[i], 0.0
+                for j in range(p):
+                    Rf += Ri[j] * f[j]
+                y[i] = Rf / V
+                by[i] = b[i] * y[i]
+                curvature += by[i] * y[i]
+                pull = y[i] * shrink
+                for j in range(p):
+                    Ri[j] -= pull * f[j]
+            constant = -curvature * V
+            constants[feature, q] = constant
+            for r in range(n):
+                zr, delta, cross = z[r], x[r], 0.0
+                for j in range(p):
+                    delta -= w[j] * zr[j]
+                    cross += by[j] * zr[j]
+                slope = 2 * cross + curvature * delta
+                change[r] = delta * slope + constant
+                for j in range(p):
+                    zr[j] += y[j] * delta
+                if keep:
+                    delta_out[feature, q, r] = delta
+                    slope_out[feature, q, r] = slope
+            for r in range(n):
+                total[r] += change[r]
+            for s in range(n_replicates):
+                mine, weight = values[s, paid[q, step]], weights[s, q, step]
+                for r in range(n):
+                    mine[r] += weight * change[r]
+    return values, total, constants

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa._validation import one_of
-from culpa.games.base import Array, Coalitions, Floats, Game, like
+from culpa.games.base import Array, Coalitions, Cost, Floats, Game, like
 
 Rank = Literal["components", "share"]
 
@@ -23,12 +23,15 @@ class Retraining(Game):
     explains as large a share of the variance as p components do on all features.
     """
 
+    quadratic = True
+
     def __init__(self, covariance: Floats, n_components: int, *, mean: bool, rank: Rank = "components") -> None:
         one_of(rank, ("components", "share"), "rank")
         self.covariance = covariance
         self.n_features = len(covariance)
         self.n_components = n_components
-        self.operations = 10.0 * len(covariance) ** 3
+        self.cost = Cost(*(60.0 * len(covariance) ** 3, 4.0 * len(covariance) ** 2) * 2)
+        self.scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1.0))
         self.mean = mean
         variances = np.linalg.eigvalsh(covariance)[::-1]
         self._share = variances[:n_components].sum() / (variances.sum() or 1.0) if rank == "share" else None

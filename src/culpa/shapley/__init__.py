@@ -1,9 +1,25 @@
 """How is the worth shared out? Engines that turn a game into Shapley values; they see games, never models."""
 
 from culpa.shapley.algorithm1 import algorithm1
-from culpa.shapley.base import Shares
-from culpa.shapley.cost import affordable, check_affordable
+from culpa.shapley.base import Players, Progress, Shares
 from culpa.shapley.exact import exact, tabulate
 from culpa.shapley.permutation import permutation
+from culpa.shapley.quadratic import QuadraticForms, compile_exact, compile_rule
+from culpa.shapley.rules import Rule, averaging_rule, default_rule, independent_rule
 
-__all__ = ["Shares", "affordable", "algorithm1", "check_affordable", "exact", "permutation", "tabulate"]
+__all__ = [
+    "Players",
+    "Progress",
+    "QuadraticForms",
+    "Rule",
+    "Shares",
+    "algorithm1",
+    "averaging_rule",
+    "compile_exact",
+    "compile_rule",
+    "default_rule",
+    "exact",
+    "independent_rule",
+    "permutation",
+    "tabulate",
+]

@@ -1,5 +1,6 @@
 """What the engines share: their result, and how players (groups of features) walk."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from culpa.games import Coalitions
 
 Floats = NDArray[np.float64]
+Progress = Callable[[float, float | None], None]  # share of the work done, and the current error where it is known
 Players = list[list[int]]  # each player is a feature or a group of features
 
 

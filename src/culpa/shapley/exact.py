@@ -5,7 +5,7 @@ batch is finished either breadth first with arrays (small jobs, GPUs) or depth f
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from culpa._compiled import in_threads
 from culpa.games import Coalitions, Game
 from culpa.games.base import Array, like
-from culpa.shapley.base import Players, Shares, join_player, queue_of, skip_player
+from culpa.shapley.base import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
 
 _AT_ONCE = 1 << 16  # values of coalitions x rows held at a time by arrays: about what fits the processor's cache
 _LANES = 256  # coalitions x rows that a compiled walk moves in step
+_LANE_NUMBERS = 1 << 22  # numbers of coalitions' matrices that it may hold
 _TASKS = 16  # pieces of work per chunk of rows, for threads to share
 
 
@@ -30,7 +31,7 @@ def exact(
     players: Players,
     *,
     n_jobs: int | None = -1,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     at_once: int = _AT_ONCE,
 ) -> Shares:
     """Shapley values of all players by valuing all 2^players coalitions once."""
@@ -69,15 +70,15 @@ def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
         return False
     coalitions = game.start(X[:1], queue_of(players), branching=True)
     pays = getattr(coalitions, "tree_pays", None)
-    return pays is not None and pays(len(X) * game.operations * 2.0 ** len(players))
+    return pays is not None and pays(len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players))
 
 
-def _walk_compiled(
-    game: Game, X: Array, players: Players, n_jobs: int | None, progress: Callable[[float], None] | None
-) -> Array:
+def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, progress: Progress | None) -> Array:
     sizes, n_players = [len(player) for player in players], len(players)
     inside, outside = size_weights(n_players)
-    wide = 1 << max(0, math.ceil(math.log2(_LANES / len(X))))
+    waiting = sum(sizes)
+    lanes = min(_LANES / len(X), _LANE_NUMBERS / (n_players * waiting**2))
+    wide = 1 << max(0, math.floor(math.log2(max(1.0, lanes))))
     decided = min(int(math.log2(wide * _TASKS)), max(0, n_players - 6))
     start = game.start(X, queue_of(players), branching=True)
     (coalitions, value, members), *_ = _batches(start, _empty_value(game, X), sizes[:decided], decided)
@@ -94,9 +95,7 @@ def _walk_compiled(
     return np.asarray(sum(own for own, _ in parts) - sum(nobody for _, nobody in parts)).T
 
 
-def _walk_arrays(
-    game: Game, X: Array, players: Players, at_once: int, progress: Callable[[float], None] | None
-) -> Array:
+def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress: Progress | None) -> Array:
     sizes, n_players = [len(player) for player in players], len(players)
     inside, outside = size_weights(n_players)
     wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
@@ -111,7 +110,7 @@ def _walk_arrays(
         everybody = np.concatenate([np.repeat(members.T, 1 << wide, axis=1), bits])
         phi = phi + like(everybody * (inside + outside)[count] - outside[count], X) @ value
         if progress is not None:
-            progress((done + 1) / (1 << decided))
+            progress((done + 1) / (1 << decided), None)
     return array_namespace(X).permute_dims(phi, (1, 0))
 
 
@@ -152,5 +151,5 @@ def _empty_value(game: Game, X: Array) -> Array:
     return array_namespace(X).full((1, X.shape[0]), game.base_value, dtype=X.dtype, device=X.device)
 
 
-def _part(progress: Callable[[float], None], done: int, of: int) -> Callable[[float], None]:
-    return lambda share: progress((done + share) / of)
+def _part(progress: Progress, done: int, of: int) -> Progress:
+    return lambda share, error: progress((done + share) / of, error)

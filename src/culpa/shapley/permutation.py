@@ -1,77 +1,107 @@
 """Shapley values from sampled orders.
 
-One order serves all players: everybody joins in turn and is paid the change of value it brings. So the payments of each
-order add up to the score exactly, however few orders are walked. Standard errors come from independent replicates.
+One order serves all players: everybody joins in turn and is paid the change of value it brings, times the weight that the
+rule gives to that step. What the weights leave over of the score is shared out equally, so that the values add up.
 """
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._compiled import in_threads
 from culpa.games import Game
 from culpa.games.base import Array, like
-from culpa.shapley.base import Players, Shares
-from culpa.shapley.orders import sobol_orders
+from culpa.shapley.base import Players, Progress, Shares
+from culpa.shapley.rules import Rule
 
-_AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time
+_AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time by arrays
+_ORDERS_PER_TASK = 64
+_ROWS_PER_TASK = 256
 
 
 def permutation(
     game: Game,
     X: Array,
     players: Players,
+    rule: Rule,
     *,
-    n_orders: int = 1024,
-    n_replicates: int = 8,
-    seed: int | np.random.Generator | None = 0,
-    orders: Sequence[NDArray[np.intp]] | None = None,
-    progress: Callable[[float], None] | None = None,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
 ) -> Shares:
-    """Mean change of value over ``n_orders`` orders in ``n_replicates`` independently scrambled sets.
-
-    ``orders`` gives the sets explicitly; with a single set the standard errors are unknown (NaN).
-    """
+    """Shapley values by the given rule, with standard errors from its replicates."""
     xp = array_namespace(X)
-    if orders is None:
-        rng = np.random.default_rng(seed)
-        each = max(2, n_orders // n_replicates)
-        orders = [sobol_orders(len(players), each, rng) for _ in range(n_replicates)]
-    means = []
-    for done, replicate in enumerate(orders):
-        means.append(_mean_change(game, X, players, np.asarray(replicate)))
+    chunks = [X[start : start + _ROWS_PER_TASK, :] for start in range(0, X.shape[0], _ROWS_PER_TASK)]
+    replicates: list[Any] = []
+    for done, rows in enumerate(chunks):
+        replicates.append(_replicates(game, rows, players, rule, n_jobs))
         if progress is not None:
-            progress((done + 1) / len(orders))
-    stacked = xp.stack(means)
-    values = xp.mean(stacked, axis=0)
-    if len(means) > 1:
-        std_error = xp.std(stacked, axis=0, correction=1) / len(means) ** 0.5
+            progress((done + 1) / len(chunks), None)
+    empty = xp.zeros((rule.n_replicates, 0, len(players)), dtype=X.dtype, device=X.device)
+    return summarise(xp.concat(replicates, axis=1) if replicates else empty, rule.n_evaluations)
+
+
+def summarise(replicates: Array, n_evaluations: int) -> Shares:
+    """Mean and standard error of replicates (R, n, players)."""
+    xp, R = array_namespace(replicates), replicates.shape[0]
+    values = xp.mean(replicates, axis=0)
+    unknown = xp.full_like(values, float("nan"))
+    return Shares(values, xp.std(replicates, axis=0, correction=1) / R**0.5 if R > 1 else unknown, n_evaluations, R)
+
+
+def steps(players: Players, rule: Rule, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """Features in the order in which they join (Q, k), whom each step pays (Q, k), and its weights (R, Q, k).
+
+    A group's features join one after the other, and each of these steps pays the group.
+    """
+    orders = rule.orders[which]
+    sizes = np.array([len(player) for player in players])
+    if (sizes == 1).all():
+        paid = orders
+        queues = np.array([player[0] for player in players], dtype=np.intp)[orders]
     else:
-        std_error = xp.full_like(values, float("nan"))
-    return Shares(values, std_error, sum(replicate.size for replicate in orders), len(means))
+        paid = np.stack([np.repeat(order, sizes[order]) for order in orders])
+        queues = np.stack([np.concatenate([players[i] for i in order]) for order in orders]).astype(np.intp)
+    weights = np.take_along_axis(rule.weights[:, which], np.broadcast_to(paid, (rule.n_replicates, *paid.shape)), 2)
+    return np.ascontiguousarray(queues), np.ascontiguousarray(paid), np.ascontiguousarray(weights)
 
 
-def _mean_change(game: Game, X: Array, players: Players, orders: NDArray[np.intp]) -> Array:
-    """Mean change of value that each player brings, over the given orders, (n, players)."""
+def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
+    """Estimates (R, n, players) of every replicate, each adding up to the score."""
     xp = array_namespace(X)
-    batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
-    sums = xp.zeros((len(players), X.shape[0]), dtype=X.dtype, device=X.device)
-    for start in range(0, len(orders), batch):
-        sums = sums + _walk(game, X, players, orders[start : start + batch])
-    return xp.permute_dims(sums, (1, 0)) / len(orders)
+    operations = X.shape[0] * rule.n_evaluations * game.cost.order_row
+    first = game.start(X[:1, :], steps(players, rule, slice(0, 1))[0], branching=False)
+    compiled = getattr(first, "orders_pay", lambda _: False)(operations)
+    batch = _ORDERS_PER_TASK if compiled else max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
+
+    def walk(which: slice) -> tuple[Any, Any]:
+        queues, paid, weights = steps(players, rule, which)
+        coalitions = game.start(X, queues, branching=False)
+        if compiled:
+            return coalitions.walk_orders(paid, weights, len(players))  # type: ignore[attr-defined,no-any-return]
+        return _walk_arrays(coalitions, X, paid, weights, len(players))
+
+    tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
+    parts = in_threads(walk, tasks, n_jobs if compiled else 1)
+    values = sum(part[0] for part in parts)
+    score = sum(part[1] for part in parts) / len(rule.orders)
+    gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)
+    return xp.permute_dims(values + gap / len(players), (0, 2, 1))
 
 
-def _walk(game: Game, X: Array, players: Players, orders: NDArray[np.intp]) -> Array:
-    """Change of value that each player brings, summed over the orders, (players, n)."""
+def _walk_arrays(
+    coalitions: Any, X: Array, paid: NDArray[np.intp], weights: NDArray[np.float64], n_players: int
+) -> tuple[Array, Array]:
+    """Weighted changes of value by player, (R, players, n), and their unweighted total over all orders, (n,)."""
     xp = array_namespace(X)
-    queues = np.array([[feature for i in order for feature in players[i]] for order in orders], dtype=np.intp)
-    # whom each step of each order pays: groups are paid once per member
-    paid = np.array([[i for i in order for _ in players[i]] for order in orders], dtype=np.intp)
-    coalitions = game.start(X, queues, branching=False)
-    sums = xp.zeros((len(players), X.shape[0]), dtype=X.dtype, device=X.device)
-    for step in range(queues.shape[1]):
+    R = len(weights)
+    values = xp.zeros((R * n_players, X.shape[0]), dtype=X.dtype, device=X.device)
+    total = xp.zeros((X.shape[0],), dtype=X.dtype, device=X.device)
+    for step in range(paid.shape[1]):
         coalitions, change = coalitions.join()
-        pay = (np.arange(len(players))[:, None] == paid[:, step]).astype(np.float64)
-        sums = sums + like(pay, X) @ change
-    return sums
+        pay = np.zeros((R, n_players, len(paid)))
+        pay[:, paid[:, step], np.arange(len(paid))] = weights[:, :, step]
+        values = values + like(pay.reshape(R * n_players, len(paid)), X) @ change
+        total = total + xp.sum(change, axis=0)
+    return xp.reshape(values, (R, n_players, X.shape[0])), total

@@ -1,0 +1,115 @@
+"""Which engine, how many orders, compile or walk: decided by counting operations, never by a clock.
+
+What decides the answer (exact or sampled, and by which rule) depends on the model, the options and the seed alone, so that
+the same row gets the same answer whatever comes with it. Whether to compile first only decides how fast it comes.
+"""
+
+import math
+import warnings
+
+import numpy as np
+
+from culpa.games import Game
+from culpa.shapley.base import Floats, Players, Progress
+from culpa.shapley.permutation import permutation
+from culpa.shapley.quadratic import n_products
+from culpa.shapley.rules import N_NETS, Rule, default_rule
+
+# Operations that "auto" may spend per row on being exact: up to 23 features, well below a second.
+EXACT_BUDGET = 1.2e9
+# Operations that even method="exact" refuses, and the rate used to put a time to them.
+_REFUSED = 1e13
+_PER_SECOND = 1.5e10
+# Matrix products do about this many operations in the time a walk does one.
+_PRODUCT_ADVANTAGE = 4.0
+_SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
+_SHARE_OF_REFERENCE_ROWS = 0.9
+
+
+def exact_operations(game: Game, n_players: int) -> float:
+    """Operations of exact values for one row."""
+    return (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** min(n_players, 1000)
+
+
+def affordable(game: Game, n_players: int, budget: float = EXACT_BUDGET) -> bool:
+    """Whether exact values cost less than ``budget`` operations a row."""
+    return exact_operations(game, n_players) <= budget
+
+
+def check_affordable(game: Game, n_players: int) -> None:
+    """Refuse what nobody would wait for."""
+    operations = exact_operations(game, n_players)
+    if operations > _REFUSED:
+        raise ValueError(
+            f"method='exact' would value 2^{n_players} coalitions of the {n_players} features, which takes about "
+            f"{_duration(operations / _PER_SECOND)}: use method='auto' or 'permutation', or put features into groups."
+        )
+
+
+def net_for_orders(n_orders: int) -> int:
+    """log2 of the net size that gives about ``n_orders`` orders in all."""
+    return max(0, round(math.log2(max(1, n_orders / N_NETS))))
+
+
+def net_for_tolerance(
+    game: Game,
+    players: Players,
+    reference: Floats,
+    tolerance: float,
+    *,
+    budget: int | None,
+    seed: int,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> int:
+    """log2 of the smallest net with which nine in ten reference rows meet the tolerance.
+
+    A row meets it when the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``budget``
+    caps the number of coalitions that are valued.
+    """
+    largest = _LARGEST_NET
+    if budget is not None:
+        largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
+    net = min(_SMALLEST_NET, largest)
+    while True:
+        shares = permutation(game, reference, players, default_rule(len(players), net, seed), n_jobs=n_jobs)
+        errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
+        error = float(np.quantile(errors, _SHARE_OF_REFERENCE_ROWS))
+        if progress is not None:
+            progress(min(1.0, (tolerance / error) ** 2), error)
+        if error <= tolerance:
+            return net
+        if net >= largest:
+            if budget is None:
+                warnings.warn(
+                    f"the tolerance {tolerance:g} was not reached with {N_NETS << net:,} orders (error {error:.2g}): "
+                    "see std_error, raise the tolerance, or put features into groups.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return net
+        # errors fall at least with the square root of the number of orders
+        net = min(largest, net + max(1, math.floor(2 * math.log2(error / tolerance) - 0.5)))
+
+
+def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float) -> bool:
+    """Whether finding quadratic forms first is cheaper than walking ``n_rows`` rows; they must fit ``memory`` bytes."""
+    d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
+    if not game.quadratic or 8.0 * replicates * len(players) * n_products(d) > memory:
+        return False
+    evaluate = replicates * len(players) * 2.0 * n_products(d) / _PRODUCT_ADVANTAGE
+    if rule is None:
+        walk = game.cost.tree_row * 2.0 ** len(players)
+        prepare = walk * n_products(d)
+    else:
+        walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)
+        products = rule.n_evaluations * replicates * 2.0 * d**2 / _PRODUCT_ADVANTAGE
+        prepare = rule.n_evaluations * game.cost.order_row * d + products
+    return prepare + n_rows * evaluate < n_rows * walk
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("years", 3.15e7), ("days", 86400.0), ("hours", 3600.0)):
+        if seconds >= length:
+            return f"{seconds / length:,.0f} {unit}" if seconds < 1e6 * length else f"{seconds / length:.0e} {unit}"
+    return f"{seconds / 60:.0f} minutes"

@@ -1,0 +1,214 @@
+"""Compiled explainers: where a game's values are quadratic in the row, so are its Shapley values.
+
+phi_i(x) = x^T F_i x + c_i with F and c depending on the model alone. They are found once, by the exact engine or by a
+sampling rule (with one F per replicate, for standard errors); after that a million rows are one matrix product. F_i is
+stored as the coefficients of the products x_a x_b, a <= b.
+
+Only complete rows can use it: every pattern of missing features is a game of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from culpa._compiled import in_threads, n_threads
+from culpa.games import Game
+from culpa.games.base import Array, like
+from culpa.shapley.base import Floats, Players, Progress, Shares
+from culpa.shapley.exact import exact
+from culpa.shapley.permutation import permutation, steps, summarise
+from culpa.shapley.rules import Rule
+
+_CHUNK = 1 << 16  # products of features held at a time: about what fits the processor's cache
+_CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
+_FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForms:
+    """Shapley values as quadratic forms.
+
+    Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players).
+    One replicate means exact values.
+    """
+
+    coefficients: Floats
+    constants: Floats
+    n_features: int
+    n_evaluations: int
+
+    def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
+        """Shapley values of complete rows, with standard errors where they were sampled."""
+        R, P, _ = self.coefficients.shape
+        flat = self.coefficients.reshape(R * P, -1)
+        if isinstance(X, np.ndarray):
+            products = _evaluate_threaded(flat, X, n_jobs)
+        else:
+            products = _evaluate_elsewhere(like(flat, X), X)
+        xp = array_namespace(X)
+        replicates = xp.reshape(products, (X.shape[0], R, P)) + like(self.constants, X)[None, :, :]
+        if R > 1:
+            return summarise(xp.permute_dims(replicates, (1, 0, 2)), self.n_evaluations)
+        values = xp.reshape(replicates, (X.shape[0], P))
+        return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, for saving."""
+        sizes = np.array([self.n_features, self.n_evaluations])
+        return {"coefficients": self.coefficients, "constants": self.constants, "sizes": sizes}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Inverse of `to_arrays`."""
+        n_features, n_evaluations = (int(size) for size in arrays["sizes"])
+        coefficients, constants = np.asarray(arrays["coefficients"]), np.asarray(arrays["constants"])
+        if coefficients.shape != (*constants.shape, n_products(n_features)):
+            raise ValueError(
+                f"coefficients {coefficients.shape} and constants {constants.shape} do not fit {n_features} features."
+            )
+        return cls(coefficients, constants, n_features, n_evaluations)
+
+
+def n_products(n_features: int) -> int:
+    """Number of products x_a x_b with a <= b."""
+    return n_features * (n_features + 1) // 2
+
+
+def compile_exact(
+    game: Game, players: Players, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> QuadraticForms:
+    """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function."""
+    shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+    coefficients, constants = _from_probes(game, shares.values[None])
+    return QuadraticForms(coefficients, constants, game.n_features, shares.n_evaluations)
+
+
+def compile_rule(
+    game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> QuadraticForms:
+    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
+    queues = steps(players, rule, slice(0, 1))[0]
+    if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
+        return _compile_rule_by_probing(game, players, rule, n_jobs)
+    d, P, R = game.n_features, len(players), rule.n_replicates
+    upper = np.triu_indices(d)
+    coefficients, constants = np.zeros((R, P, n_products(d))), np.zeros((R, P))
+    whole, whole_constant = np.zeros((d, d)), 0.0
+    owner = np.empty(d, dtype=np.intp)
+    for i, player in enumerate(players):
+        owner[player] = i
+    batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
+    for start in range(0, len(rule.orders), batch):
+        which = slice(start, start + batch)
+        delta, slope, constant = _linear_forms(game, steps(players, rule, which)[0], n_jobs)
+        weights = rule.weights[:, which][:, :, owner]  # (R, B, d): of the step in which a feature joins
+        for feature in range(d):
+            left, right = delta[feature], slope[feature]
+            for replicate in range(R):
+                form = left.T @ (weights[replicate, :, feature, None] * right)
+                coefficients[replicate, owner[feature]] += (form + form.T)[upper]
+        constants += np.stack([(weights[:, :, f] * constant[f]).sum(axis=1) for f in range(d)], axis=1) @ (
+            owner[:, None] == np.arange(P)
+        )
+        whole += np.tensordot(delta, slope, axes=((0, 1), (0, 1)))
+        whole_constant += constant.sum()
+        if progress is not None:
+            progress(min(1.0, (start + batch) / len(rule.orders)), None)
+    coefficients[:, :, upper[0] == upper[1]] /= 2
+    # what the weights leave over of the score is shared out equally, as when the rule is walked
+    total = (whole + whole.T)[upper] / len(rule.orders)
+    total[upper[0] == upper[1]] /= 2
+    coefficients += (total - coefficients.sum(axis=1))[:, None, :] / P
+    constants += (whole_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
+    return QuadraticForms(coefficients, constants, d, rule.n_evaluations)
+
+
+def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: int | None) -> QuadraticForms:
+    """The same for games whose steps do not factorise: walk the rows that determine a quadratic function."""
+    one_by_one = [Rule(rule.orders, weights[None]) for weights in rule.weights]
+    values = [permutation(game, _probes(game), players, single, n_jobs=n_jobs).values for single in one_by_one]
+    coefficients, constants = _from_probes(game, np.stack(values))
+    return QuadraticForms(coefficients, constants, game.n_features, rule.n_evaluations)
+
+
+def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
+    """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
+    unit = np.eye(game.n_features)
+    first: Any = game.start(unit, queues[:1], branching=False)
+    if getattr(first, "orders_pay", lambda _: False)(queues.size * game.n_features * game.cost.order_row):
+        parts = np.array_split(queues, min(len(queues), 4 * n_threads(n_jobs)))
+        walked = in_threads(lambda part: game.start(unit, part, branching=False).walk_forms(), parts, n_jobs)  # type: ignore[attr-defined]
+        return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*walked, strict=True))  # type: ignore[return-value]
+    coalitions: Any = game.start(unit, queues, branching=False)
+    B, d = len(queues), game.n_features
+    delta, slope, constant = np.zeros((d, B, d)), np.zeros((d, B, d)), np.zeros((d, B))
+    for step in range(queues.shape[1]):
+        coalitions, left, right, rest = coalitions.join_factored()
+        who = queues[:, step], np.arange(B)
+        delta[who], slope[who], constant[who] = left, right, rest
+    return delta, slope, constant
+
+
+def _probes(game: Game) -> Floats:
+    """Nothing, each feature alone, each pair of features; a feature moves by its own natural scale."""
+    d = game.n_features
+    alone = np.diag(game.scale)
+    first, second = np.triu_indices(d, 1)
+    return np.vstack([np.zeros((1, d)), alone, alone[first] + alone[second]])
+
+
+def _from_probes(game: Game, values: Floats) -> tuple[Floats, Floats]:
+    """Coefficients and constants from values (R, probes, P)."""
+    d = game.n_features
+    constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
+    first, second = np.triu_indices(d, 1)
+    matrix = np.zeros((len(values), d, d, values.shape[2]))
+    matrix[:, np.arange(d), np.arange(d)] = alone - constants[:, None]
+    matrix[:, first, second] = pairs - alone[:, first] - alone[:, second] + constants[:, None]
+    matrix /= np.outer(game.scale, game.scale)[:, :, None]
+    upper = np.triu_indices(d)
+    return np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2)), constants.copy()
+
+
+def _evaluate_threaded(flat: Floats, X: Floats, n_jobs: int | None) -> Floats:
+    """flat @ products of features, for all rows, (n, R P): threads over chunks of rows, one BLAS thread in each."""
+    n, d = X.shape
+    chunk = max(256, _CHUNK // n_products(d))
+    result = np.empty((n, len(flat)))
+
+    def evaluate(rows: slice) -> None:
+        products = np.empty((n_products(d), chunk))
+        for start in range(rows.start, rows.stop, chunk):
+            stop = min(start + chunk, rows.stop)
+            columns = np.ascontiguousarray(X[start:stop].T)
+            here = products[:, : stop - start]
+            at = 0
+            for a in range(d):
+                np.multiply(columns[a:], columns[a], out=here[at : at + d - a])
+                at += d - a
+            result[start:stop] = (flat @ here).T
+
+    # a few tasks per thread, so that a busy core does not hold up the rest
+    size = max(chunk, -(-n // (8 * n_threads(n_jobs))))
+    with threadpool_limits(1, user_api="blas"):
+        in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)
+    return result
+
+
+def _evaluate_elsewhere(flat: Array, X: Array) -> Array:
+    """The same for arrays of another library, such as torch tensors on a GPU."""
+    xp = array_namespace(X)
+    n, d = X.shape
+    first, second = (like(index, X) for index in np.triu_indices(d))
+    chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
+    parts = []
+    for start in range(0, n, chunk):
+        rows = X[start : start + chunk, :]
+        products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
+        parts.append(products @ xp.permute_dims(flat, (1, 0)))
+    return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)
