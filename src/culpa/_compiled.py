@@ -8,8 +8,11 @@ the same formula, in the same file.
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
@@ -50,13 +53,22 @@ def n_threads(n_jobs: int | None) -> int:
     return max(1, cores + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
 
 
+@lru_cache
+def _blas() -> ThreadpoolController:
+    # finding the BLAS libraries takes a millisecond, so do it once
+    return ThreadpoolController()
+
+
 def in_threads(
     function: Callable[[Any], Result],
     tasks: Iterable[Any],
     n_jobs: int | None,
     progress: Callable[[float, float | None], None] | None = None,
 ) -> list[Result]:
-    """Map ``function`` over ``tasks`` in threads; more tasks than threads keep a busy machine from waiting."""
+    """Map ``function`` over ``tasks`` in threads; more tasks than threads keep a busy machine from waiting.
+
+    BLAS works with one thread inside: its own threads stall on small products next to a busy process.
+    """
     tasks = list(tasks)
     threads = min(n_threads(n_jobs), len(tasks))
     results = []
@@ -70,7 +82,7 @@ def in_threads(
         for task in tasks:
             note(function(task))
         return results
-    with ThreadPoolExecutor(threads) as pool:
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         for result in pool.map(function, tasks):
             note(result)
     return results

@@ -95,7 +95,7 @@ def net_for_tolerance(
 def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float) -> bool:
     """Whether finding quadratic forms first is cheaper than walking ``n_rows`` rows; they must fit ``memory`` bytes."""
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
-    if not game.quadratic or 8.0 * replicates * len(players) * n_products(d) > memory:
+    if not game.quadratic or 8.0 * replicates * len(players) * d**2 > memory:
         return False
     evaluate = replicates * len(players) * 2.0 * n_products(d) / _PRODUCT_ADVANTAGE
     if rule is None:

@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from culpa._compiled import in_threads, n_threads
 from culpa.games import Game
@@ -24,7 +23,7 @@ from culpa.shapley.exact import exact
 from culpa.shapley.permutation import permutation, steps, summarise
 from culpa.shapley.rules import Rule
 
-_CHUNK = 1 << 16  # products of features held at a time: about what fits the processor's cache
+_CHUNK = 1 << 20  # products of features held at a time: large enough that calling BLAS costs nothing
 _CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
 _FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
 
@@ -44,17 +43,13 @@ class QuadraticForms:
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
         """Shapley values of complete rows, with standard errors where they were sampled."""
-        R, P, _ = self.coefficients.shape
-        flat = self.coefficients.reshape(R * P, -1)
-        if isinstance(X, np.ndarray):
-            products = _evaluate_threaded(flat, X, n_jobs)
-        else:
-            products = _evaluate_elsewhere(like(flat, X), X)
-        xp = array_namespace(X)
-        replicates = xp.reshape(products, (X.shape[0], R, P)) + like(self.constants, X)[None, :, :]
+        xp, (R, P, _) = array_namespace(X), self.coefficients.shape
+        flat, constants = self.coefficients.reshape(R * P, -1), self.constants.reshape(R * P)
+        evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
+        values = evaluate(flat, constants, X, n_jobs)
         if R > 1:
-            return summarise(xp.permute_dims(replicates, (1, 0, 2)), self.n_evaluations)
-        values = xp.reshape(replicates, (X.shape[0], P))
+            replicates = xp.permute_dims(xp.reshape(values, (X.shape[0], R, P)), (1, 0, 2))
+            return summarise(replicates, self.n_evaluations)
         return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -96,36 +91,36 @@ def compile_rule(
     if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
         return _compile_rule_by_probing(game, players, rule, n_jobs)
     d, P, R = game.n_features, len(players), rule.n_replicates
-    upper = np.triu_indices(d)
-    coefficients, constants = np.zeros((R, P, n_products(d))), np.zeros((R, P))
-    whole, whole_constant = np.zeros((d, d)), 0.0
     owner = np.empty(d, dtype=np.intp)
     for i, player in enumerate(players):
         owner[player] = i
+    matrices, constants = np.zeros((P, d, R, d)), np.zeros((R, P))
+    total, total_constant = np.zeros((d, d)), 0.0
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
         delta, slope, constant = _linear_forms(game, steps(players, rule, which)[0], n_jobs)
         weights = rule.weights[:, which][:, :, owner]  # (R, B, d): of the step in which a feature joins
         for feature in range(d):
-            left, right = delta[feature], slope[feature]
-            for replicate in range(R):
-                form = left.T @ (weights[replicate, :, feature, None] * right)
-                coefficients[replicate, owner[feature]] += (form + form.T)[upper]
-        constants += np.stack([(weights[:, :, f] * constant[f]).sum(axis=1) for f in range(d)], axis=1) @ (
-            owner[:, None] == np.arange(P)
-        )
-        whole += np.tensordot(delta, slope, axes=((0, 1), (0, 1)))
-        whole_constant += constant.sum()
+            weighted = weights[:, :, feature].T[:, :, None] * slope[feature][:, None, :]  # (B, R, d)
+            product = delta[feature].T @ weighted.reshape(len(weighted), R * d)
+            matrices[owner[feature]] += product.reshape(d, R, d)
+            constants[:, owner[feature]] += weights[:, :, feature] @ constant[feature]
+            total += delta[feature].T @ slope[feature]
+        total_constant += constant.sum()
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
-    coefficients[:, :, upper[0] == upper[1]] /= 2
+    coefficients = _packed(matrices.transpose(2, 0, 1, 3))
     # what the weights leave over of the score is shared out equally, as when the rule is walked
-    total = (whole + whole.T)[upper] / len(rule.orders)
-    total[upper[0] == upper[1]] /= 2
-    coefficients += (total - coefficients.sum(axis=1))[:, None, :] / P
-    constants += (whole_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
+    coefficients += (_packed(total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / P
+    constants += (total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
     return QuadraticForms(coefficients, constants, d, rule.n_evaluations)
+
+
+def _packed(matrices: Floats) -> Floats:
+    """Coefficients of the products x_a x_b, a <= b, in x^T M x, for matrices (..., d, d)."""
+    first, second = np.triu_indices(matrices.shape[-1])
+    return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
 
 
 def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: int | None) -> QuadraticForms:
@@ -175,14 +170,16 @@ def _from_probes(game: Game, values: Floats) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2)), constants.copy()
 
 
-def _evaluate_threaded(flat: Floats, X: Floats, n_jobs: int | None) -> Floats:
-    """flat @ products of features, for all rows, (n, R P): threads over chunks of rows, one BLAS thread in each."""
+def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int | None) -> Floats:
+    """flat @ products of features + constants, for all rows, (n, R P): threads over chunks, one BLAS thread in each."""
     n, d = X.shape
     chunk = max(256, _CHUNK // n_products(d))
+    # a few tasks per thread, so that a busy core does not hold up the rest
+    size = min(max(chunk, -(-n // (8 * n_threads(n_jobs)))), max(256, -(-n // n_threads(n_jobs))))
     result = np.empty((n, len(flat)))
 
     def evaluate(rows: slice) -> None:
-        products = np.empty((n_products(d), chunk))
+        products = np.empty((n_products(d), min(chunk, rows.stop - rows.start)))
         for start in range(rows.start, rows.stop, chunk):
             stop = min(start + chunk, rows.stop)
             columns = np.ascontiguousarray(X[start:stop].T)
@@ -191,24 +188,22 @@ def _evaluate_threaded(flat: Floats, X: Floats, n_jobs: int | None) -> Floats:
             for a in range(d):
                 np.multiply(columns[a:], columns[a], out=here[at : at + d - a])
                 at += d - a
-            result[start:stop] = (flat @ here).T
+            np.add((flat @ here).T, constants, out=result[start:stop])
 
-    # a few tasks per thread, so that a busy core does not hold up the rest
-    size = max(chunk, -(-n // (8 * n_threads(n_jobs))))
-    with threadpool_limits(1, user_api="blas"):
-        in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)
+    in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)
     return result
 
 
-def _evaluate_elsewhere(flat: Array, X: Array) -> Array:
+def _evaluate_elsewhere(flat: Floats, constants: Floats, X: Array, n_jobs: int | None) -> Array:
     """The same for arrays of another library, such as torch tensors on a GPU."""
     xp = array_namespace(X)
     n, d = X.shape
     first, second = (like(index, X) for index in np.triu_indices(d))
+    weights, shift = like(flat.T, X), like(constants, X)
     chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
     parts = []
     for start in range(0, n, chunk):
         rows = X[start : start + chunk, :]
         products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
-        parts.append(products @ xp.permute_dims(flat, (1, 0)))
+        parts.append(products @ weights + shift)
     return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

@@ -7,9 +7,9 @@ its own, their mean is the answer and their spread its standard error.
 The default rule combines two ways of leaving less to chance:
 
 - orders come from independently scrambled Sobol nets, which spread players over positions evenly;
-- what the nets leave uneven is taken out by regression: for each player, its changes of value are regressed on
-  functions of the order whose means over all orders are known (its position, and who comes before it). The constant
-  of that regression is a weighted sum of the changes.
+- what the nets leave uneven is corrected by control variates: functions of the order (a player's position, and who comes
+  before it) whose means and covariances over all orders are known. A player's changes of value are regressed on them, and
+  what their imbalance explains is taken out. That is still a weighted sum of the changes.
 
 The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
 """
@@ -21,13 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from culpa._compiled import in_threads
+
 Floats = NDArray[np.float64]
 Orders = NDArray[np.intp]
 
 N_NETS = 6
 _DEGREE = 4  # of the polynomial in the position
-_ORDERS_PER_CONTROL = 3  # fewer, and the regression would add more noise than it removes
-_MOST_CONTROLS = 300  # the regressions cost players x controls^2 x orders
+_ORDERS_PER_CONTROL = 2  # fewer, and estimating the controls' covariance adds more noise than it removes
+_MOST_CONTROLS = 400  # estimating it takes players x orders x controls^2 operations
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,50 +69,60 @@ def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int
 
 @lru_cache(maxsize=16)
 def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
-    """Nets of 2^log2_net Sobol orders each, evened out by regression where there are enough of them for it."""
+    """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected."""
     rng = np.random.default_rng(seed)
     nets = [
         np.argsort(qmc.Sobol(n_players, scramble=True, rng=rng).random_base2(log2_net), axis=1) for _ in range(n_nets)
     ]
-    n_controls = n_players - 2 + min(_DEGREE, n_players - 1)
-    enough = (n_nets - 1) << log2_net >= _ORDERS_PER_CONTROL * (1 + n_controls)
-    if n_players < 3 or not enough or n_controls > _MOST_CONTROLS:
+    if n_players < 3:
         return averaging_rule(nets)
-    return Rule(np.concatenate(nets), _regression_weights(nets))
+    positions = np.argsort(np.concatenate(nets), axis=1)
+    weights = np.empty((n_nets, *positions.shape))
+
+    def correct(player: int) -> None:
+        weights[:, :, player] = _corrected_weights(_controls(positions, player), n_nets)
+
+    in_threads(correct, range(n_players), -1)
+    return Rule(np.concatenate(nets), weights)
 
 
-def _regression_weights(nets: list[Orders]) -> Floats:
-    """Jackknife pseudo-value weights (nets, Q, players) of the constant in each player's regression."""
-    orders = np.concatenate(nets)
-    n_nets, (Q, n_players) = len(nets), orders.shape
-    positions = np.argsort(orders, axis=1)
-    weights = np.empty((n_nets, Q, n_players))
-    for player in range(n_players):
-        Z = _controls(positions, player).reshape(n_nets, Q // n_nets, -1)
-        gram = np.matmul(Z.transpose(0, 2, 1), Z)
-        everything = gram.sum(axis=0)
-        # the ridge only guards against controls that happen to coincide
-        ridge = 1e-9 * np.trace(everything) / len(everything) * np.eye(len(everything))
-        constant = np.eye(len(everything))[:, :1]
-        whole = np.linalg.solve(everything + ridge, constant)[:, 0]
-        without = np.linalg.solve(everything - gram + ridge, constant)[:, :, 0]
-        with_all = (Z @ whole).reshape(Q)
-        for left_out in range(n_nets):
-            partial = Z @ without[left_out]
-            partial[left_out] = 0.0
-            weights[left_out, :, player] = n_nets * with_all - (n_nets - 1) * partial.reshape(Q)
-    return weights
+def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
+    """Jackknife pseudo-value weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
+
+    Over a set of Q orders with control means z and covariance S, regression corrects the mean of y for z to
+    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves.
+    """
+    Q, m = controls.shape
+    kept = Q - Q // n_nets
+    nets = controls.reshape(n_nets, Q // n_nets, m)
+    sums = nets.sum(axis=1)
+    # row 0: all nets; row 1 + k: all but net k
+    means = np.vstack([sums.sum(axis=0) / Q, (sums.sum(axis=0) - sums) / kept])
+    slopes = means
+    if m <= _MOST_CONTROLS and kept >= _ORDERS_PER_CONTROL * m:
+        second = np.matmul(nets.transpose(0, 2, 1), nets)
+        second = np.concatenate([second.sum(axis=0)[None] / Q, (second.sum(axis=0) - second) / kept])
+        spread = second - means[:, :, None] * means[:, None, :]
+        # the ridge stands in for the direction in which the controls always add up to 0
+        slopes = np.linalg.solve(spread + 1e-9 * np.eye(m), means[:, :, None])[:, :, 0]
+    corrections = 1 - controls @ slopes.T + (slopes * means).sum(axis=1)
+    left_out = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
+    without = np.where(left_out, 0.0, corrections[:, 1:].T / kept)
+    return np.asarray(n_nets * corrections[:, 0] / Q - (n_nets - 1) * without)
 
 
 def _controls(positions: Orders, player: int) -> Floats:
-    """A constant, and functions of each order that average to zero over all orders, (Q, 1 + controls)."""
-    Q, n_players = positions.shape
+    """Functions of each order that have mean 0 and variance 1 over all orders, (Q, m).
+
+    They are uncorrelated, except that the last ones add up to 0, which a common factor accounts for.
+    """
+    n_players = positions.shape[1]
     mine = positions[:, player]
-    degree = min(_DEGREE, n_players - 1)
-    places = np.linspace(-1, 1, n_players)
-    curves = np.polynomial.legendre.legvander(places, degree)[:, 1:]
-    curves -= curves.mean(axis=0)
-    before = np.delete(positions < mine[:, None], player, axis=1)
-    # given my position, each of the others comes before me with the same probability; the last is determined
-    precedence = before[:, :-1] - (mine / (n_players - 1))[:, None]
-    return np.column_stack([np.ones(Q), curves[mine], precedence])
+    share = np.arange(n_players) / (n_players - 1)
+    # orthonormal polynomials of my position, without the constant
+    curves = np.linalg.qr(np.vander(2 * share - 1, min(_DEGREE, n_players - 1) + 1, increasing=True))[0][:, 1:]
+    # who comes before me: given my position, everybody with the same probability
+    before = np.delete(positions < mine[:, None], player, axis=1) - share[mine][:, None]
+    # their covariance is v (I - J / (P - 1)) (P - 1) / (P - 2); on vectors that add up to 0 that is a multiple of I
+    v = (share * (1 - share)).mean() * (n_players - 1) / (n_players - 2)
+    return np.hstack([curves[mine] * np.sqrt(n_players), before / np.sqrt(v)])
