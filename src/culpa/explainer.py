@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games, shapley
@@ -161,6 +162,19 @@ class Explainer:
             native=table.native,
         )
 
+    def shares(self, X: Any) -> Shares:
+        """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
+
+        Returns values and standard errors like ``X``; `explain` has everything else.
+        """
+        xp, normal = array_namespace(X), self.normal
+        if X.ndim != 2 or X.shape[1] != self.game.n_features:
+            raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
+        if bool(xp.any(xp.isnan(X))):
+            raise ValueError("X has missing cells: use explain, which knows how to treat them.")
+        centre, scale = (games.base.like(array, X) for array in (normal.location, normal.scale))
+        return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
+
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
@@ -230,12 +244,13 @@ class Explainer:
         part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
         return replicates, evaluations
 
-    def _share_out(self, rows: Floats, players: Players) -> Shares:
+    def _share_out(self, rows: Any, players: Players) -> Shares:
         """Shapley values of rows with the same features observed."""
         complete = sum(map(len, players)) == self.game.n_features
         if complete and self._forms is not None:
             return self._forms(rows, n_jobs=self.n_jobs)
-        rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
+        if not complete:
+            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
         if self._is_exact(len(players)):
             return shapley.exact(self.game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
         if self.method == "algorithm1":

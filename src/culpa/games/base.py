@@ -81,6 +81,12 @@ def like(array: Any, X: Array) -> Array:
     return array_namespace(X).asarray(array, device=device(X))
 
 
+def row_chunks(X: Array, size: int) -> list[Array]:
+    """``X`` cut into pieces of at most ``size`` rows."""
+    n = X.shape[0]
+    return [X[start : min(start + size, n), :] for start in range(0, n, size)]
+
+
 def gather_pairs(matrix: Floats, queues: NDArray[np.intp], X: Array) -> Array:
     """Submatrices (B, k, k) of a (d, d) matrix, rows and columns in the order of each queue."""
     return like(matrix[queues[:, :, None], queues[:, None, :]], X)

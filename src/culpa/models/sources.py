@@ -30,13 +30,18 @@ class Normal:
     n_samples: int | None = None
     feature_names: tuple[str, ...] | None = None
 
+    @property
+    def location(self) -> Floats:
+        """The model's mean in the user's units."""
+        return self.centre + self.scale * self.gaussian.mean
+
     def standardise(self, X: Floats) -> Floats:
         """Rows as the model sees them: centred at the model's mean, scaled."""
-        return (X - (self.centre + self.scale * self.gaussian.mean)) / self.scale
+        return (X - self.location) / self.scale
 
     def to_user_units(self, Z: Floats) -> Floats:
         """Inverse of `standardise`."""
-        return self.centre + self.scale * (self.gaussian.mean + Z)
+        return self.location + self.scale * Z
 
     @classmethod
     def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:

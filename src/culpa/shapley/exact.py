@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from culpa._compiled import in_threads
 from culpa.games import Coalitions, Game
-from culpa.games.base import Array, like
+from culpa.games.base import Array, like, row_chunks
 from culpa.shapley.base import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
 
-_AT_ONCE = 1 << 16  # values of coalitions x rows held at a time by arrays: about what fits the processor's cache
+# Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
+_AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 22
 _LANES = 256  # coalitions x rows that a compiled walk moves in step
 _LANE_NUMBERS = 1 << 22  # numbers of coalitions' matrices that it may hold
 _TASKS = 16  # pieces of work per chunk of rows, for threads to share
@@ -32,16 +33,17 @@ def exact(
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
-    at_once: int = _AT_ONCE,
+    at_once: int | None = None,
 ) -> Shares:
     """Shapley values of all players by valuing all 2^players coalitions once."""
     xp = array_namespace(X)
     closed = game.closed_form(X, players)
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
+    at_once = at_once or (_AT_ONCE if isinstance(X, np.ndarray) else _AT_ONCE_ELSEWHERE)
     compiled = _compiled_pays(game, X, players)
     step = _LANES if compiled else max(1, at_once >> min(len(players), 10))
-    chunks = [X[start : start + step, :] for start in range(0, X.shape[0], step)]
+    chunks = row_chunks(X, step)
     values = []
     for done, rows in enumerate(chunks):
         report = None if progress is None else _part(progress, done, len(chunks))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import in_threads
 from culpa.games import Game
-from culpa.games.base import Array, like
+from culpa.games.base import Array, like, row_chunks
 from culpa.shapley.base import Players, Progress, Shares
 from culpa.shapley.rules import Rule
 
@@ -32,7 +32,7 @@ def permutation(
 ) -> Shares:
     """Shapley values by the given rule, with standard errors from its replicates."""
     xp = array_namespace(X)
-    chunks = [X[start : start + _ROWS_PER_TASK, :] for start in range(0, X.shape[0], _ROWS_PER_TASK)]
+    chunks = row_chunks(X, _ROWS_PER_TASK)
     replicates: list[Any] = []
     for done, rows in enumerate(chunks):
         replicates.append(_replicates(game, rows, players, rule, n_jobs))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import in_threads, n_threads
 from culpa.games import Game
-from culpa.games.base import Array, like
+from culpa.games.base import Array, like, row_chunks
 from culpa.shapley.base import Floats, Players, Progress, Shares
 from culpa.shapley.exact import exact
 from culpa.shapley.permutation import permutation, steps, summarise
@@ -197,13 +197,12 @@ def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int |
 def _evaluate_elsewhere(flat: Floats, constants: Floats, X: Array, n_jobs: int | None) -> Array:
     """The same for arrays of another library, such as torch tensors on a GPU."""
     xp = array_namespace(X)
-    n, d = X.shape
+    d = X.shape[1]
     first, second = (like(index, X) for index in np.triu_indices(d))
     weights, shift = like(flat.T, X), like(constants, X)
     chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
     parts = []
-    for start in range(0, n, chunk):
-        rows = X[start : start + chunk, :]
+    for rows in row_chunks(X, chunk):
         products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
         parts.append(products @ weights + shift)
     return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

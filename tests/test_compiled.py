@@ -1,0 +1,232 @@
+"""Three ways to the same numbers: arrays, compiled kernels, quadratic forms; and the same on other array libraries."""
+
+import tracemalloc
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import culpa._compiled
+from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
+from culpa.games import Conditional, Retraining
+from culpa.shapley import QuadraticForms
+
+GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
+
+
+@pytest.fixture
+def arrays_only(monkeypatch):
+    monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: False)
+
+
+@pytest.fixture
+def compiled_always(monkeypatch):
+    monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: True)
+
+
+def singles(d):
+    return [[i] for i in range(d)]
+
+
+def gaussian(d=9, p=4, seed=0, per_feature=False):
+    rng = np.random.default_rng(seed)
+    noise = 0.1 + rng.random(d) if per_feature else 0.4
+    return LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), noise)
+
+
+GAMES = {
+    "spe": lambda: Conditional(scores.spe(gaussian())),
+    "t2": lambda: Conditional(scores.t2(gaussian())),
+    "combined": lambda: Conditional(scores.combined(gaussian(), 2.0, 3.0)),
+    "some features": lambda: Conditional(scores.of_features(gaussian(), [1, 4])),
+    "factor analysis": lambda: Conditional(scores.spe(gaussian(per_feature=True))),
+    "tiny noise": lambda: Conditional(scores.spe(LatentGaussian(np.zeros(9), gaussian().loadings, 1e-9))),
+    "retraining": lambda: Retraining(gaussian().covariance, 4, mean=True),
+}
+
+
+def relative(actual, expected):
+    return np.abs(actual - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("players", [singles(9), GROUPS], ids=["features", "groups"])
+@pytest.mark.parametrize("name", sorted(GAMES))
+class TestSameNumbers:
+    X = 2 * np.random.default_rng(1).normal(size=(5, 9))
+
+    def test_exact_kernel(self, name, players, monkeypatch):
+        game = GAMES[name]()
+        results = []
+        for pays in (False, True):
+            monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations, pays=pays: pays)
+            results.append(shapley.exact(game, self.X, players, n_jobs=2).values)
+        assert relative(*results) < 1e-9
+
+    def test_orders_kernel(self, name, players, monkeypatch):
+        game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
+        results = []
+        for pays in (False, True):
+            monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations, pays=pays: pays)
+            results.append(shapley.permutation(game, self.X, players, rule, n_jobs=2))
+        assert relative(results[0].values, results[1].values) < 1e-9
+        assert relative(results[0].std_error, results[1].std_error) < 1e-9
+
+    def test_exact_forms(self, name, players, arrays_only):
+        game = GAMES[name]()
+        forms = shapley.compile_exact(game, players)
+        assert relative(forms(self.X).values, shapley.exact(game, self.X, players).values) < 1e-9
+        assert (forms(self.X).std_error == 0).all()
+
+    @pytest.mark.parametrize("pays", [False, True], ids=["arrays", "kernels"])
+    def test_forms_of_a_rule(self, name, players, pays, monkeypatch):
+        monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: pays)
+        game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
+        forms, walked = shapley.compile_rule(game, players, rule), shapley.permutation(game, self.X, players, rule)
+        assert relative(forms(self.X).values, walked.values) < 1e-9
+        assert relative(forms(self.X).std_error, walked.std_error) < 1e-9
+        assert forms(self.X).n_replicates == rule.n_replicates
+
+
+def test_kernels_are_really_used(compiled_always):
+    """Guard for the tests above: a kernel that is never called would agree with anything."""
+    from culpa.games.elimination import tree_kernel
+    from culpa.games.latent import orders_kernel
+
+    game, X = GAMES["spe"](), np.ones((2, 9))
+    shapley.exact(game, X, singles(9))
+    shapley.permutation(game, X, singles(9), shapley.default_rule(9, 4, 0))
+    assert tree_kernel._compiled is not None
+    assert orders_kernel._compiled is not None
+
+
+def test_small_jobs_do_not_wait_for_a_compiler():
+    kernel = culpa._compiled.Kernel(lambda: None)
+    assert not kernel.pays(1e6)
+    assert kernel.pays(1e12)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(300, 4)) @ rng.normal(size=(4, 9)) + 0.3 * rng.normal(size=(300, 9)) + 5
+
+
+@pytest.mark.parametrize("method", ["exact", "permutation"])
+class TestSameRowSameAnswer:
+    def test_whatever_the_batch(self, table, method):
+        explain = Explainer(PPCA(4).fit(table), method=method).explain
+        together = explain(table)
+        for row in (0, 17):
+            np.testing.assert_allclose(
+                explain(table[row : row + 1]).values[0], together.values[row], rtol=0, atol=1e-10
+            )
+
+    def test_whatever_the_threads(self, table, method):
+        one, two = (Explainer(PPCA(4).fit(table), method=method, n_jobs=n).explain(table[:40]) for n in (1, 2))
+        np.testing.assert_allclose(one.values, two.values, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(one.std_error, two.std_error, rtol=0, atol=1e-10)
+
+    def test_whether_compiled_or_walked(self, table, method):
+        walked = Explainer(PPCA(4).fit(table), method=method, memory=0)
+        compiled = Explainer(PPCA(4).fit(table), method=method).compile()
+        a, b = walked.explain(table), compiled.explain(table)
+        assert walked.forms is None
+        np.testing.assert_allclose(a.values, b.values, rtol=0, atol=1e-9 * np.abs(a.values).max())
+        np.testing.assert_allclose(a.std_error, b.std_error, rtol=0, atol=1e-9 * np.abs(a.values).max())
+        np.testing.assert_allclose(b.values.sum(axis=1) + b.base_value, b.score, rtol=1e-9)
+
+
+class TestCompiledExplainer:
+    def test_compiles_by_itself_when_it_pays(self, table):
+        explainer = Explainer(PPCA(4).fit(table))
+        explainer.explain(table[:3])
+        assert explainer.forms is None
+        explainer.explain(np.tile(table, (5, 1)))
+        assert explainer.forms is not None
+
+    def test_rows_with_missing_cells_are_walked(self, table):
+        explainer = Explainer(PPCA(4).fit(table)).compile()
+        holes = table[:6].copy()
+        holes[2, 3] = np.nan
+        walked = Explainer(PPCA(4).fit(table)).explain(holes)
+        np.testing.assert_allclose(explainer.explain(holes).values, walked.values, rtol=1e-9, atol=1e-10)
+
+    def test_detector_keeps_it(self, table):
+        detector = PCADetector(4).fit(table)
+        kept = detector.explainer().compile()
+        assert detector.explainer() is kept
+        assert detector.explainer(score="t2") is not kept
+        assert detector.fit(table).explainer() is not kept
+
+    def test_saved_as_plain_arrays(self, table, tmp_path):
+        explainer = Explainer(PPCA(4).fit(table), method="permutation", n_orders=200).compile()
+        np.savez(tmp_path / "forms.npz", **explainer.forms.to_arrays())
+        with np.load(tmp_path / "forms.npz", allow_pickle=False) as arrays:
+            again = QuadraticForms.from_arrays(arrays)
+            broken = dict(arrays) | {"constants": arrays["constants"][:, 1:]}
+        other = Explainer(PPCA(4).fit(table), method="permutation", n_orders=200)
+        other.forms = again
+        np.testing.assert_array_equal(other.explain(table).values, explainer.explain(table).values)
+        with pytest.raises(ValueError, match="do not fit 9 features"):
+            QuadraticForms.from_arrays(broken)
+        with pytest.raises(ValueError, match="forms are for 9 players of 9 features, the model has 8 of 8"):
+            Explainer(PPCA(4).fit(table[:, :8])).forms = again
+
+    def test_nothing_to_compile(self, table):
+        with pytest.raises(ValueError, match="nothing to compile"):
+            Explainer(PPCA(4).fit(table), game="interventional").compile()
+
+
+def test_memory_does_not_grow_with_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_000_000, 6))
+    explainer = Explainer(PPCA(3).fit(X[:1000])).compile()
+    tracemalloc.start()
+    try:
+        why = explainer.explain(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    result = sum(getattr(why, name).nbytes for name in ("values", "std_error", "score", "expected", "score_if_fixed"))
+    # one copy of the table may be made while it is checked; work space for a chunk of rows comes on top
+    assert peak < result + X.nbytes + 2**27
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-8)
+
+
+class TestOtherArrayLibraries:
+    X = 2 * np.random.default_rng(1).normal(size=(5, 9))
+
+    @pytest.mark.parametrize("name", sorted(GAMES))
+    def test_strictly_standard_arrays(self, name):
+        strict = array_api_strict.asarray(self.X)
+        game, rule = GAMES[name](), shapley.default_rule(9, 3, 0)
+        for run in (
+            lambda X: shapley.exact(game, X, singles(9), at_once=256),
+            lambda X: shapley.exact(game, X, GROUPS),
+            lambda X: shapley.permutation(game, X, singles(9), rule),
+            shapley.compile_exact(game, singles(9)),
+        ):
+            ours, theirs = run(self.X), run(strict)
+            assert isinstance(theirs.values, type(strict))
+            assert relative(np.asarray(theirs.values), ours.values) < 1e-9
+
+    def test_explainer_keeps_the_library(self, table):
+        explainer = Explainer(PPCA(4).fit(table))
+        shares = explainer.shares(array_api_strict.asarray(table[:7]))
+        np.testing.assert_allclose(
+            np.asarray(shares.values), explainer.explain(table[:7]).values, rtol=1e-9, atol=1e-12
+        )
+        with pytest.raises(ValueError, match="X has missing cells: use explain"):
+            explainer.shares(np.full((1, 9), np.nan))
+        with pytest.raises(ValueError, match="the model has 9 features"):
+            explainer.shares(table[:, :4])
+
+    def test_torch(self, table):
+        torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        X = torch.asarray(table[:7], device=device)
+        for explainer in (Explainer(PPCA(4).fit(table)), Explainer(PPCA(4).fit(table)).compile()):
+            shares = explainer.shares(X)
+            assert shares.values.device == X.device
+            assert shares.values.dtype == torch.float64
+            np.testing.assert_allclose(shares.values.cpu(), explainer.explain(table[:7]).values, rtol=1e-9, atol=1e-12)

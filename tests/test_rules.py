@@ -1,0 +1,135 @@
+"""Sampling rules: unbiased, exact where they should be, honest about their error."""
+
+import numpy as np
+import pytest
+
+from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
+from culpa.games import Conditional, Interventional
+from culpa.shapley import plan
+
+
+def singles(d):
+    return [[i] for i in range(d)]
+
+
+def game(d, p, seed, kind=Conditional):
+    rng = np.random.default_rng(seed)
+    return kind(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.05 + rng.random())))
+
+
+@pytest.mark.parametrize(("d", "net"), [(3, 3), (8, 5), (8, 2), (30, 5)])
+def test_weights_of_a_mean_add_up_to_one(d, net):
+    rule = shapley.default_rule(d, net, 0)
+    assert rule.orders.shape == (6 << net, d)
+    np.testing.assert_array_equal(np.sort(rule.orders, axis=1), np.broadcast_to(np.arange(d), rule.orders.shape))
+    np.testing.assert_allclose(rule.weights.sum(axis=1), 1.0, rtol=1e-10)
+
+
+def test_exact_for_games_of_pairs():
+    """With who-comes-before-whom corrected for, nothing is left to chance in a game without larger interactions."""
+    pairs = game(8, 3, 0, Interventional)
+    X = np.random.default_rng(1).normal(size=(4, 8))
+    exact = pairs.closed_form(X, singles(8))
+    sampled = shapley.permutation(pairs, X, singles(8), shapley.default_rule(8, 5, 0))
+    np.testing.assert_allclose(sampled.values, exact, rtol=0, atol=1e-6 * np.abs(exact).max())
+    plain = shapley.permutation(pairs, X, singles(8), shapley.independent_rule(8, 192, 0))
+    assert np.abs(plain.values - exact).max() > 1e-3 * np.abs(exact).max()
+
+
+def test_better_than_independent_orders():
+    errors = {"default": [], "independent": []}
+    for seed in range(6):
+        one, X = game(11, 6, seed), 2 * np.random.default_rng(seed).normal(size=(10, 11))
+        exact = shapley.exact(one, X, singles(11)).values
+        for name, rule in (
+            ("default", shapley.default_rule(11, 6, seed)),
+            ("independent", shapley.independent_rule(11, 6 << 6, seed)),
+        ):
+            values = shapley.permutation(one, X, singles(11), rule).values
+            errors[name].append(np.linalg.norm(values - exact) / np.linalg.norm(exact))
+    # error falls with the square root of the number of orders: half the error is four times sooner
+    assert np.mean(errors["default"]) < 0.5 * np.mean(errors["independent"])
+
+
+def test_intervals_are_honest():
+    """95% intervals cover the exact value between 90% and 98% of the time, over many models and rows."""
+    covered = []
+    for seed in range(60):
+        rng = np.random.default_rng(1000 + seed)
+        d = int(rng.integers(5, 12))
+        X = LatentGaussian(np.zeros(d), rng.normal(size=(d, int(rng.integers(1, d)))), 0.1 + rng.random())
+        rows = X.sample(4, rng) + 3 * rng.normal(size=(4, d)) * (rng.random((4, d)) < 0.2)
+        explainer = Explainer(X, method="permutation", n_orders=96, seed=seed)
+        low, high = explainer.explain(rows).interval(0.95)
+        exact = Explainer(X, method="exact").explain(rows).values
+        covered.append(((low <= exact) & (exact <= high)).mean())
+    assert 0.90 <= np.mean(covered) <= 0.98
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(400, 5)) @ rng.normal(size=(5, 12)) + 0.4 * rng.normal(size=(400, 12))
+
+
+@pytest.mark.parametrize("tolerance", [0.05, 0.01])
+def test_tolerance_is_met(table, tolerance):
+    model = PPCA(5).fit(table)
+    new = table[:60].copy()
+    new[np.arange(60), np.arange(60) % 12] += 4
+    exact = Explainer(model).explain(new).values
+    sampled = Explainer(model, method="permutation", tolerance=tolerance).explain(new)
+    errors = np.linalg.norm(sampled.values - exact, axis=1) / np.linalg.norm(exact, axis=1)
+    claimed = np.linalg.norm(sampled.std_error, axis=1) / np.linalg.norm(sampled.values, axis=1)
+    assert np.median(errors) <= tolerance
+    assert np.median(claimed) <= tolerance
+    assert np.median(errors) >= tolerance / 10  # and not by doing far more than was asked
+
+
+def test_budget_is_kept(table):
+    explainer = Explainer(PPCA(5).fit(table), method="permutation", tolerance=1e-6, budget=5000)
+    assert 1000 <= explainer.explain(table[:2]).n_evaluations <= 5000
+
+
+def test_unreachable_tolerance_is_said(table, monkeypatch):
+    monkeypatch.setattr(plan, "_LARGEST_NET", 6)
+    with pytest.warns(UserWarning, match="tolerance 1e-06 was not reached with 384 orders"):
+        Explainer(PPCA(5).fit(table), method="permutation", tolerance=1e-6).explain(table[:2])
+
+
+def test_progress_tells_the_error(table):
+    seen = []
+    explainer = Explainer(
+        PPCA(5).fit(table), method="permutation", progress=lambda share, error: seen.append((share, error))
+    )
+    explainer.explain(table[:2])
+    errors = [error for _, error in seen if error is not None]
+    assert len(errors) >= 2
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] <= 0.01
+    assert seen[-1][0] == 1.0
+
+
+def test_says_what_it_chose(table):
+    model = PPCA(5).fit(table)
+    assert Explainer(model).chosen == "exact: 4,096 coalitions of 12 players"
+    assert (
+        Explainer(model, exact_budget=1e4, n_orders=400).chosen == "permutation: 384 orders in 6 replicates, 12 players"
+    )
+    assert Explainer(model, game="interventional").chosen == "exact: closed form"
+    assert Explainer(model, method="algorithm1").chosen == "algorithm1: 1,000 orders for each of 12 players"
+    with pytest.raises(ValueError, match="tolerance must be a positive number"):
+        Explainer(model, tolerance=0)
+
+
+def test_twenty_groups_are_exact_whatever_the_number_of_features():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 60)) + 0.4 * rng.normal(size=(300, 60))
+    explainer = Explainer(PPCA(5).fit(X), groups={f"g{k}": range(3 * k, 3 * k + 3) for k in range(20)})
+    assert explainer.chosen == "exact: 1,048,576 coalitions of 20 players"
+    why = explainer.explain(X[:2])
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+    sampled = Explainer(
+        explainer.normal, groups=dict(zip(why.player_names, why.players, strict=True)), method="permutation"
+    ).explain(X[:2])
+    assert (np.abs(sampled.values - why.values) <= 6 * sampled.std_error).all()
