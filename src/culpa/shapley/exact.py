@@ -6,6 +6,7 @@ batch is finished either breadth first with arrays (small jobs, GPUs) or depth f
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,22 +99,49 @@ def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, p
 
 
 def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress: Progress | None) -> Array:
-    sizes, n_players = [len(player) for player in players], len(players)
+    xp, sizes, n_players = array_namespace(X), [len(player) for player in players], len(players)
     inside, outside = size_weights(n_players)
     wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
     decided = n_players - wide
-    bits = (np.arange(1 << wide)[None, :] >> np.arange(wide)[:, None]) & 1
+    count = np.array([0])
+    for _ in range(wide):
+        count = np.concatenate([count, count + 1])
+
+    @cache
+    def weights(joined: int) -> tuple[Array, Array]:
+        at = count + joined
+        return like((inside + outside)[at][:, None], X), like(outside[at][:, None], X)
+
     start = game.start(X, queue_of(players), branching=True)
-    phi: Any = 0.0
-    batches = _batches(start, _empty_value(game, X), sizes[:decided], 0)
-    for done, (coalitions, value, members) in enumerate(batches):
+    phi = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
+    nobody: Any = 0.0
+    for done, (coalitions, value, members) in enumerate(_batches(start, _empty_value(game, X), sizes[:decided], 0)):
         value = _grow(coalitions, value, sizes[decided:])
-        count = bits.sum(axis=0) + members.sum()
-        everybody = np.concatenate([np.repeat(members.T, 1 << wide, axis=1), bits])
-        phi = phi + like(everybody * (inside + outside)[count] - outside[count], X) @ value
+        own, other = weights(int(members.sum()))
+        nobody = nobody + xp.sum(other * value, axis=0)
+        everybody, waiting = _sums_with_each(own * value, wide)
+        for i in range(decided):
+            if members[0, i]:
+                phi[i] = phi[i] + everybody
+        for i in range(wide):
+            phi[decided + i] = phi[decided + i] + waiting[i]
         if progress is not None:
             progress((done + 1) / (1 << decided), None)
-    return array_namespace(X).permute_dims(phi, (1, 0))
+    return xp.stack(phi, axis=1) - nobody[:, None]
+
+
+def _sums_with_each(value: Array, n_players: int) -> tuple[Array, list[Array]]:
+    """Sum over all coalitions, and over those with each player, of values (2^players, n) in binary order.
+
+    The coalitions with the last player are the upper half; adding it to the lower half leaves the others' sums alone.
+    """
+    xp = array_namespace(value)
+    sums = []
+    for i in reversed(range(n_players)):
+        lower, upper = value[: 1 << i, :], value[1 << i :, :]
+        sums.append(xp.sum(upper, axis=0))
+        value = lower + upper
+    return value[0, :], sums[::-1]
 
 
 def _batches(
