@@ -21,7 +21,7 @@ from culpa.shapley.base import Players, Progress, Shares, join_player, queue_of,
 Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
-_AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 22
+_AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
 _LANES = 256  # coalitions x rows that a compiled walk moves in step
 _LANE_NUMBERS = 1 << 22  # numbers of coalitions' matrices that it may hold
 _TASKS = 16  # pieces of work per chunk of rows, for threads to share
@@ -103,14 +103,15 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
     inside, outside = size_weights(n_players)
     wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
     decided = n_players - wide
-    count = np.array([0])
+    # everything as large as the tree is made where the rows are: nothing large travels to a GPU
+    tables = like(inside + outside, X), like(outside, X)
+    count = like(np.zeros(1, dtype=np.int64), X)
     for _ in range(wide):
-        count = np.concatenate([count, count + 1])
+        count = xp.concat([count, count + 1], axis=0)
 
     @cache
-    def weights(joined: int) -> tuple[Array, Array]:
-        at = count + joined
-        return like((inside + outside)[at][:, None], X), like(outside[at][:, None], X)
+    def weights(joined: int) -> tuple[Array, ...]:
+        return tuple(xp.take(table, count + joined)[:, None] for table in tables)
 
     start = game.start(X, queue_of(players), branching=True)
     phi = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
