@@ -100,7 +100,7 @@ def test_kernels_are_really_used(compiled_always):
 
 
 def test_small_jobs_do_not_wait_for_a_compiler():
-    kernel = culpa._compiled.Kernel(lambda: None)
+    kernel = culpa._compiled.Kernel(lambda: None, worth=1e9)
     assert not kernel.pays(1e6)
     assert kernel.pays(1e12)
 

@@ -189,6 +189,7 @@ def test_many_features_are_sampled_and_few_are_not():
     assert detector.explain(X[:2], game="interventional").exact  # closed form
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap's own, on import
 def test_to_shap_says_what_to_install(why):
     try:
         import shap

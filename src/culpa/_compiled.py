@@ -16,18 +16,19 @@ from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
-# Operations above which even a first compilation is worth waiting for (the array version does some 1e9 a second).
-_WORTH_COMPILING = 3e9
-
 # Sums may be reordered, but NaN and infinity keep their meaning.
 _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 
 
 class Kernel:
-    """A function that numba compiles on its first call; it must call no other function of ours."""
+    """A function that numba compiles on its first call; it must call no other function of ours.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    ``worth`` is the number of operations above which even the first compilation is worth waiting for; the array version
+    does about 1e9 a second.
+    """
+
+    def __init__(self, function: Callable[..., Any], worth: float) -> None:
+        self.function, self.worth = function, worth
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
 
@@ -42,7 +43,12 @@ class Kernel:
         """Whether to use the kernel for a job of that size: not for small ones while it would have to be prepared."""
         if self._compiled is not None:
             return True
-        return operations > _WORTH_COMPILING and find_spec("numba") is not None
+        return operations > self.worth and find_spec("numba") is not None
+
+
+def kernel(*, worth: float) -> Callable[[Callable[..., Any]], Kernel]:
+    """Decorator that makes a function a `Kernel`."""
+    return lambda function: Kernel(function, worth)
 
 
 def n_threads(n_jobs: int | None) -> int:

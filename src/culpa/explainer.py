@@ -44,7 +44,7 @@ class Explainer:
     groups : dict of name to list of features, optional
         Features that are blamed together, such as one-hot columns or one subsystem. The others stay on their own.
     tolerance : float
-        Sampled values: norm of a row's standard errors over norm of its values, met by nine in ten reference rows that
+        Sampled values: norm of a row's standard errors over norm of its values, met by the median of reference rows that
         are drawn from the model.
     budget : int, optional
         Sampled values: most coalitions to value, whatever the tolerance.

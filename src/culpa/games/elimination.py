@@ -30,7 +30,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import Kernel
+from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, gather_columns, gather_pairs
 
 
@@ -100,7 +100,7 @@ class Elimination(NamedTuple):
         return tree_kernel.pays(operations)
 
 
-@Kernel
+@kernel(worth=3e9)  # seven seconds
 def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ignore[no-untyped-def]
     """The same step for all coalitions that extend the given ones, depth first.
 

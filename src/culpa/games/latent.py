@@ -33,7 +33,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import Kernel
+from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, like
 from culpa.scores import QuadraticScore
 
@@ -128,17 +128,20 @@ class Latent(NamedTuple):
         pairs = zip(self[1:], other[1:], strict=True)
         return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
 
-    def walk_orders(self, paid: NDArray[np.intp], weights: Floats, n_players: int) -> tuple[Floats, Floats]:
-        """Everybody joins, compiled: weighted changes of value by player (R, players, n), and their plain total (n,)."""
+    def walk_orders(self, paid: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
+        """Everybody joins, compiled: weighted changes of value by player (R, players, n), and their plain total (n,).
+
+        ``weights`` (R, B, players) belong to the steps that pay each player.
+        """
         nothing = np.empty((0, 0, 0))
-        values, total, _ = self._compiled(paid, weights, n_players, nothing, nothing)
+        values, total, _ = self._compiled(paid, np.ascontiguousarray(weights), nothing, nothing)
         return values, total
 
     def walk_forms(self) -> tuple[Floats, Floats, Floats]:
         """Everybody joins, compiled: delta and slope (d, B, n) and constants (d, B) of the step in which i joined."""
         B, n, d = self.queue.shape[0], self.z.shape[2], self.constants.W.shape[0]
         delta, slope = np.zeros((d, B, n)), np.zeros((d, B, n))
-        _, _, constant = self._compiled(self.queue, np.empty((0, *self.queue.shape)), d, delta, slope)
+        _, _, constant = self._compiled(self.queue, np.empty((0, B, d)), delta, slope)
         return delta, slope, constant
 
     def orders_pay(self, operations: float) -> bool:
@@ -146,7 +149,7 @@ class Latent(NamedTuple):
         return not self.members.shape[1] and isinstance(self.R, np.ndarray) and orders_kernel.pays(operations)
 
     def _compiled(
-        self, paid: NDArray[np.intp], weights: Floats, n_players: int, delta: Floats, slope: Floats
+        self, paid: NDArray[np.intp], weights: Floats, delta: Floats, slope: Floats
     ) -> tuple[Floats, Floats, Floats]:
         known = self.constants
         d, p = known.W.shape
@@ -155,18 +158,19 @@ class Latent(NamedTuple):
         W[:, :p], b[:p] = known.W, known.b
         rows = np.ascontiguousarray(known.rows)
         psi, a = float(known.noise[0]), float(known.a)
-        return orders_kernel(W, psi, a, b, rows, self.queue, paid, weights, n_players, delta, slope)  # type: ignore[no-any-return]
+        return orders_kernel(W, psi, a, b, rows, self.queue, paid, weights, delta, slope)  # type: ignore[no-any-return]
 
 
-@Kernel
-def orders_kernel(W, psi, a, b, rows, queues, paid, weights, n_players, delta_out, slope_out):  # type: ignore[no-untyped-def]
+@kernel(worth=1e9)  # two seconds
+def orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta_out, slope_out):  # type: ignore[no-untyped-def]
     """The same step for features that are alike, order after order.
 
-    Returns the changes of value, weighted (R, B, k) and added up by whom each step pays, (R, players, n); their plain total
-    (n,); and the constants of the steps by feature, (d, B). Where ``delta_out`` and ``slope_out`` (d, B, n) are not
+    Returns the changes of value, weighted (R, B, players) and added up by whom each step pays, (R, players, n); their plain
+    total (n,); and the constants of the steps by feature, (d, B). Where ``delta_out`` and ``slope_out`` (d, B, n) are not
     empty, each step's factors are kept there under its feature.
     """
-    p, n, n_replicates = W.shape[1], rows.shape[1], weights.shape[0]
+    p, n = W.shape[1], rows.shape[1]
+    n_replicates, _, n_players = weights.shape
     B, k = queues.shape
     values, total = np.zeros((n_replicates, n_players, n)), np.zeros(n)
     constants = np.zeros((W.shape[0], B))
@@ -218,7 +222,7 @@ def orders_kernel(W, psi, a, b, rows, queues, paid, weights, n_players, delta_ou
             for r in range(n):
                 total[r] += change[r]
             for s in range(n_replicates):
-                mine, weight = values[s, paid[q, step]], weights[s, q, step]
+                mine, weight = values[s, paid[q, step]], weights[s, q, paid[q, step]]
                 for r in range(n):
                     mine[r] += weight * change[r]
     return values, total, constants

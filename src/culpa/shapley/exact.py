@@ -24,7 +24,7 @@ Bits = NDArray[np.int64]
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
 _LANES = 256  # coalitions x rows that a compiled walk moves in step
 _LANE_NUMBERS = 1 << 22  # numbers of coalitions' matrices that it may hold
-_TASKS = 16  # pieces of work per chunk of rows, for threads to share
+_TASKS, _WORTH_THREADS = 16, 1e6  # pieces of work per chunk of rows for threads to share, if it has that many values
 
 
 def exact(
@@ -82,7 +82,8 @@ def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, p
     waiting = sum(sizes)
     lanes = min(_LANES / len(X), _LANE_NUMBERS / (n_players * waiting**2))
     wide = 1 << max(0, math.floor(math.log2(max(1.0, lanes))))
-    decided = min(int(math.log2(wide * _TASKS)), max(0, n_players - 6))
+    tasks = _TASKS if len(X) * 2.0**n_players > _WORTH_THREADS else 1
+    decided = min(int(math.log2(wide * tasks)), max(0, n_players - 6))
     start = game.start(X, queue_of(players), branching=True)
     (coalitions, value, members), *_ = _batches(start, _empty_value(game, X), sizes[:decided], decided)
     count = members.sum(axis=1) + np.arange(n_players - decided + 1)[:, None]
@@ -93,8 +94,8 @@ def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, p
         with_player, everybody, nobody = below.walk_tree(value[batch], *weights, sizes[decided:])
         return np.concatenate([members[batch].T @ everybody, with_player]), nobody
 
-    tasks = [slice(first, first + wide) for first in range(0, len(members), wide)]
-    parts = in_threads(finish, tasks, n_jobs, progress)
+    slices = [slice(first, first + wide) for first in range(0, len(members), wide)]
+    parts = in_threads(finish, slices, n_jobs, progress)
     return np.asarray(sum(own for own, _ in parts) - sum(nobody for _, nobody in parts)).T
 
 

@@ -17,7 +17,7 @@ from culpa.shapley.base import Players, Progress, Shares
 from culpa.shapley.rules import Rule
 
 _AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time by arrays
-_ORDERS_PER_TASK = 64
+_ORDERS_PER_TASK = 128
 _ROWS_PER_TASK = 256
 
 
@@ -50,12 +50,11 @@ def summarise(replicates: Array, n_evaluations: int) -> Shares:
     return Shares(values, xp.std(replicates, axis=0, correction=1) / R**0.5 if R > 1 else unknown, n_evaluations, R)
 
 
-def steps(players: Players, rule: Rule, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Features in the order in which they join (Q, k), whom each step pays (Q, k), and its weights (R, Q, k).
+def steps(players: Players, orders: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Features in the order in which they join, and whom each step pays, both (Q, k).
 
     A group's features join one after the other, and each of these steps pays the group.
     """
-    orders = rule.orders[which]
     sizes = np.array([len(player) for player in players])
     if (sizes == 1).all():
         paid = orders
@@ -63,24 +62,23 @@ def steps(players: Players, rule: Rule, which: slice) -> tuple[NDArray[np.intp],
     else:
         paid = np.stack([np.repeat(order, sizes[order]) for order in orders])
         queues = np.stack([np.concatenate([players[i] for i in order]) for order in orders]).astype(np.intp)
-    weights = np.take_along_axis(rule.weights[:, which], np.broadcast_to(paid, (rule.n_replicates, *paid.shape)), 2)
-    return np.ascontiguousarray(queues), np.ascontiguousarray(paid), np.ascontiguousarray(weights)
+    return np.ascontiguousarray(queues), np.ascontiguousarray(paid)
 
 
 def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
     """Estimates (R, n, players) of every replicate, each adding up to the score."""
     xp = array_namespace(X)
-    operations = X.shape[0] * rule.n_evaluations * game.cost.order_row
-    first = game.start(X[:1, :], steps(players, rule, slice(0, 1))[0], branching=False)
+    operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
+    first = game.start(X[:1, :], steps(players, rule.orders[:1])[0], branching=False)
     compiled = getattr(first, "orders_pay", lambda _: False)(operations)
     batch = _ORDERS_PER_TASK if compiled else max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
 
     def walk(which: slice) -> tuple[Any, Any]:
-        queues, paid, weights = steps(players, rule, which)
-        coalitions = game.start(X, queues, branching=False)
+        queues, paid = steps(players, rule.orders[which])
+        coalitions, weights = game.start(X, queues, branching=False), rule.weights[:, which]
         if compiled:
-            return coalitions.walk_orders(paid, weights, len(players))  # type: ignore[attr-defined,no-any-return]
-        return _walk_arrays(coalitions, X, paid, weights, len(players))
+            return coalitions.walk_orders(paid, weights)  # type: ignore[attr-defined,no-any-return]
+        return _walk_arrays(coalitions, X, paid, weights)
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
     parts = in_threads(walk, tasks, n_jobs if compiled else 1)
@@ -91,17 +89,18 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
 
 
 def _walk_arrays(
-    coalitions: Any, X: Array, paid: NDArray[np.intp], weights: NDArray[np.float64], n_players: int
+    coalitions: Any, X: Array, paid: NDArray[np.intp], weights: NDArray[np.float64]
 ) -> tuple[Array, Array]:
     """Weighted changes of value by player, (R, players, n), and their unweighted total over all orders, (n,)."""
     xp = array_namespace(X)
-    R = len(weights)
+    R, batch, n_players = weights.shape
+    each = np.arange(batch)
     values = xp.zeros((R * n_players, X.shape[0]), dtype=X.dtype, device=X.device)
     total = xp.zeros((X.shape[0],), dtype=X.dtype, device=X.device)
     for step in range(paid.shape[1]):
         coalitions, change = coalitions.join()
-        pay = np.zeros((R, n_players, len(paid)))
-        pay[:, paid[:, step], np.arange(len(paid))] = weights[:, :, step]
-        values = values + like(pay.reshape(R * n_players, len(paid)), X) @ change
+        pay = np.zeros((R, n_players, batch))
+        pay[:, paid[:, step], each] = weights[:, each, paid[:, step]]
+        values = values + like(pay.reshape(R * n_players, batch), X) @ change
         total = total + xp.sum(change, axis=0)
     return xp.reshape(values, (R, n_players, X.shape[0])), total

@@ -23,7 +23,6 @@ _PER_SECOND = 1.5e10
 # Matrix products do about this many operations in the time a walk does one.
 _PRODUCT_ADVANTAGE = 4.0
 _SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
-_SHARE_OF_REFERENCE_ROWS = 0.9
 
 
 def exact_operations(game: Game, n_players: int) -> float:
@@ -62,7 +61,7 @@ def net_for_tolerance(
     n_jobs: int | None,
     progress: Progress | None,
 ) -> int:
-    """log2 of the smallest net with which nine in ten reference rows meet the tolerance.
+    """log2 of the smallest net with which the median reference row meets the tolerance.
 
     A row meets it when the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``budget``
     caps the number of coalitions that are valued.
@@ -74,7 +73,7 @@ def net_for_tolerance(
     while True:
         shares = permutation(game, reference, players, default_rule(len(players), net, seed), n_jobs=n_jobs)
         errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
-        error = float(np.quantile(errors, _SHARE_OF_REFERENCE_ROWS))
+        error = float(np.median(errors))
         if progress is not None:
             progress(min(1.0, (tolerance / error) ** 2), error)
         if error <= tolerance:

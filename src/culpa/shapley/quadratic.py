@@ -25,6 +25,7 @@ from culpa.shapley.rules import Rule
 
 _CHUNK = 1 << 20  # products of features held at a time: large enough that calling BLAS costs nothing
 _CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
+_ALONE = 10**7  # multiplications that one thread does before another one could have started
 _FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
 
 
@@ -87,7 +88,7 @@ def compile_rule(
     game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> QuadraticForms:
     """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
-    queues = steps(players, rule, slice(0, 1))[0]
+    queues = steps(players, rule.orders[:1])[0]
     if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
         return _compile_rule_by_probing(game, players, rule, n_jobs)
     d, P, R = game.n_features, len(players), rule.n_replicates
@@ -99,7 +100,7 @@ def compile_rule(
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
-        delta, slope, constant = _linear_forms(game, steps(players, rule, which)[0], n_jobs)
+        delta, slope, constant = _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs)
         weights = rule.weights[:, which][:, :, owner]  # (R, B, d): of the step in which a feature joins
         for feature in range(d):
             weighted = weights[:, :, feature].T[:, :, None] * slope[feature][:, None, :]  # (B, R, d)
@@ -135,7 +136,9 @@ def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> t
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
     unit = np.eye(game.n_features)
     first: Any = game.start(unit, queues[:1], branching=False)
-    if getattr(first, "orders_pay", lambda _: False)(queues.size * game.n_features * game.cost.order_row):
+    if getattr(first, "orders_pay", lambda _: False)(
+        queues.size * (game.cost.order_coalition + game.n_features * game.cost.order_row)
+    ):
         parts = np.array_split(queues, min(len(queues), 4 * n_threads(n_jobs)))
         walked = in_threads(lambda part: game.start(unit, part, branching=False).walk_forms(), parts, n_jobs)  # type: ignore[attr-defined]
         return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*walked, strict=True))  # type: ignore[return-value]
@@ -174,8 +177,8 @@ def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int |
     """flat @ products of features + constants, for all rows, (n, R P): threads over chunks, one BLAS thread in each."""
     n, d = X.shape
     chunk = max(256, _CHUNK // n_products(d))
-    # a few tasks per thread, so that a busy core does not hold up the rest
-    size = min(max(chunk, -(-n // (8 * n_threads(n_jobs)))), max(256, -(-n // n_threads(n_jobs))))
+    # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
+    size = max(_ALONE // flat.size, -(-n // (8 * n_threads(n_jobs))))
     result = np.empty((n, len(flat)))
 
     def evaluate(rows: slice) -> None:

@@ -108,7 +108,8 @@ def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     corrections = 1 - controls @ slopes.T + (slopes * means).sum(axis=1)
     left_out = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
     without = np.where(left_out, 0.0, corrections[:, 1:].T / kept)
-    return np.asarray(n_nets * corrections[:, 0] / Q - (n_nets - 1) * without)
+    # centred on the estimate from all nets, which has less variance than the mean of the pseudo-values
+    return np.asarray(corrections[:, 0] / Q - (n_nets - 1) * (without - without.mean(axis=0)))
 
 
 def _controls(positions: Orders, player: int) -> Floats:

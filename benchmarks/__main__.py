@@ -1,0 +1,55 @@
+"""`python -m benchmarks`: every table of docs/performance.md, measured anew."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import engine, peers_table
+from benchmarks.problems import all_problems
+from benchmarks.timing import product_rate
+
+
+def show(console: Console, title: str, lines: list[dict[str, Any]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for name in lines[0]:
+        table.add_column(name, justify="left" if isinstance(lines[0][name], str) else "right")
+    for line in lines:
+        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in line.values()))
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--only", help="run one part: peers, exact, sampled, compiled, soon, tight, first, busy")
+    options = parser.parse_args()
+    console = Console(width=140)
+    engine.warm_up()
+    problems = all_problems()
+    large = [problem for problem in problems if problem.d > 23]
+    parts = {
+        "peers": lambda: [line for problem in problems for line in peers_table.compare(problem, options.quick)],
+        "exact": lambda: engine.exact_walks(options.quick),
+        "sampled": lambda: engine.sampled_walks(large),
+        "compiled": lambda: engine.compiled_rows(options.quick),
+        "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
+        "tight": lambda: [engine.tight(problem) for problem in large],
+        "first": engine.first_use,
+        "busy": engine.busy_machine,
+    }
+    results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
+    console.print(results["machine"])
+    for name, run in parts.items():
+        if options.only in (None, name):
+            results[name] = run()
+            show(console, name, results[name])
+            if options.json:
+                options.json.write_text(engine.to_json(results))
+
+
+if __name__ == "__main__":
+    main()

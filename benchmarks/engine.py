@@ -1,0 +1,188 @@
+"""The engine against the machine: rates, growth, first use, a busy machine, and how soon a sampling rule gets there."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.problems import Problem
+from benchmarks.timing import best_of, once, product_rate
+from culpa import LatentGaussian, scores, shapley
+from culpa.games import Conditional
+from culpa.games.elimination import tree_kernel
+from culpa.games.latent import orders_kernel
+
+
+def synthetic(d: int, p: int, n: int) -> tuple[Conditional, np.ndarray, list[list[int]]]:
+    rng = np.random.default_rng(0)
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    return game, rng.normal(size=(n, d)), [[i] for i in range(d)]
+
+
+def warm_up() -> None:
+    """Have the kernels ready: what they cost the first time is measured by `first_use`."""
+    tree_kernel.worth = orders_kernel.worth = 0.0
+
+
+def exact_walks(quick: bool) -> list[dict[str, Any]]:
+    """Exact values: seconds, and operations as counted for a p-dimensional walk, as a share of the product rate."""
+    lines = []
+    for d, p, n in ((11, 8, 100), (20, 12, 1), (20, 12, 100), (25, 12, 1), (28, 16, 1), (30, 12, 1)):
+        if quick and d > 25:
+            continue
+        game, X, players = synthetic(d, p, n)
+        rate = product_rate()
+        seconds = best_of(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl), 1 if d >= 28 else 3)
+        counted = 2.0**d * (3 * p**2 + 6 * p * n)
+        lines.append({"d": d, "p": p, "rows": n, "seconds": seconds, "share of product rate": counted / seconds / rate})
+    return lines
+
+
+def sampled_walks(problems: list[Problem]) -> list[dict[str, Any]]:
+    """The same for walks of sampled orders."""
+    lines = []
+    for problem in problems:
+        rule = shapley.default_rule(problem.d, 8, 0)
+        for n in (1, 10, 100):
+            X = problem.rows[:n]
+            rate = product_rate()
+            seconds = best_of(lambda q=problem, x=X, r=rule: shapley.permutation(q.game, x, q.players, r), 3)
+            counted = rule.n_evaluations * (3 * problem.p**2 + 6 * problem.p * n)
+            line = {"problem": problem.name, "d": problem.d, "p": problem.p, "rows": n, "orders": len(rule.orders)}
+            lines.append(line | {"seconds": seconds, "share of product rate": counted / seconds / rate})
+    return lines
+
+
+def compiled_rows(quick: bool) -> list[dict[str, Any]]:
+    """Compiled evaluation: time per row is constant, and a fair share of the product rate."""
+    lines = []
+    for d, p in ((11, 8), (21, 13)):
+        game, X, players = synthetic(d, p, 100_000 if quick else 1_000_000)
+        prepare, forms = once(lambda g=game, pl=players: shapley.compile_exact(g, pl))
+        for n in (1_000, 10_000, 100_000, 1_000_000):
+            if n > len(X):
+                continue
+            rate = product_rate()
+            seconds = best_of(lambda f=forms, x=X[:n]: f(x), 7)
+            share = d**2 * (d + 1) * n / seconds / rate
+            line = {"d": d, "rows": n, "seconds to compile": prepare, "seconds": seconds}
+            lines.append(line | {"microseconds per row": seconds / n * 1e6, "share of product rate": share})
+    return lines
+
+
+def how_soon(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
+    """Orders and seconds after which the median relative error is below ``goal``, for two rules."""
+    result: dict[str, Any] = {"problem": problem.name, "d": problem.d, "goal": goal}
+    makers = {
+        "default": lambda net, seed: shapley.default_rule(problem.d, net, seed),
+        "independent": lambda net, seed: shapley.independent_rule(problem.d, 6 << net, seed),
+    }
+    X = problem.some_rows
+    for name, make in makers.items():
+        constants, per_order = [], []
+        for net in (7, 8, 9) if quick else (7, 8, 9, 10):
+            for seed in range(2 if quick else 4):
+                rule = make(net, seed)
+                seconds, shares = once(lambda r=rule: shapley.permutation(problem.game, X, problem.players, r))
+                constants.append((len(rule.orders), problem.error(shares.values)))
+                per_order.append(seconds / len(rule.orders))
+        # straight line through log error against log orders
+        logs = np.log(np.array(constants))
+        slope, intercept = np.polyfit(logs[:, 0], logs[:, 1], 1)
+        orders = float(np.exp((np.log(goal) - intercept) / slope))
+        result |= {f"{name} orders": orders, f"{name} seconds": orders * float(np.median(per_order))}
+    result["times sooner, orders"] = result["independent orders"] / result["default orders"]
+    result["times sooner, seconds"] = result["independent seconds"] / result["default seconds"]
+    return result
+
+
+def tight(problem: Problem) -> dict[str, Any]:
+    """Seconds for 32 rows with a large rule, and the relative standard error it reaches."""
+    rule = shapley.default_rule(problem.d, 14 if problem.d < 100 else 12, 0)
+    seconds, shares = once(lambda: shapley.permutation(problem.game, problem.some_rows, problem.players, rule))
+    error = np.median(np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1))
+    line = {"problem": problem.name, "d": problem.d, "orders": len(rule.orders), "seconds": seconds}
+    return line | {"relative standard error": float(error)}
+
+
+_FIRST_USE = """
+import sys, time
+import numpy as np
+from culpa import PCADetector
+d, p, n = map(int, sys.argv[1:])
+rng = np.random.default_rng(0)
+X = rng.normal(size=(500, p)) @ rng.normal(size=(p, d)) + 0.3 * rng.normal(size=(500, d))
+detector = PCADetector(p).fit(X)
+start = time.perf_counter()
+detector.explain(X[:n])
+first = time.perf_counter() - start
+start = time.perf_counter()
+detector.explain(X[:n])
+print(first, time.perf_counter() - start)
+"""
+
+
+def first_use() -> list[dict[str, Any]]:
+    """The first explanation after installation, with nothing compiled yet; then in a new process; then in the same one."""
+    lines = []
+    for d, p, n in ((13, 8, 100), (25, 12, 10), (166, 31, 100)):
+        with tempfile.TemporaryDirectory() as fresh:
+            environment = os.environ | {"NUMBA_CACHE_DIR": fresh}
+            runs = [
+                subprocess.run(
+                    [sys.executable, "-c", _FIRST_USE, *map(str, (d, p, n))],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout.split()
+                for _ in range(2)
+            ]
+        times = {"first": float(runs[0][0]), "new process": float(runs[1][0]), "same process": float(runs[1][1])}
+        lines.append({"d": d, "rows": n} | times)
+    return lines
+
+
+def busy_machine() -> list[dict[str, Any]]:
+    """Slowdown with every core loaded by another process; half the machine is lost, so 2 is fair."""
+    game, X, players = synthetic(21, 13, 100_000)
+    forms = shapley.compile_exact(game, players)
+    exact = synthetic(20, 12, 20)
+    jobs = {
+        "compiled, 100,000 rows at d=21": lambda: forms(X),
+        "exact, 20 rows at d=20": lambda: shapley.exact(*exact),
+    }
+    idle = {name: best_of(job, 5) for name, job in jobs.items()}
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        time.sleep(1)
+        busy = {name: float(np.median([once(job)[0] for _ in range(9)])) for name, job in jobs.items()}
+    finally:
+        for process in load:
+            process.kill()
+    return [{"job": name, "idle": idle[name], "busy": busy[name], "slowdown": busy[name] / idle[name]} for name in jobs]
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    import platform
+
+    import numba
+    import scipy
+    import sklearn
+
+    model = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as lines:
+            model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    versions = {module.__name__: module.__version__ for module in (np, scipy, sklearn, numba)}
+    return {"processor": model, "cores": os.cpu_count(), "python": platform.python_version()} | versions
+
+
+def to_json(results: dict[str, Any]) -> str:
+    return json.dumps(results, indent=1, default=float) + "\n"
