@@ -30,7 +30,7 @@ def main() -> None:
     console = Console(width=140)
     engine.warm_up()
     problems = all_problems()
-    large = [problem for problem in problems if problem.d > 23]
+    large = [problem for problem in problems if problem.d > 24]
     parts = {
         "peers": lambda: [line for problem in problems for line in peers_table.compare(problem, options.quick)],
         "exact": lambda: engine.exact_walks(options.quick),

@@ -51,7 +51,7 @@ class Explainer:
     n_orders : int, optional
         Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
     exact_budget : float
-        Operations per row up to which "auto" is exact; the default means up to 23 features.
+        Operations per row up to which "auto" is exact; the default means up to 24 features.
     memory : float
         Bytes that compiled quadratic forms may take.
     rank : {"components", "share"}

@@ -13,10 +13,10 @@ from culpa.games import Game
 from culpa.shapley.base import Floats, Players, Progress
 from culpa.shapley.permutation import permutation
 from culpa.shapley.quadratic import n_products
-from culpa.shapley.rules import N_NETS, Rule, default_rule
+from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
 
-# Operations that "auto" may spend per row on being exact: up to 23 features, well below a second.
-EXACT_BUDGET = 1.2e9
+# Operations that "auto" may spend per row on being exact: up to 24 features, about a tenth of a second.
+EXACT_BUDGET = 1.3e9
 # Operations that even method="exact" refuses, and the rate used to put a time to them.
 _REFUSED = 1e13
 _PER_SECOND = 1.5e10
@@ -69,7 +69,7 @@ def net_for_tolerance(
     largest = _LARGEST_NET
     if budget is not None:
         largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
-    net = min(_SMALLEST_NET, largest)
+    net = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
     while True:
         shares = permutation(game, reference, players, default_rule(len(players), net, seed), n_jobs=n_jobs)
         errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)

@@ -14,11 +14,13 @@ The default rule combines two ways of leaving less to chance:
 The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 from scipy.stats import qmc
 
 from culpa._compiled import in_threads
@@ -86,6 +88,11 @@ def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS)
     return Rule(np.concatenate(nets), weights)
 
 
+def smallest_regression_net(n_players: int) -> int:
+    """log2 of the smallest net from which on the default rule is at its best."""
+    return math.ceil(math.log2(_ORDERS_PER_CONTROL * (n_players + _DEGREE) / (N_NETS - 1)))
+
+
 def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     """Jackknife pseudo-value weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
 
@@ -94,17 +101,14 @@ def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     """
     Q, m = controls.shape
     kept = Q - Q // n_nets
-    nets = controls.reshape(n_nets, Q // n_nets, m)
-    sums = nets.sum(axis=1)
+    sums = controls.reshape(n_nets, Q // n_nets, m).sum(axis=1)
     # row 0: all nets; row 1 + k: all but net k
     means = np.vstack([sums.sum(axis=0) / Q, (sums.sum(axis=0) - sums) / kept])
     slopes = means
     if m <= _MOST_CONTROLS and kept >= _ORDERS_PER_CONTROL * m:
-        second = np.matmul(nets.transpose(0, 2, 1), nets)
-        second = np.concatenate([second.sum(axis=0)[None] / Q, (second.sum(axis=0) - second) / kept])
-        spread = second - means[:, :, None] * means[:, None, :]
-        # the ridge stands in for the direction in which the controls always add up to 0
-        slopes = np.linalg.solve(spread + 1e-9 * np.eye(m), means[:, :, None])[:, :, 0]
+        # one S serves all; the ridge stands in for the direction in which the controls always add up to 0
+        spread = controls.T @ controls / Q - np.outer(means[0], means[0]) + 1e-9 * np.eye(m)
+        slopes = linalg.solve(spread, means.T, assume_a="pos").T
     corrections = 1 - controls @ slopes.T + (slopes * means).sum(axis=1)
     left_out = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
     without = np.where(left_out, 0.0, corrections[:, 1:].T / kept)
