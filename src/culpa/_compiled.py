@@ -23,8 +23,8 @@ _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 class Kernel:
     """A function that numba compiles on its first call; it must call no other function of ours.
 
-    ``worth`` is the number of operations above which even the first compilation is worth waiting for; the array version
-    does about 1e9 a second.
+    ``worth`` is the number of operations above which even the first compilation, of two to seven seconds, is worth waiting
+    for: as many as the array version does in about as long.
     """
 
     def __init__(self, function: Callable[..., Any], worth: float) -> None:

@@ -100,7 +100,7 @@ class Elimination(NamedTuple):
         return tree_kernel.pays(operations)
 
 
-@kernel(worth=3e9)  # seven seconds
+@kernel(worth=3e9)
 def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ignore[no-untyped-def]
     """The same step for all coalitions that extend the given ones, depth first.
 

@@ -161,7 +161,7 @@ class Latent(NamedTuple):
         return orders_kernel(W, psi, a, b, rows, self.queue, paid, weights, delta, slope)  # type: ignore[no-any-return]
 
 
-@kernel(worth=1e9)  # two seconds
+@kernel(worth=2e8)
 def orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta_out, slope_out):  # type: ignore[no-untyped-def]
     """The same step for features that are alike, order after order.
 
