@@ -1,6 +1,8 @@
 """Rows that miss the same features are treated together: one pattern, one small linear-algebra problem."""
 
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,3 +25,9 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
     ends = np.cumsum(np.bincount(kind_of_row.ravel(), minlength=len(kinds)))
     for kind, rows in zip(kinds, np.split(order, ends[:-1]), strict=True):
         yield rows, np.flatnonzero(~kind)
+
+
+def warn_about_empty_rows(labels: NDArray[Any]) -> None:
+    """Rows with nothing observed get no score; they must not stop a run, but nor go unsaid."""
+    shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
+    warnings.warn(f"{len(labels)} row(s) have no observed feature and get no score: {shown}", UserWarning, stacklevel=4)

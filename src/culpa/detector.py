@@ -1,6 +1,5 @@
 """PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
 
-import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,6 +8,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import scores
+from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
@@ -16,6 +16,8 @@ from culpa.limits import KINDS, control_limit, named_score
 from culpa.models import PPCA, Normal
 
 Floats = NDArray[np.float64]
+
+_KEPT = 8  # explainers that a detector remembers
 
 
 class PCADetector(OutlierMixin, BaseEstimator):
@@ -117,10 +119,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         options = {"score": self.statistic} | options
         for known, explainer in self._explainers:
-            if known == options:
+            if _same(known, options):
                 return explainer
         explainer = Explainer(self, **options)
-        self._explainers.append((options, explainer))
+        self._explainers = [*self._explainers[1 - _KEPT :], (options, explainer)]
         return explainer
 
     def reconstruct(self, X: Any) -> Floats:
@@ -158,18 +160,20 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def _score_table(self, table: Table) -> Floats:
         result = self._score(self.to_normal().standardise(table.array))
         if np.isnan(result).any():
-            lost = table.row_labels()[np.isnan(result)]
-            warnings.warn(
-                f"{len(lost)} row(s) have no observed feature and get no score: {', '.join(map(str, lost[:5]))}",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn_about_empty_rows(table.row_labels()[np.isnan(result)])
         return result
 
     def _limit(self, score: scores.QuadraticScore, X: Floats) -> float:
         normal = self.to_normal()
         training_scores = score(normal.standardise(X)) if self.limit == "empirical" else None
         return control_limit(score, normal, self.confidence, self.limit, training_scores)
+
+
+def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    try:
+        return a == b
+    except ValueError:  # arrays do not say in one word whether they are equal; look again rather than guess
+        return False
 
 
 def _moments(X: Floats, scale: bool) -> tuple[Floats, Floats]:

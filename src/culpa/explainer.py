@@ -1,6 +1,5 @@
 """model + score + game + engine -> Explanation."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -10,7 +9,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games, shapley
-from culpa._missing import patterns
+from culpa._missing import patterns, warn_about_empty_rows
 from culpa._validation import check_width, default_names, feature_positions, one_of, positive, read_table
 from culpa.explanation import Explanation
 from culpa.limits import named_score
@@ -228,7 +227,7 @@ class Explainer:
         replicates, evaluations = 0, 0
         for at, observed in patterns(rows):
             if not len(observed):
-                _warn_about_empty_rows(labels[at])
+                warn_about_empty_rows(labels[at])
                 part["values"][at], part["std_error"][at], part["score"][at] = np.nan, np.nan, np.nan
                 continue
             present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
@@ -339,8 +338,3 @@ def _complete_groups(
             raise ValueError(f"group {name!r} has the name of a feature outside it: choose another name.")
         players.setdefault(owner.get(i, name), []).append(i)
     return tuple((name, tuple(members)) for name, members in players.items())
-
-
-def _warn_about_empty_rows(labels: NDArray[Any]) -> None:
-    shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-    warnings.warn(f"{len(labels)} row(s) have no observed feature and get no score: {shown}", UserWarning, stacklevel=3)
