@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from culpa.cli.reproduce import reproduce
+
 app = typer.Typer(
     help="Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame.",
     no_args_is_help=True,
@@ -35,6 +37,9 @@ def demo() -> None:
     from culpa import demo as story
 
     story.run(Console())
+
+
+app.command()(reproduce)
 
 
 def main() -> None:

@@ -1,21 +1,12 @@
 """Anomaly detection benchmarks that can be rebuilt from data shipped with scikit-learn, without any network."""
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
+from culpa.datasets.base import Dataset
 
-class Dataset(NamedTuple):
-    """Rows, labels (1 = anomaly) and feature names."""
-
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
-    feature_names: tuple[str, ...]
-
-
-# Rows of the first cultivar that ODDS (Rayana, 2016) kept as anomalies, in its order.
+# Rows of the first cultivar, and malignant rows, that ODDS (Rayana, 2016) kept as anomalies, in its order.
 _WINE_OUTLIERS = (57, 16, 32, 7, 56, 48, 9, 37, 5, 53)
+_WBC_OUTLIERS = (41, 369, 414, 22, 239, 162, 214, 236, 91, 468, 105, 9, 536, 28, 182, 30, 26, 41, 108, 0, 501)
 
 
 def load_wine_outliers() -> Dataset:
@@ -33,3 +24,22 @@ def load_wine_outliers() -> Dataset:
     y[: len(_WINE_OUTLIERS)] = 1
     names = tuple(name.replace("od280/od315_of_diluted_wines", "od280_od315") for name in wine.feature_names)
     return Dataset(wine.data[rows], y, names)
+
+
+def load_wbc() -> Dataset:
+    """The ODDS breast cancer data: 357 benign tumours and, last, 21 malignant ones, columns scaled to [0, 1].
+
+    >>> tumours = load_wbc()
+    >>> tumours.X.shape, int(tumours.y.sum())
+    ((378, 30), 21)
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    cancer = load_breast_cancer()
+    low, high = cancer.data.min(axis=0), cancer.data.max(axis=0)
+    benign = np.flatnonzero(cancer.target == 1)
+    rows = [*benign.tolist(), *_WBC_OUTLIERS]
+    y = np.zeros(len(rows), dtype=np.int64)
+    y[len(benign) :] = 1
+    names = tuple(str(name).replace(" ", "_") for name in cancer.feature_names)
+    return Dataset(((cancer.data - low) / (high - low))[rows], y, names)

@@ -1,0 +1,145 @@
+"""A simulated plant: correlated sensors driven by a few hidden states, with faults whose culprits are known.
+
+Feed rate, heat duty and ambient temperature wander slowly. Flows follow the feed, pressures fall with it, temperatures
+follow duty, feed and ambient. Every sensor adds noise of its own. So each sensor can be told from the others, and a
+fault in one breaks relations that the others keep.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._validation import one_of
+
+Floats = NDArray[np.float64]
+Kind = Literal["bias", "drift", "stuck", "spike", "lost correlation"]
+
+STATES = ("feed", "duty", "ambient")
+# sensor: centre, then what one standard deviation of each state adds, then noise, all in the sensor's unit
+_SENSORS = {
+    "flow_feed": (120.0, (8.0, 0.0, 0.0), 0.8),
+    "flow_product": (90.0, (6.0, 0.8, 0.0), 0.7),
+    "flow_reflux": (45.0, (2.4, 1.8, 0.0), 0.5),
+    "flow_steam": (14.0, (0.3, 1.1, -0.2), 0.15),
+    "pressure_inlet": (8.2, (-0.35, 0.0, 0.05), 0.05),
+    "pressure_column": (5.6, (0.12, 0.22, 0.06), 0.04),
+    "pressure_outlet": (3.1, (-0.2, 0.1, 0.0), 0.03),
+    "pressure_drop": (5.1, (0.38, 0.05, 0.0), 0.06),
+    "temperature_feed": (62.0, (-0.6, 0.4, 2.5), 0.35),
+    "temperature_top": (88.0, (-0.5, 1.6, 0.7), 0.3),
+    "temperature_bottom": (141.0, (-1.4, 2.9, 0.3), 0.4),
+    "temperature_cooling": (24.0, (0.2, 0.3, 3.0), 0.3),
+}
+_MEMORY = 0.9  # correlation of a state with itself one row later
+
+
+class Fault(NamedTuple):
+    """What goes wrong: kind, sensor, first row, row after the last one, and size in standard deviations of the sensor.
+
+    ``size`` means nothing for "stuck" (the sensor repeats its value of the row before) and for "lost correlation" (it
+    shows values of other times: usual ones, but not what the other sensors imply).
+    """
+
+    kind: Kind
+    feature: str
+    start: int
+    stop: int
+    size: float = 4.0
+
+
+class Plant(NamedTuple):
+    """Normal rows to learn from, new rows with faults, and which cells the faults touched."""
+
+    normal: Floats
+    new: Floats
+    culprits: NDArray[np.bool_]
+    faults: tuple[Fault, ...]
+    feature_names: tuple[str, ...]
+
+
+DEFAULT_FAULTS = (
+    Fault("bias", "flow_reflux", 50, 80),
+    Fault("drift", "temperature_bottom", 100, 150, 6.0),
+    Fault("stuck", "pressure_column", 170, 210),
+    Fault("spike", "flow_steam", 230, 231, 8.0),
+    Fault("lost correlation", "pressure_drop", 250, 290),
+    # several at once
+    Fault("bias", "flow_product", 310, 340),
+    Fault("bias", "temperature_top", 310, 340, -4.0),
+    Fault("drift", "pressure_inlet", 310, 340, 5.0),
+)
+
+
+def make_plant(
+    n_normal: int = 1000,
+    n_new: int = 400,
+    faults: Sequence[Fault] = DEFAULT_FAULTS,
+    *,
+    seed: int | np.random.Generator | None = 0,
+) -> Plant:
+    """Simulate a plant of 12 sensors; ``faults`` befall the new rows, one after the other.
+
+    >>> plant = make_plant()
+    >>> plant.new.shape, plant.feature_names[0]
+    ((400, 12), 'flow_feed')
+    >>> plant.culprits[60].nonzero()[0].tolist()
+    [2]
+    """
+    for fault in faults:
+        _check(fault, n_new)
+    rng = np.random.default_rng(seed)
+    rows = _measure(_states(n_normal + n_new, rng), rng)
+    normal, new = rows[:n_normal], rows[n_normal:].copy()
+    names = tuple(_SENSORS)
+    culprits = np.zeros(new.shape, dtype=np.bool_)
+    for fault in faults:
+        at = names.index(fault.feature)
+        new[fault.start : fault.stop, at] = _faulty(fault, new[:, at], rng)
+        culprits[fault.start : fault.stop, at] = True
+    return Plant(normal, new, culprits, tuple(faults), names)
+
+
+def _states(n_rows: int, rng: np.random.Generator) -> Floats:
+    """Hidden states of mean 0 and variance 1 that remember the row before."""
+    shocks = rng.standard_normal((n_rows, len(STATES)))
+    states = np.empty_like(shocks)
+    state = rng.standard_normal(len(STATES))
+    for row, shock in enumerate(shocks):
+        state = _MEMORY * state + np.sqrt(1 - _MEMORY**2) * shock
+        states[row] = state
+    return states
+
+
+def _measure(states: Floats, rng: np.random.Generator) -> Floats:
+    centre, gains, noise = (np.array(column) for column in zip(*_SENSORS.values(), strict=True))
+    return np.asarray(centre + states @ gains.T + noise * rng.standard_normal((len(states), len(centre))))
+
+
+def _faulty(fault: Fault, sensor: Floats, rng: np.random.Generator) -> Floats:
+    """What the sensor shows while the fault lasts."""
+    true = sensor[fault.start : fault.stop]
+    spread = _spread(fault.feature)
+    if fault.kind == "stuck":
+        return np.full_like(true, sensor[max(fault.start - 1, 0)])
+    if fault.kind == "lost correlation":
+        return _SENSORS[fault.feature][0] + spread * rng.standard_normal(len(true))
+    ramp = np.linspace(0, 1, len(true) + 1)[1:] if fault.kind == "drift" else 1.0
+    return np.asarray(true + fault.size * spread * ramp)
+
+
+def _spread(feature: str) -> float:
+    """Standard deviation of a healthy sensor."""
+    _, gains, noise = _SENSORS[feature]
+    return float(np.sqrt(np.sum(np.square(gains)) + noise**2))
+
+
+def _check(fault: Fault, n_new: int) -> None:
+    one_of(fault.kind, get_args(Kind), "kind of fault")
+    one_of(fault.feature, _SENSORS, "sensor")
+    if not 0 <= fault.start < fault.stop <= n_new:
+        raise ValueError(
+            f"the {fault.kind} of {fault.feature} lasts from row {fault.start} to {fault.stop}, "
+            f"but there are new rows 0 to {n_new}: choose 0 <= start < stop <= {n_new}."
+        )

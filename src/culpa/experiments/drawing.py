@@ -1,0 +1,135 @@
+"""How the figures are drawn. What they show is decided in `culpa.experiments.figures`."""
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culpa.experiments.figures import AGAINST, N_ORDERS, Figure, Figures
+from culpa.experiments.table1 import SweepPoint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+FORMATS = ("png", "svg")
+_PLAIN, _CULPRIT, _SAMPLED = "#8d99ae", "#d1495b", "#1b263b"
+
+
+def require_matplotlib() -> None:
+    """Say what to install, before anything is computed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ImportError("drawing figures needs matplotlib: pip install 'culpa[reproduce]'.") from None
+
+
+def draw(figures: Figures) -> dict[str, bytes]:
+    """Every picture in every format, by file name."""
+    canvases = {f"figure{figure.figure}": draw_figure(figure) for figure in figures.figures}
+    canvases["noise-variance"] = draw_sweep(figures.sweep)
+    return {f"{name}.{kind}": _render(canvas, kind) for name, canvas in canvases.items() for kind in FORMATS}
+
+
+def draw_figure(figure: Figure) -> "Canvas":
+    """Scatter plot with the spoiled car, errors per feature, Shapley values with Algorithm 1's error bars."""
+    canvas = _canvas(12.0, 3.9)
+    canvas.subplots_adjust(left=0.055, right=0.985, top=0.86, bottom=0.12, wspace=0.34)
+    scatter, errors, shapley = canvas.subplots(1, 3)
+    _scatter(scatter, figure)
+    _bars(errors, figure, figure.errors)
+    errors.set_xlabel("squared residual of the standardised feature", fontsize=8)
+    errors.set_title("(b) reconstruction error of each feature", fontsize=10, loc="left")
+    _bars(shapley, figure, figure.shapley)
+    shapley.errorbar(
+        figure.algorithm1,
+        np.arange(len(figure.algorithm1)),
+        xerr=figure.algorithm1_sd,
+        fmt="o",
+        markersize=3,
+        linewidth=1.2,
+        capsize=2.5,
+        color=_SAMPLED,
+    )
+    shapley.axvline(0, color="black", linewidth=0.8)
+    shapley.set_xlabel(f"dots: Algorithm 1, Q = {N_ORDERS}, mean ± s.d.", fontsize=8)
+    shapley.set_title("(c) Shapley value of the error, exact", fontsize=10, loc="left")
+    name = figure.feature_names[figure.feature - 1]
+    canvas.suptitle(
+        f"Figure {figure.figure}: test car {figure.row}, feature {figure.feature} ({name}) set to its maximum",
+        x=0.01,
+        ha="left",
+        fontsize=11,
+        fontweight="bold",
+    )
+    return canvas
+
+
+def draw_sweep(sweep: tuple[SweepPoint, ...]) -> "Canvas":
+    """Hits@1 of the exact Shapley values against the noise variance."""
+    canvas = _canvas(7.0, 4.0)
+    canvas.subplots_adjust(left=0.09, right=0.98, top=0.92, bottom=0.13)
+    axes = canvas.subplots()
+    factors = [point.factor for point in sweep]
+    for label, values, colour, marker in (
+        ("MAX", [point.max for point in sweep], _CULPRIT, "o"),
+        ("MIN", [point.min for point in sweep], _SAMPLED, "s"),
+    ):
+        axes.plot(factors, values, marker=marker, markersize=4, color=colour, label=label)
+    axes.axvline(1.0, color="black", linewidth=0.8, linestyle=":")
+    axes.annotate(
+        "maximum likelihood", (1.0, 0.02), xycoords=("data", "axes fraction"), fontsize=8, ha="right", rotation=90
+    )
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("noise variance, as a multiple of its maximum-likelihood estimate")
+    axes.set_ylabel("Hits@1")
+    axes.set_title("Exact Shapley values: how much noise the model assumes matters", fontsize=10, loc="left")
+    axes.legend(frameon=False)
+    _tidy(axes)
+    return canvas
+
+
+def _canvas(width: float, height: float) -> "Canvas":
+    from matplotlib.figure import Figure as Canvas
+
+    # margins are set by hand: automatic layouts differ in the last bit from run to run
+    return Canvas(figsize=(width, height))
+
+
+def _scatter(axes: Any, figure: Figure) -> None:
+    others = np.array(figure.scatter)
+    axes.scatter(others[:, 0], others[:, 1], s=16, facecolors="none", edgecolors=_PLAIN)
+    axes.scatter(*figure.point, s=40, color=_CULPRIT, zorder=3)
+    axes.set_xlabel(_label(figure, AGAINST) + ", standardised", fontsize=8)
+    axes.set_ylabel(_label(figure, figure.feature - 1) + ", standardised", fontsize=8)
+    axes.set_title("(a) test cars, the spoiled one filled", fontsize=10, loc="left")
+    _tidy(axes)
+
+
+def _bars(axes: Any, figure: Figure, values: tuple[float, ...]) -> None:
+    places = np.arange(len(values))
+    colours = [_CULPRIT if place == figure.feature - 1 else _PLAIN for place in places]
+    axes.barh(places, values, color=colours, height=0.7)
+    axes.set_yticks(places, [_label(figure, place) for place in range(len(values))], fontsize=8)
+    axes.invert_yaxis()
+    _tidy(axes)
+
+
+def _label(figure: Figure, position: int) -> str:
+    return f"{position + 1} {figure.feature_names[position]}"
+
+
+def _tidy(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+
+
+def _render(canvas: "Canvas", kind: str) -> bytes:
+    import matplotlib
+
+    buffer = io.BytesIO()
+    # no date, no random identifiers: the same numbers give the same file
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with matplotlib.rc_context({"svg.hashsalt": "culpa", "svg.fonttype": "path"}):
+        canvas.savefig(buffer, format=kind, dpi=110, metadata=metadata)
+    return buffer.getvalue()

@@ -1,0 +1,155 @@
+"""Tables for people: what to show as plain text cells, then thin renderers for the terminal and for Markdown."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from culpa.experiments.figures import Figures
+from culpa.experiments.table1 import PER_TRIAL_SEEDS, Hits, SweepPoint, Table1
+from culpa.experiments.table2 import Spread, Table2, Triple
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A titled table of text; ``strong`` marks the lines to look at."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    strong: frozenset[int] = frozenset()
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """The paper's style: .316, or a dash where there is nothing."""
+    if value is None:
+        return "-"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def table1_sheet(result: Table1) -> Sheet:
+    """Table I."""
+    rows = tuple((row.criterion, *_hits(row.max), *_hits(row.min)) for row in result.rows)
+    return Sheet(
+        "Table I: Hits@n, the share of trials whose spoiled feature is among the n most blamed",
+        ("criterion", "MAX @1", "@2", "@3", "MIN @1", "@2", "@3"),
+        rows,
+        f"{result.n_trials} trials per setting. Algorithm 1: mean ± standard deviation over {result.n_seeds} seeds, the "
+        f"same orders for all trials (orders per trial: new ones for each, {PER_TRIAL_SEEDS} seeds). "
+        "|.|: ranked by absolute value.",
+        frozenset(k for k, row in enumerate(result.rows) if row.origin == "paper"),
+    )
+
+
+def sweep_sheet(sweep: tuple[SweepPoint, ...]) -> Sheet:
+    """Hits@1 by noise variance."""
+    rows = tuple((f"{point.factor:g}", number(point.max), number(point.min)) for point in sweep)
+    return Sheet(
+        "Noise variance: Hits@1 of the exact Shapley values",
+        ("times the maximum-likelihood noise variance", "MAX @1", "MIN @1"),
+        rows,
+    )
+
+
+def table2_sheet(result: Table2) -> Sheet:
+    """Table II: ours, the paper's, and the values that skip first and last places."""
+    rows = tuple(
+        (
+            row.name,
+            str(row.n_features),
+            f"{row.n_rows:,}",
+            str(row.n_components),
+            number(row.auroc),
+            "exact" if row.exact else "sampled",
+            _triple(row.r, 4 if row.exact else 3),
+            _triple(row.paper),
+            _triple(row.skipping_ends),
+        )
+        for row in result.rows
+    )
+    return Sheet(
+        "Table II: median correlation of reconstruction errors and their Shapley values",
+        ("data set", "d", "rows", "p", "AUROC", "values", "r all / good / bad", "paper", "ends skipped"),
+        rows,
+        "AUROC: of the reconstruction error as a detector. Sampled: the default rule at 1% relative error. Ends skipped: "
+        "orders in which the feature comes first or last are left out, infinitely many orders.",
+    )
+
+
+def algorithm1_sheet(result: Table2) -> Sheet:
+    """Algorithm 1 beside the paper, where all coalitions fit a table."""
+    rows = tuple(
+        (row.name, _triple(row.paper), _range(row.algorithm1), _range(row.algorithm1_skipping_ends))
+        for row in result.rows
+        if row.algorithm1 is not None and row.algorithm1_skipping_ends is not None
+    )
+    return Sheet(
+        "Table II by Algorithm 1 with Q = 100 orders: least to most over seeds",
+        ("data set", "paper: r all / good / bad", "as printed", "first and last places skipped"),
+        rows,
+        f"{result.n_seeds} seeds; the same orders for all rows.",
+    )
+
+
+def figures_sheet(result: Figures) -> Sheet:
+    """Whom the errors and the Shapley values blame in Figures 1-3."""
+    rows = tuple(
+        (
+            str(figure.figure),
+            str(figure.row),
+            f"{figure.feature} {figure.feature_names[figure.feature - 1]}",
+            f"{figure.error_blames} {figure.feature_names[figure.error_blames - 1]}",
+            f"{figure.shapley_blames} {figure.feature_names[figure.shapley_blames - 1]}",
+        )
+        for figure in result.figures
+    )
+    columns = ("figure", "test row", "spoiled feature", "largest error", "largest Shapley value")
+    return Sheet("Figures 1-3: who is blamed", columns, rows)
+
+
+def to_rich(sheet: Sheet) -> "RichTable":
+    """For the terminal."""
+    from rich import box
+    from rich.table import Table as RichTable
+
+    table = RichTable(
+        title=sheet.title,
+        title_justify="left",
+        caption=sheet.note or None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for k, column in enumerate(sheet.columns):
+        table.add_column(column, justify="left" if k == 0 else "right")
+    for k, row in enumerate(sheet.rows):
+        table.add_row(*row, style="bold" if k in sheet.strong else None)
+    return table
+
+
+def to_markdown(sheet: Sheet) -> str:
+    """For documents."""
+    lines = [sheet.columns, tuple("---" for _ in sheet.columns)]
+    lines += [tuple(f"**{cell}**" for cell in row) if k in sheet.strong else row for k, row in enumerate(sheet.rows)]
+    # a bar would end the cell
+    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{text}\n\n{sheet.note}" if sheet.note else text
+
+
+def _hits(hits: Hits) -> tuple[str, ...]:
+    if hits.sd is None:
+        return tuple(number(value) for value in hits.mean)
+    return tuple(f"{number(mean)}±{number(sd)}" for mean, sd in zip(hits.mean, hits.sd, strict=True))
+
+
+def _triple(values: Triple, digits: int = 3) -> str:
+    return " ".join(number(value, digits) for value in values)
+
+
+def _range(spread: Spread | None) -> str:
+    if spread is None:
+        return "-"
+    return "  ".join(f"{number(low)}-{number(high)}" for low, high in zip(spread.low, spread.high, strict=True))
