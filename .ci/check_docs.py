@@ -1,4 +1,4 @@
-"""The documentation must hold: Python examples run, links between files lead somewhere."""
+"""The documentation must hold: examples run, links between files lead somewhere."""
 
 import re
 import subprocess
@@ -28,7 +28,16 @@ def failing_example(page: Path) -> str | None:
     return f"{page.relative_to(ROOT)}:\n{result.stderr}" if result.returncode else None
 
 
+def failing_script(script: Path) -> str | None:
+    """One of the examples, run from elsewhere as a user would."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        command = [sys.executable, "-W", "error", str(script)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
+    return f"{script.relative_to(ROOT)}:\n{result.stderr}" if result.returncode else None
+
+
 if __name__ == "__main__":
     problems = [link for page in PAGES for link in broken_links(page)]
     problems += [problem for page in PAGES if (problem := failing_example(page))]
+    problems += [problem for script in ROOT.glob("examples/*.py") if (problem := failing_script(script))]
     sys.exit("\n".join(problems) or None)

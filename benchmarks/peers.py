@@ -65,14 +65,18 @@ def shapiq_approximator(problem: Problem, kind: str, budget: int) -> Explain:
 
 
 def shapiq_gaussian(problem: Problem, budget: int) -> Explain:
-    """shapiq's Gaussian imputer (100 conditional samples per coalition) with KernelSHAP."""
+    """shapiq's Gaussian imputer (100 conditional samples per coalition) with KernelSHAP.
+
+    It is given rows drawn from our model, so that it sees the same Gaussian; it refuses some real columns as categorical.
+    """
     import shapiq
     from shapiq.imputer import GaussianImputer
 
     score = problem.explainer.score
+    data = score.gaussian.sample(2000, 0)
 
     def explain(x: np.ndarray) -> np.ndarray:
-        game = GaussianImputer(model=score, data=problem.train, x=x, sample_size=100, random_state=0)
+        game = GaussianImputer(model=score, data=data, x=x, sample_size=100, random_state=0)
         result = shapiq.KernelSHAP(n=problem.d, pairing_trick=True, random_state=0).approximate(budget, game)
         return np.array([result[(i,)] for i in range(problem.d)])
 
@@ -86,7 +90,7 @@ def shap_permutation(problem: Problem) -> Explain:
         import shap
 
     rng = np.random.default_rng(0)
-    background = problem.train[rng.choice(len(problem.train), 100, replace=False)]
+    background = problem.train[rng.choice(len(problem.train), min(100, len(problem.train)), replace=False)]
     explainer = shap.PermutationExplainer(problem.explainer.score, background, seed=0)
 
     def explain(x: np.ndarray) -> np.ndarray:
