@@ -100,6 +100,9 @@ def bad_tables(X):
 @pytest.mark.parametrize("method", ["predict", "explain", "statistics", "residuals"])
 def test_bad_new_rows(detector, normal, case, method):
     table, error, message = bad_tables(normal)[case]
+    if (case, method) == ("empty", "explain"):  # nothing flagged is nothing to explain, not a mistake
+        assert detector.explain(table).top().shape == (0, 8)
+        return
     with pytest.raises(error, match=message):
         getattr(detector, method)(table)
 

@@ -110,8 +110,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return frame_like(table.native, columns)
 
     def explain(self, X: Any, **options: Any) -> Explanation:
-        """Explain the score of every row; ``options`` are those of `Explainer`."""
-        table = self._read(X)
+        """Explain the score of every row; ``options`` are those of `Explainer`. No rows give an empty explanation."""
+        table = self._read(X, min_rows=0)
         return self.explainer(**options).explain(table)
 
     def explainer(self, **options: Any) -> Explainer:
@@ -153,9 +153,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _read(self, X: Any) -> Table:
+    def _read(self, X: Any, min_rows: int = 1) -> Table:
         check_is_fitted(self)
-        return check_estimator_input(self, X, reset=False)
+        return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
     def _score_table(self, table: Table) -> Floats:
         result = self._score(self.to_normal().standardise(table.array))
