@@ -54,12 +54,13 @@ def relative(actual, expected):
 class TestSameNumbers:
     X = 2 * np.random.default_rng(1).normal(size=(5, 9))
 
-    def test_exact_kernel(self, name, players, monkeypatch):
+    @pytest.mark.parametrize("n", [1, 5])  # a single row takes another branch: its lanes are all coalitions
+    def test_exact_kernel(self, name, players, n, monkeypatch):
         game = GAMES[name]()
         results = []
         for pays in (False, True):
             monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations, pays=pays: pays)
-            results.append(shapley.exact(game, self.X, players, n_jobs=2).values)
+            results.append(shapley.exact(game, self.X[:n], players, n_jobs=2).values)
         assert relative(*results) < 1e-9
 
     def test_orders_kernel(self, name, players, monkeypatch):

@@ -80,6 +80,16 @@ def test_retraining_equals_brute_force(rank, mean, d, p):
     )
 
 
+def test_retraining_on_copied_columns():
+    """Copies have no variance of their own, but a PCA with as many components as features reconstructs them all."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(40, 3))[:, [0, 0, 1, 1, 2]]
+    game = Retraining(np.cov(data, rowvar=False), 2, mean=False)
+    x = rng.normal(size=(1, 5))
+    for pair in itertools.combinations(range(5), 2):
+        assert game.value(x, np.array(pair))[0] == pytest.approx(0.0, abs=1e-12)
+
+
 def games_of(gaussian):
     quadratic = scores.mse(gaussian)
     return [
