@@ -48,7 +48,7 @@ def sampled_walks(problems: list[Problem]) -> list[dict[str, Any]]:
     lines = []
     for problem in problems:
         rule = shapley.default_rule(problem.d, 8, 0)
-        for n in (1, 10, 100):
+        for n in (1, 10, 100, len(problem.rows)):
             X = problem.rows[:n]
             rate = product_rate()
             seconds = best_of(lambda q=problem, x=X, r=rule: shapley.permutation(q.game, x, q.players, r), 3)

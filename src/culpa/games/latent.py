@@ -175,8 +175,9 @@ def orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta_out, slope_ou
     values, total = np.zeros((n_replicates, n_players, n)), np.zeros(n)
     constants = np.zeros((W.shape[0], B))
     keep = delta_out.shape[0] > 0
-    R, z = np.empty((p, p)), np.empty((n, p))
-    f, y, by, change = np.empty(p), np.empty(p), np.empty(p), np.empty(n)
+    R, z = np.empty((p, p)), np.empty((p, n))
+    f, y, by = np.empty(p), np.empty(p), np.empty(p)
+    delta, slope, change = np.empty(n), np.empty(n), np.empty(n)
     for q in range(B):
         R[:] = 0.0
         z[:] = 0.0
@@ -207,20 +208,24 @@ def orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta_out, slope_ou
                     Ri[j] -= pull * f[j]
             constant = -curvature * V
             constants[feature, q] = constant
+            delta[:] = x
+            slope[:] = 0.0
+            for j in range(0, p, 2):  # two at a time: fewer passes over delta and slope
+                z0, z1, w0, w1, b0, b1 = z[j], z[j + 1], w[j], w[j + 1], 2 * by[j], 2 * by[j + 1]
+                for r in range(n):
+                    delta[r] -= w0 * z0[r] + w1 * z1[r]
+                    slope[r] += b0 * z0[r] + b1 * z1[r]
+            for j in range(p):
+                zj, yj = z[j], y[j]
+                for r in range(n):
+                    zj[r] += yj * delta[r]
             for r in range(n):
-                zr, delta, cross = z[r], x[r], 0.0
-                for j in range(p):
-                    delta -= w[j] * zr[j]
-                    cross += by[j] * zr[j]
-                slope = 2 * cross + curvature * delta
-                change[r] = delta * slope + constant
-                for j in range(p):
-                    zr[j] += y[j] * delta
-                if keep:
-                    delta_out[feature, q, r] = delta
-                    slope_out[feature, q, r] = slope
-            for r in range(n):
+                slope[r] += curvature * delta[r]
+                change[r] = delta[r] * slope[r] + constant
                 total[r] += change[r]
+            if keep:
+                delta_out[feature, q] = delta
+                slope_out[feature, q] = slope
             for s in range(n_replicates):
                 mine, weight = values[s, paid[q, step]], weights[s, q, paid[q, step]]
                 for r in range(n):

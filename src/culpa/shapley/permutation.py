@@ -10,14 +10,14 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import in_threads
+from culpa._compiled import in_threads, n_threads
 from culpa.games import Game
 from culpa.games.base import Array, like, row_chunks
 from culpa.shapley.base import Players, Progress, Shares
 from culpa.shapley.rules import Rule
 
 _AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time by arrays
-_ORDERS_PER_TASK = 128
+_ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
 
 
@@ -71,7 +71,10 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
     first = game.start(X[:1, :], steps(players, rule.orders[:1])[0], branching=False)
     compiled = getattr(first, "orders_pay", lambda _: False)(operations)
-    batch = _ORDERS_PER_TASK if compiled else max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
+    if compiled:  # a few tasks per thread, so that a busy core does not hold up the rest
+        batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // (4 * n_threads(n_jobs))))
+    else:
+        batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
 
     def walk(which: slice) -> tuple[Any, Any]:
         queues, paid = steps(players, rule.orders[which])
