@@ -14,17 +14,18 @@ names = list(plant.feature_names)
 detector = PCADetector(n_components=3).fit(pd.DataFrame(plant.normal, columns=names))
 new = pd.DataFrame(plant.new, columns=names)
 
+several = plant.culprits.sum(axis=1) > 1
 for fault in plant.faults:
+    if several[fault.start]:
+        continue
     rows = new.iloc[fault.start : fault.stop]
     flagged = rows[detector.predict(rows) == -1]
-    line = f"{fault.kind:17} of {fault.feature:20} {len(flagged):3} of {len(rows):3} rows flagged"
-    if len(flagged):
-        why = detector.explain(flagged)
-        blame = pd.Series(why.values.mean(axis=0), index=names).sort_values(ascending=False)
-        raw = pd.Series(((detector.residuals(flagged) / detector.scale_) ** 2).mean(axis=0), index=names)
-        line += f"; most blamed: {blame.index[0]}, largest raw error: {raw.idxmax()}"
-    print(line)
+    blame = pd.Series(detector.explain(flagged).values.mean(axis=0), index=names).sort_values(ascending=False)
+    print(
+        f"{fault.kind:17} of {fault.feature:19} {len(flagged):2} of {len(rows):2} rows flagged, "
+        f"most blamed: {blame.index[0]}, then {blame.index[1]} with {blame.iloc[1] / blame.iloc[0]:.0%} of its blame"
+    )
 
-at_once = np.flatnonzero(plant.culprits.sum(axis=1) > 1)
-print(f"\nrows {at_once[0]} to {at_once[-1]} have several faults at once; the first of them:")
-print(detector.explain(new.iloc[at_once[:1]]).top(4).to_string(index=False))
+first, last = np.flatnonzero(several)[[0, -1]]
+print(f"\nrows {first} to {last} have faults in three sensors at once; the first of them:")
+print(detector.explain(new.iloc[[first]]).top(4).to_string(index=False))

@@ -101,7 +101,7 @@ def bad_tables(X):
 def test_bad_new_rows(detector, normal, case, method):
     table, error, message = bad_tables(normal)[case]
     if (case, method) == ("empty", "explain"):  # nothing flagged is nothing to explain, not a mistake
-        assert detector.explain(table).top().shape == (0, 8)
+        assert detector.explain(table).top().shape == (0, 9)
         return
     with pytest.raises(error, match=message):
         getattr(detector, method)(table)
@@ -113,6 +113,49 @@ def test_bad_training_tables(normal, case, estimator):
     table, error, message = bad_tables(normal)[case]
     with pytest.raises(error, match=message):
         estimator.fit(table)
+
+
+def test_columns_numbered_out_of_order_are_not_taken_for_others(normal):
+    detector = PCADetector(2).fit(pd.DataFrame(normal))
+    with pytest.warns(UserWarning, match="X has feature names, but PCADetector was fitted without"):
+        detector.predict(pd.DataFrame(normal)[[3, 2, 1, 0]])
+    named = pd.DataFrame(normal, columns=[10, 20, "c", "d"])
+    assert PCADetector(2).fit(named).explain(named).feature_names == ("10", "20", "c", "d")
+    with pytest.raises(ValueError, match="same order"):
+        PCADetector(2).fit(named).predict(named[["d", 20, "c", 10]])
+
+
+def test_tables_that_are_not_tables_yet(normal):
+    with pytest.raises(TypeError, match=r"X is a lazy table: call .collect\(\) first"):
+        PCADetector(2).fit(FRAMES["polars"](normal).lazy())
+    twice = pd.DataFrame(normal, columns=["a", "b", "a", "c"])
+    with pytest.raises(ValueError, match="several columns of the same name"):
+        PCADetector(2).fit(twice)
+    dated = pd.DataFrame(normal, columns=NAMES).assign(power=pd.Timestamp("2026-01-01"))
+    with pytest.raises(ValueError, match=r"column 'power' of X holds Datetime.*make it the index"):
+        PCADetector(2).fit(dated)
+    german = pd.DataFrame(normal, columns=NAMES).assign(power="1,5")
+    with pytest.raises(ValueError, match="for example '1,5', not numbers: convert it to numbers"):
+        PCADetector(2).fit(german)
+
+
+def test_rows_that_never_vary(normal):
+    with pytest.raises(ValueError, match="no column of X varies"):
+        PCADetector().fit(np.ones_like(normal))
+
+
+def test_parameters_changed_after_fitting_wait_for_the_next_fit(detector, normal):
+    frame = pd.DataFrame(normal, columns=NAMES)
+    before = detector.explain(frame).score
+    detector.set_params(statistic="t2")
+    np.testing.assert_allclose(-detector.score_samples(frame), before)
+    np.testing.assert_allclose(detector.explain(frame).score, before)
+
+
+def test_empty_and_full_tables_fit_together(normal):
+    frame = FRAMES["polars"](normal)
+    why = PCADetector(2).fit(frame).explain(frame)
+    assert pl.concat([why[:0].top(1), why.top(1)]).shape == (60, 9)
 
 
 def test_infinity_next_to_nan(normal):
@@ -133,13 +176,14 @@ def test_all_nan_column(normal):
         ({"score": "spf"}, "unknown score 'spf'.*did you mean 'spe'"),
         ({"game": "condtional"}, "unknown game 'condtional'.*did you mean 'conditional'"),
         ({"method": "magic"}, "unknown method 'magic': choose one of 'auto', 'exact'"),
-        ({"features": ["flov"]}, "unknown feature in features 'flov'.*did you mean 'flow'"),
+        ({"features": ["flov"]}, "unknown feature in features: 'flov'.*did you mean 'flow'"),
         ({"features": [7]}, "features names feature 7, but features are numbered 0 to 3"),
         ({"features": []}, "at least one feature"),
         ({"features": ["flow"], "score": "t2"}, "goes with score='spe' or 'mse', not 't2'"),
         ({"game": "retraining", "score": "t2"}, "use score='spe' or 'mse'"),
         ({"game": "retraining", "rank": "full"}, "unknown rank 'full'"),
         ({"groups": {"a": ["flow"], "b": ["flow", "power"]}}, "'flow' is in the groups 'a' and 'b'"),
+        ({"groups": {"a": "zz"}}, "unknown feature in group 'a': 'zz'"),
         ({"groups": {"a": []}}, "group 'a' is empty"),
         ({"groups": {"power": ["flow"]}}, "has the name of a feature outside it"),
     ],
@@ -174,6 +218,15 @@ def test_exact_with_too_many_features_says_how_long_and_what_instead():
     why = Explainer(PPCA(5).fit(X), method="exact", groups=groups).explain(X[:2])
     assert why.exact
     assert why.n_evaluations == 64
+
+
+def test_other_bad_arguments(detector, normal):
+    frame = pd.DataFrame(normal, columns=NAMES)
+    with pytest.raises(TypeError, match="groups must be a dict of name to list of features, got list"):
+        detector.explain(frame, groups=[["flow"]])
+    for k in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="whole number of at least 1"):
+            detector.explain(frame).top(k)
 
 
 def test_unfitted(normal):

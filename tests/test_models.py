@@ -152,7 +152,7 @@ class TestPPCA:
             (6, 300, r"n_components=6 must be at least 1 and less than the number of features, 6"),
             (0, 300, r"n_components=0 must be"),
             (1.5, 300, r"between 0 and 1"),
-            ("mlee", 300, r"unknown n_components 'mlee'.*did you mean 'mle'"),
+            ("mlee", 300, r"n_components='mlee' is neither a whole number, nor a share of variance, nor 'mle'"),
             (4, 4, r"needs at least 5 rows"),
             ("mle", 4, r"at least as many rows as features"),
         ],

@@ -9,7 +9,7 @@ import culpa
 
 
 def test_public_names():
-    assert dir(culpa) == ["Explainer", "Explanation", "LatentGaussian", "PCADetector", "PPCA", "__version__"]
+    assert dir(culpa) == ["Explainer", "Explanation", "LatentGaussian", "PCADetector", "PPCA", "__version__", "load"]
     for name in dir(culpa):
         assert getattr(culpa, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
@@ -39,7 +39,7 @@ def test_demo():
     assert result.returncode == 0, result.stderr
     for text in ("109 normal wines", "10 wines are flagged", "alcalinity_of_ash", "proline", "8,192 coalitions"):
         assert text in " ".join(result.stdout.split())
-    assert "new[detector.predict(new) == -1]" in result.stdout
+    assert "strange = new[detector.predict(new) == -1]" in result.stdout
 
 
 def test_help_and_version():

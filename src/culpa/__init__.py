@@ -25,15 +25,17 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "load": "culpa.store",
 }
 
-__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__"]
+__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__", "load"]
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.models import PPCA, LatentGaussian
+    from culpa.store import load
 
 
 def __getattr__(name: str) -> object:

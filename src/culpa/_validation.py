@@ -46,7 +46,7 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
     """Turn an array or a data frame of any common kind into a `Table`, or say which cell is in the way."""
     if isinstance(X, Table):
         return X
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = _to_frame(X, argument)
     table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
     _check_shape(table.array, argument, min_rows, min_features)
     _refuse_infinity(table, argument)
@@ -98,11 +98,13 @@ def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
 
 
 def feature_positions(features: Iterable[str | int], names: Sequence[str], argument: str) -> list[int]:
-    """Positions of features given by name or by number."""
+    """Positions of features given by name or by number; a single name counts as a list of one."""
     positions = []
+    if isinstance(features, str):
+        features = [features]
     for feature in features:
         if isinstance(feature, str):
-            positions.append(list(names).index(one_of(feature, names, f"feature in {argument}")))
+            positions.append(list(names).index(one_of(feature, names, f"feature in {argument}:")))
         elif 0 <= feature < len(names):
             positions.append(int(feature))
         else:
@@ -136,8 +138,20 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
     array = np.empty(frame.shape, order="F")
     for position, series in enumerate(frame.iter_columns()):
         array[:, position] = _read_column(series, columns[position], argument)
-    names = tuple(columns) if all(isinstance(name, str) for name in columns) else None
-    return Table(array, names, native)
+    # pandas numbers columns that have no names; anything else is a name
+    unnamed = all(name == position for position, name in enumerate(columns))  # type: ignore[comparison-overlap]
+    return Table(array, None if unnamed else tuple(map(str, columns)), native)
+
+
+def _to_frame(X: Any, argument: str) -> Any:
+    """A narwhals data frame, or whatever it was that is none."""
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"{argument} has several columns of the same name: rename or drop them ({error}).") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(f"{argument} is a lazy table: call .collect() first.")
+    return frame
 
 
 def _read_column(series: Any, name: object, argument: str) -> Rows:
@@ -149,10 +163,18 @@ def _read_column(series: Any, name: object, argument: str) -> Rows:
         except (TypeError, ValueError):
             pass
     first = next((cell for cell in series.to_list() if cell is not None), None)
+    remedy = "drop it, or make it the index" if series.dtype.is_temporal() else _remedy_for_text(first)
     raise ValueError(
-        f"column {name!r} of {argument} holds {series.dtype}, for example {first!r}, not numbers: "
-        "drop it, or turn it into numbers (one 0/1 column per category)."
+        f"column {name!r} of {argument} holds {series.dtype}, for example {first!r}, not numbers: {remedy}."
     )
+
+
+def _remedy_for_text(cell: object) -> str:
+    try:
+        float(str(cell).replace(",", "."))
+    except ValueError:
+        return "drop it, or turn it into numbers (one 0/1 column per category)"
+    return "convert it to numbers"
 
 
 def _read_array(X: Any, argument: str) -> Rows:

@@ -12,9 +12,9 @@ _NEXT = """\
 Now with your own table (an array or a data frame of numbers, one row per observation):
 
     from culpa import PCADetector
-    detector = PCADetector().fit(normal)      # rows you trust
-    new[detector.predict(new) == -1]          # rows that do not fit
-    detector.explain(new).top(3)              # whose fault it is, what was expected
+    detector = PCADetector().fit(normal)   # rows you trust
+    strange = new[detector.predict(new) == -1]
+    detector.explain(strange).top(3)       # whose fault, and what was expected
 """
 
 
@@ -44,7 +44,7 @@ def run(console: Console) -> None:
     console.print(_culprits(why.top(2), dict(zip(why.rows, why.score, strict=True)), detector.limit_))
     console.print(
         "share: part of the row's error that the feature is to blame for. expected: what the other 12 measurements "
-        "imply. if fixed: the error with this one measurement at its expected value, green where that clears the alarm.\n",
+        "imply. if fixed: the error with this one measurement at its expected value; a tick where that clears the alarm.\n",
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)
@@ -67,7 +67,7 @@ def _culprits(top: pd.DataFrame, scores: dict[int, float], limit: float) -> Tabl
             f"{line.share:.0%}",
             f"{line.actual:.4g}",
             f"{line.expected:.4g}",
-            f"[green]{fixed}[/green]" if line.score_if_fixed <= limit else fixed,
+            f"[green]✓ {fixed}[/green]" if line.score_if_fixed <= limit else fixed,
             end_section=not first,
         )
     return table

@@ -1,5 +1,8 @@
 """PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
 
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,7 +16,7 @@ from culpa._validation import Table, check_estimator_input, fraction, frame_like
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.limits import KINDS, control_limit, named_score
-from culpa.models import PPCA, Normal
+from culpa.models import PPCA, Moments, Normal
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +31,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     n_components : int, float or "mle"
         Number of components, or the share of variance that they must explain.
     scale : bool
-        Standardise every column by its training mean and standard deviation. A constant column keeps scale 1.
+        Standardise every column by its training mean and standard deviation (divisor n - 1, where scikit-learn's
+        StandardScaler divides by n). A constant column keeps scale 1.
     statistic : {"spe", "mse", "t2", "mahalanobis", "combined"}
         The score that is compared with the limit, and that `explain` explains.
     confidence : float
@@ -54,6 +58,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     True
     """
 
+    _explainers: list[tuple[dict[str, Any], Explainer]]
+
     def __init__(
         self,
         n_components: int | float | Literal["mle"] = 0.95,
@@ -71,18 +77,32 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
-        one_of(self.statistic, scores.NAMES, "statistic")
-        one_of(self.limit, KINDS, "limit")
-        fraction(self.confidence, "confidence")
+        self._check_parameters()
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         self.mean_, self.scale_ = _moments(table.array, self.scale)
         scaled = (table.array - self.mean_) / self.scale_
         self.model_ = PPCA(self.n_components).fit(Table(scaled, table.names))
-        self._score = named_score(self.statistic, self.to_normal(), confidence=self.confidence)
-        self.limit_ = self._limit(self._score, table.array)
-        self.offset_ = -self.limit_
-        self._explainers: list[tuple[dict[str, Any], Explainer]] = []
-        return self
+        return self._prepare(self._limit([table.array]))
+
+    def fit_moments(
+        self, moments: Moments, names: tuple[str, ...] | None = None, batches: Iterable[Floats] | None = None
+    ) -> Self:
+        """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
+
+        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``.
+        """
+        self._check_parameters()
+        check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
+        self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
+        if self.scale:
+            self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
+        self.model_ = PPCA(self.n_components).fit_moments(moments.scaled(self.mean_, self.scale_), names)
+        return self._prepare(self._limit(batches))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
+        check_is_fitted(self)
+        import_module("culpa.store").save(self, path)
 
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
@@ -97,7 +117,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def statistics(self, X: Any) -> Any:
-        """Table of the classical statistics: SPE and T2 with their limits and flags, in the kind of table given."""
+        """Table of the classical statistics: SPE and T2 with their limits and flags, in the kind of table given.
+
+        ``anomaly`` is what `predict` says: it follows the detector's own ``statistic`` alone.
+        """
         table = self._read(X)
         rows = self.to_normal().standardise(table.array)
         columns: dict[str, Any] = {"row": table.row_labels()}
@@ -117,7 +140,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        options = {"score": self.statistic} | options
+        options = {"score": self._score.name} | options  # the one that was fitted
         for known, explainer in self._explainers:
             if _same(known, options):
                 return explainer
@@ -163,9 +186,25 @@ class PCADetector(OutlierMixin, BaseEstimator):
             warn_about_empty_rows(table.row_labels()[np.isnan(result)])
         return result
 
-    def _limit(self, score: scores.QuadraticScore, X: Floats) -> float:
+    def _check_parameters(self) -> None:
+        one_of(self.statistic, scores.NAMES, "statistic")
+        one_of(self.limit, KINDS, "limit")
+        fraction(self.confidence, "confidence")
+
+    def _prepare(self, limit: float) -> Self:
+        """Everything that follows from the model and the limit; model files start from here, too."""
+        self._score = named_score(self.statistic, self.to_normal(), confidence=self.confidence)
+        self.limit_ = limit
+        self.offset_ = -limit
+        self._explainers = []
+        return self
+
+    def _limit(self, batches: Iterable[Floats] | None) -> float:
         normal = self.to_normal()
-        training_scores = score(normal.standardise(X)) if self.limit == "empirical" else None
+        score = named_score(self.statistic, normal, confidence=self.confidence)
+        training_scores = None
+        if self.limit == "empirical" and batches is not None:
+            training_scores = np.concatenate([score(normal.standardise(X)) for X in batches])
         return control_limit(score, normal, self.confidence, self.limit, training_scores)
 
 
@@ -184,7 +223,10 @@ def _moments(X: Floats, scale: bool) -> tuple[Floats, Floats]:
     mean = mean + np.nansum(centred, axis=0) / counts  # second pass: exact for large means
     if not scale:
         return mean, np.ones_like(mean)
-    variance = np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1)
+    return mean, _scale(mean, np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
+
+
+def _scale(mean: Floats, variance: Floats) -> Floats:
+    """Standard deviations, and 1 for columns that do not vary."""
     std = np.sqrt(variance)
-    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-    return mean, np.where(constant, 1.0, std)
+    return np.where(std <= 10 * np.finfo(np.float64).eps * np.abs(mean), 1.0, std)

@@ -33,7 +33,7 @@ class Explainer:
         A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a Pipeline of scalers that ends in
         one, or a PCADetector.
     score : {"spe", "mse", "t2", "mahalanobis", "combined"}
-        What is explained.
+        What is explained. "mse" is "spe" divided by the number of features (in the retraining game, of each coalition).
     game : {"conditional", "retraining", "interventional"}
         What a coalition of features is worth.
     method : {"auto", "exact", "permutation", "algorithm1"}
@@ -113,6 +113,9 @@ class Explainer:
             self._check_retraining(score, features)
         if self.method == "exact":
             plan.check_affordable(self.game, len(self.players))
+
+    def __repr__(self) -> str:
+        return f"<Explainer of {self.score.name}, {self.game_name} game, {len(self.players)} players, {self.method}>"
 
     @property
     def chosen(self) -> str:
@@ -322,6 +325,8 @@ def _complete_groups(
     groups: Mapping[str, Sequence[str | int]], names: Sequence[str]
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Groups by position; features in no group become players of their own, in the order of the columns."""
+    if not isinstance(groups, Mapping):
+        raise TypeError(f"groups must be a dict of name to list of features, got {type(groups).__name__}.")
     owner: dict[int, str] = {}
     for group, members in groups.items():
         if not len(members):

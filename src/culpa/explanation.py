@@ -126,8 +126,12 @@ class Explanation:
         """The ``k`` worst culprits of each row, as a table a person can act on.
 
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
-        limit to see whether fixing this feature would clear the alarm.
+        limit to see whether fixing this feature would clear the alarm. ``share`` is the value over the row's score;
+        in a row that is not abnormal (its score near or below the base value) there is no blame to share, and shares
+        may be negative or above 1. Rows without any observed feature are left out.
         """
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self._present()
         ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
@@ -139,8 +143,9 @@ class Explanation:
         single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
         columns: dict[str, Any] = {
             "row": self.rows[row],
+            "score": self.score[row],
             "rank": rank[chosen] + 1,
-            "feature": np.array(self.player_names, dtype=object)[player],
+            "feature": np.array(self.player_names, dtype=np.str_)[player],
             "value": values,
         }
         if not self.exact:

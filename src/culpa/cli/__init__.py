@@ -4,7 +4,11 @@ from typing import Annotated
 
 import typer
 
+from culpa.cli.explain import explain
+from culpa.cli.fit import fit
+from culpa.cli.info import info
 from culpa.cli.reproduce import reproduce
+from culpa.cli.score import score
 
 app = typer.Typer(
     help="Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame.",
@@ -39,7 +43,8 @@ def demo() -> None:
     story.run(Console())
 
 
-app.command()(reproduce)
+for command in (fit, score, explain, info, reproduce):
+    app.command()(command)
 
 
 def main() -> None:

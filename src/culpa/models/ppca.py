@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from culpa._validation import Table, check_estimator_input, fraction, one_of
 from culpa.models.em import em, expected_covariance
 from culpa.models.latent import LatentGaussian
+from culpa.models.moments import Moments
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +84,20 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self._fit_closed_form(table.array)
         return self
 
+    def fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
+        """Learn from the mean and covariance of complete rows, as gathered in one pass over a large table."""
+        check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
+        _refuse_few(moments)
+        if isinstance(self.n_components, str) or self.method == "em":
+            raise ValueError("n_components='mle' and method='em' need the rows themselves: use fit.")
+        self.n_samples_ = moments.n
+        variances, axes = np.linalg.eigh(moments.covariance)
+        variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1].T
+        # the sign convention of scikit-learn's PCA: the largest loading of every axis is positive
+        axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        self._keep_closed_form(moments.mean, axes, variances)
+        return self
+
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
         filled = self._fitted().impute(self._read(X))
@@ -131,22 +146,30 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
+        _refuse_constant(X - mean)
         # centre first and force the full SVD: the covariance solver would square data with a large mean
         pca = PCA(svd_solver="full").fit(X - mean)
-        self.mean_ = mean + pca.mean_
         variances = np.zeros(X.shape[1])
         variances[: len(pca.explained_variance_)] = pca.explained_variance_
-        self.covariance_ = (pca.components_.T * pca.explained_variance_) @ pca.components_
-        p = self._choose_n_components(variances, X - mean)
+        self._keep_closed_form(mean + pca.mean_, pca.components_, variances, X - mean)
+
+    def _keep_closed_form(self, mean: Floats, axes: Floats, variances: Floats, centred: Floats | None = None) -> None:
+        """The maximum-likelihood model, from all principal axes and the variances along them."""
+        self.mean_ = mean
+        self.covariance_ = (axes.T * variances[: len(axes)]) @ axes
+        if centred is None:  # only its shape matters, unless "mle" asks for the rows
+            centred = np.broadcast_to(np.zeros(()), (self.n_samples_, len(mean)))
+        p = self._choose_n_components(variances, centred)
         self.n_iter_, self.converged_ = 1, True
-        self._keep(LatentGaussian.from_eigen(self.mean_, pca.components_[:p], variances[:p], variances[p:].mean()))
-        self.components_ = pca.components_[:p]
+        self._keep(LatentGaussian.from_eigen(mean, axes[:p], variances[:p], variances[p:].mean()))
+        self.components_ = axes[:p]
 
     def _fit_em(self, X: Floats) -> None:
         n, d = X.shape
         mean = np.nanmean(X, axis=0)
         filled = np.where(np.isnan(X), 0.0, X - mean)
         covariance = filled.T @ filled / n
+        _refuse_constant(filled)
         if isinstance(self.n_components, numbers.Integral):
             p = self._choose_n_components(np.empty(d), filled)
         else:
@@ -178,7 +201,10 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         wanted = self.n_components
         most: int = min(n, d) - 1
         if isinstance(wanted, str):
-            one_of(wanted, ("mle",), "n_components")
+            if wanted != "mle":
+                raise ValueError(
+                    f"n_components={wanted!r} is neither a whole number, nor a share of variance, nor 'mle'."
+                )
             if n < d:
                 raise ValueError(
                     f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features."
@@ -197,6 +223,19 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         # 1e-12: a share that is met exactly should not fail by rounding
         return min(int(np.searchsorted(explained, share - 1e-12)) + 1, most)
+
+
+def _refuse_few(moments: Moments) -> None:
+    if moments.n < 2:
+        raise ValueError(f"{moments.n} complete row(s) are too few to learn from: at least 2 are needed.")
+    if moments.n_features < 2:
+        raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
+    _refuse_constant(moments.covariance)
+
+
+def _refuse_constant(centred: Floats) -> None:
+    if not centred.any():
+        raise ValueError("no column of X varies, so there is nothing to learn: pass rows that differ.")
 
 
 def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:

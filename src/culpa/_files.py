@@ -1,0 +1,40 @@
+"""Files that appear under their name only when they are complete."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write to that takes its name when the block ends well, and vanishes otherwise.
+
+    Replacing an existing file needs ``force``. A killed process leaves at most a hidden file that ends in ``.part``.
+    """
+    check_free(path, force=force)
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a device or a named pipe cannot be replaced
+        with path.open("wb") as file:
+            yield file
+        return
+    part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_free(path: Path, *, force: bool = False) -> None:
+    """Refuse, before any work is done, what could not be written or what nobody said may be replaced."""
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder, not a file.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {str(path.parent)!r}.")
+    if path.is_file() and not force:
+        raise ValueError(f"{path}: exists already: choose another name, or replace it with --force.")

@@ -1,0 +1,119 @@
+"""`culpa fit`: learn what normal rows look like."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from culpa.cli import common
+
+if TYPE_CHECKING:
+    from culpa.detector import PCADetector
+    from culpa.tables import Source
+
+
+def fit(
+    table: common.Table,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
+    ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns to learn from, as 'a,b,c' or repeated.", show_default="all"),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Columns to leave out, as 'a,b' or repeated.", show_default=False)
+    ] = None,
+    id: common.Id = None,
+    components: Annotated[
+        str, typer.Option(help="Number of components, or the share of variance they must explain.")
+    ] = "0.95",
+    statistic: Annotated[str, typer.Option(help="Score: spe, mse, t2, mahalanobis or combined.")] = "spe",
+    confidence: Annotated[float, typer.Option(help="Share of normal rows below the limit.")] = 0.99,
+    limit: Annotated[str, typer.Option(help="Limit: auto, jackson-mudholkar, box, f or empirical.")] = "auto",
+    scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
+    complete_only: Annotated[
+        bool,
+        typer.Option("--complete-only", help="Leave out rows with missing cells; else they are learned from, too."),
+    ] = False,
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Store a compiled explainer, so that explaining starts at full speed.")
+    ] = False,
+    unit: Annotated[
+        list[str] | None, typer.Option(help="Unit of a column, as 'name=unit'; may be repeated.", show_default=False)
+    ] = None,
+    input_format: common.InputFormat = None,
+    delimiter: common.Delimiter = None,
+    decimal: common.Decimal = None,
+    encoding: common.Encoding = "utf-8",
+    missing: common.Missing = None,
+    strict: common.Strict = False,
+    sparse: common.Sparse = False,
+    force: common.Force = False,
+    quiet: common.Quiet = False,
+) -> None:
+    """Learn what normal rows look like, and write a model file.
+
+    The table may be larger than memory: it is read once, in batches.
+
+    \b
+    culpa fit normal.csv -o plant.culpa
+    culpa fit normal.parquet -o plant.culpa --id time --drop operator,shift
+    culpa fit messwerte.csv -o anlage.culpa --delimiter ';' --decimal ','
+    """
+    with common.guarded():
+        from culpa._files import check_free
+        from culpa.detector import PCADetector
+        from culpa.tables.columns import choose_features, split_names
+
+        check_free(output, force=force)
+        source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
+        known = source.columns()
+        chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
+        features = choose_features(known, source.name, chosen, dropped, carried)
+        detector = PCADetector(
+            _components(components), scale=scale, statistic=statistic, confidence=confidence, limit=limit
+        )
+        _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
+        detector.units_ = _units(unit or [], features)
+        detector.save(output)
+        if not quiet:
+            common.say(_summary(detector, source, output))
+
+
+def _learn(
+    detector: "PCADetector", source: "Source", features: list[str], *, complete_only: bool, compile: bool, quiet: bool
+) -> None:
+    from culpa.streaming import fit as learn
+
+    with common.progress_bar(source, quiet=quiet) as (rows_done, note):
+        learn(detector, source, features, complete_only=complete_only, progress=rows_done)
+        if compile:
+            note("compiling the explainer")
+            detector.explainer().compile()
+
+
+def _components(text: str) -> int | float:
+    try:
+        return float(text) if "." in text or "e" in text.lower() else int(text)
+    except ValueError:
+        raise ValueError(f"--components must be a number such as 3 or 0.95, got {text!r}.") from None
+
+
+def _units(given: list[str], features: list[str]) -> dict[str, str]:
+    units = {}
+    for text in given:
+        name, sign, unit = text.rpartition("=")
+        if not sign or name not in features:
+            raise ValueError(f"--unit must be 'name=unit' with the name of a column in use, got {text!r}.")
+        units[name] = unit
+    return units
+
+
+def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
+    model = detector.model_
+    skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
+    return (
+        f"{model.n_samples_:,} rows{skipped}, {len(detector.mean_)} features, {model.n_components_} components explain "
+        f"{model.explained_variance_ratio_.sum():.1%}; {detector.statistic} limit {detector.limit_:.4g}; wrote {output}"
+    )

@@ -1,0 +1,51 @@
+"""`culpa info`: what is in a model file?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from culpa.cli import common
+
+if TYPE_CHECKING:
+    from culpa.streaming import Description
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="Model file that 'culpa fit' wrote.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of text.")] = False,
+) -> None:
+    """Show what a model is: its features, components, limits and training rows, and what looks odd about it.
+
+    \b
+    culpa info plant.culpa
+    culpa info plant.culpa --json
+    """
+    with common.guarded():
+        from culpa.streaming import describe
+
+        about = describe(model)
+        if json:
+            from dataclasses import asdict
+            from json import dumps
+
+            typer.echo(dumps(asdict(about), indent=2, ensure_ascii=False))
+        else:
+            _print(about)
+
+
+def _print(about: "Description") -> None:
+    lines = {
+        "trained on": f"{about.rows:,} rows, {len(about.features)} features",
+        "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
+        "explainer": about.explainer,
+        "format": f"{about.format}, written by culpa {about.culpa}",
+    }
+    for name, text in lines.items():
+        typer.echo(f"{name:<12}{text}")
+    typer.echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
+    for feature in about.features:
+        typer.echo(f"{feature['name']:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
+    for warning in about.warnings:
+        typer.echo(f"\nWarning: {warning}")

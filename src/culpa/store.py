@@ -1,0 +1,277 @@
+"""Model files: a fitted detector as safetensors (plain arrays) with a JSON header. Loading runs no code from the file.
+
+The header says what the file is and what its arrays mean; a checksum covers both. Whatever a file claims is checked
+before it is used: types, sizes, shapes, finite numbers. A file that is damaged or made up is refused in one sentence.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa import __version__
+from culpa._files import write_whole
+from culpa._validation import default_names
+from culpa.detector import PCADetector
+from culpa.limits import KINDS
+from culpa.models import PPCA, LatentGaussian
+from culpa.scores import NAMES
+from culpa.shapley import QuadraticForms
+
+FORMAT = 1
+
+_LARGEST_HEADER = 1 << 24  # bytes
+_MOST_FEATURES = 100_000
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model file, is damaged, or comes from a newer version."""
+
+
+def save(detector: PCADetector, path: str | Path) -> None:
+    """Write a fitted detector; the file appears under its name only when it is complete."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays, header = _arrays(detector), json.dumps(_header(detector), ensure_ascii=True, sort_keys=True)
+    content = to_bytes(arrays, {"culpa": header, "sha256": _checksum(arrays, header)})
+    with write_whole(Path(path), force=True) as file:
+        file.write(content)
+
+
+def load(path: str | Path) -> PCADetector:
+    """Read a detector from a model file.
+
+    >>> import tempfile, pathlib, numpy as np
+    >>> detector = PCADetector().fit(np.random.default_rng(0).normal(size=(50, 3)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     detector.save(pathlib.Path(folder, "plant.culpa"))
+    ...     again = load(pathlib.Path(folder, "plant.culpa"))
+    >>> again.limit_ == detector.limit_
+    True
+    """
+    return open_model(path)[0]
+
+
+def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
+    """The detector in a model file, and the checked header that describes it."""
+    try:
+        arrays, header = _read(Path(path))
+        return _detector(arrays, header), header
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+
+
+def _arrays(detector: PCADetector) -> Arrays:
+    model = detector.model_
+    arrays = {
+        "mean": detector.mean_,
+        "scale": detector.scale_,
+        "model.mean": model.gaussian_.mean,
+        "model.loadings": model.gaussian_.loadings,
+        "model.axes": model.components_,
+        "model.covariance": model.covariance_,
+    }
+    forms = detector.explainer().forms
+    if forms is not None:
+        arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _header(detector: PCADetector) -> dict[str, Any]:
+    names = getattr(detector, "feature_names_in_", None)
+    model = detector.model_
+    return {
+        "format": FORMAT,
+        "culpa": __version__,
+        "features": None if names is None else [str(name) for name in names],
+        "units": dict(getattr(detector, "units_", {})),
+        "parameters": {name: _plain(value) for name, value in detector.get_params().items()},
+        "limit": float(detector.limit_),
+        "noise_variance": float(model.noise_variance_),
+        "training": {
+            "rows": int(model.n_samples_),
+            "iterations": int(model.n_iter_),
+            "converged": bool(model.converged_),
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
+    """SHA-256 over the header and every array's name, type, shape and bytes."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    with path.open("rb") as file:  # says clearly when there is no such file or it may not be read
+        announced = int.from_bytes(file.read(8), "little")
+    if announced > _LARGEST_HEADER:
+        raise ModelFileError("not a culpa model file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if set(metadata) != {"culpa", "sha256"}:
+                raise ModelFileError("not a culpa model file, though it is one of another program.")
+            arrays = {name: _array(file, name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
+    except SafetensorError:
+        raise ModelFileError("not a culpa model file, or one that was cut short or damaged.") from None
+    header = _parse(metadata["culpa"])
+    if metadata["sha256"] != _checksum(arrays, metadata["culpa"]):
+        raise ModelFileError("the checksum does not match, so the file is damaged: save the model again.")
+    return arrays, header
+
+
+def _array(file: Any, name: str) -> NDArray[Any]:
+    expected = "I64" if name == "forms.sizes" else "F64"
+    if file.get_slice(name).get_dtype() != expected:
+        raise ModelFileError(f"array {name!r} does not hold {expected} numbers.")
+    return np.array(file.get_tensor(name))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """The header, with its version checked first: a newer format may differ in everything else."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ModelFileError("the header is not JSON, so the file is damaged.") from None
+    if not isinstance(header, dict) or not _is_count(header.get("format")):
+        raise ModelFileError("the header names no format version, so this is not a culpa model file.")
+    if header["format"] != FORMAT:
+        raise ModelFileError(
+            f"the file has format {header['format']}, but culpa {__version__} reads format {FORMAT}: "
+            "use the version of culpa that wrote it."
+        )
+    return header
+
+
+def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
+    d = _check_arrays(arrays)
+    _check_header(header, d)
+    try:
+        detector = PCADetector(**header["parameters"])
+        detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
+        detector.n_features_in_ = d
+        detector.model_ = _model(arrays, header)
+        if header["features"] is not None:
+            names = np.array(header["features"], dtype=object)
+            detector.feature_names_in_ = detector.model_.feature_names_in_ = names
+        if header["units"]:
+            detector.units_ = header["units"]
+        detector._prepare(float(header["limit"]))
+        if any(name.startswith("forms.") for name in arrays):
+            detector.explainer().forms = QuadraticForms.from_arrays(
+                {name.removeprefix("forms."): array for name, array in arrays.items() if name.startswith("forms.")}
+            )
+    except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
+        raise ModelFileError(f"the content does not fit together: {error}") from None
+    return detector
+
+
+def _model(arrays: Arrays, header: dict[str, Any]) -> PPCA:
+    model = PPCA(header["parameters"]["n_components"])
+    model.n_features_in_ = len(arrays["mean"])
+    training = header["training"]
+    model.n_samples_, model.n_iter_, model.converged_ = training["rows"], training["iterations"], training["converged"]
+    model.mean_, model.covariance_ = arrays["model.mean"], arrays["model.covariance"]
+    model._keep(LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"]))
+    model.components_ = arrays["model.axes"]
+    return model
+
+
+def _check_arrays(arrays: Arrays) -> int:
+    """Number of features, once all shapes agree and all numbers are finite."""
+    loadings = arrays.get("model.loadings", np.empty(0))
+    if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
+        raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
+    d, p = loadings.shape
+    shapes: dict[str, tuple[int, ...]] = {
+        "mean": (d,),
+        "scale": (d,),
+        "model.mean": (d,),
+        "model.loadings": (d, p),
+        "model.axes": (p, d),
+        "model.covariance": (d, d),
+    }
+    optional = {"forms.coefficients", "forms.constants", "forms.sizes"}
+    if set(arrays) not in (set(shapes), set(shapes) | optional):
+        odd = sorted((set(arrays) ^ set(shapes)) - optional) or sorted(optional - set(arrays))
+        raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelFileError(f"array {name!r} holds a number that is not finite.")
+    if (arrays["scale"] <= 0).any():
+        raise ModelFileError("array 'scale' holds a number that is not positive.")
+    if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
+        raise ModelFileError("array 'forms.sizes' is not two counts.")
+    return int(d)
+
+
+def _check_header(header: dict[str, Any], d: int) -> None:
+    """Every field's type and range."""
+    names, units = header.get("features"), header.get("units")
+    parameters, training = header.get("parameters"), header.get("training")
+    checks = {
+        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == d),
+        "units": isinstance(units, dict)
+        and all(isinstance(unit, str) for unit in units.values())
+        and set(units) <= set(names or default_names(d)),
+        "culpa": isinstance(header.get("culpa"), str),
+        "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
+        "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
+        "training": isinstance(training, dict)
+        and _is_count(training.get("rows"))
+        and _is_count(training.get("iterations"))
+        and isinstance(training.get("converged"), bool),
+        "parameters": isinstance(parameters, dict) and _are_parameters(parameters),
+    }
+    for field, holds in checks.items():
+        if not holds:
+            raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def _are_parameters(parameters: dict[str, Any]) -> bool:
+    components, confidence = parameters.get("n_components"), parameters.get("confidence")
+    return (
+        set(parameters) == set(PCADetector().get_params())
+        and (components == "mle" or (_is_number(components) and cast(float, components) > 0))
+        and isinstance(parameters["scale"], bool)
+        and parameters["statistic"] in NAMES
+        and parameters["limit"] in KINDS
+        and _is_number(confidence)
+        and 0 < cast(float, confidence) < 1
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -1,0 +1,7 @@
+"""The jobs of the command line over tables of any size: learn, score, explain, a batch at a time."""
+
+from culpa.streaming.answering import Summary, explain, score
+from culpa.streaming.describing import Description, describe
+from culpa.streaming.fitting import fit
+
+__all__ = ["Description", "Summary", "describe", "explain", "fit", "score"]

@@ -1,0 +1,82 @@
+"""Shapley values batch by batch, by whichever way is cheaper over the whole run."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from culpa._validation import Table
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.shapley.quadratic import n_products
+
+Floats = NDArray[np.float64]
+
+_REPLICATES = 6  # of a sampling rule: how many forms per player there may be
+_AT_ONCE = 16  # features up to which compiling is so quick that nobody waiting for a line would notice
+
+
+def one_blas_thread() -> threadpool_limits:
+    """For products of batches with small matrices, where waking another thread takes longer than the product."""
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+class Blame:
+    """An explainer that compiles itself once walking has cost as much as compiling would.
+
+    How many rows will have to be explained is not known while they stream in. Compiling costs about as much as walking
+    d (d + 1) / 2 rows, so waiting until that many have been walked costs at most twice the best choice.
+    """
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        names: tuple[str, ...],
+        *,
+        live: bool = False,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.explainer, self.names, self.note = explainer, names, note
+        self._walked = 0
+        n_features: int = explainer.normal.gaussian.n_features
+        fits = 8 * _REPLICATES * n_features**3 <= explainer.memory
+        self._may_compile = fits and not (live and n_features > _AT_ONCE)
+
+    def explain(self, X: Floats) -> Explanation:
+        """Everything there is to say about the rows, in Arrow tables."""
+        import pyarrow as pa
+
+        self._compile_if_due(len(X))
+        named = None if self.explainer.normal.feature_names is None else self.names
+        return self.explainer.explain(Table(X, named, pa.table({})))
+
+    def values(self, X: Floats) -> Floats:
+        """Shapley values alone, (rows, features); NaN for rows without any observed feature."""
+        complete = ~np.isnan(X).any(axis=1)
+        self._compile_if_due(len(X))
+        if self.explainer.forms is None:
+            return self._walk(X)
+        if complete.all():
+            return np.asarray(self.explainer.shares(X).values)
+        result = np.empty_like(X)
+        if complete.any():
+            result[complete] = self.explainer.shares(X[complete]).values
+        result[~complete] = self._walk(X[~complete])
+        return result
+
+    def _walk(self, X: Floats) -> Floats:
+        result = np.full(X.shape, np.nan)
+        some = ~np.isnan(X).all(axis=1)  # the others get no score, so there is nothing to share out
+        if some.any():
+            result[some] = self.explain(X[some]).values
+        return result
+
+    def _compile_if_due(self, n_rows: int) -> None:
+        if self.explainer.forms is not None or not self._may_compile:
+            return
+        self._walked += n_rows
+        if self._walked > n_products(self.explainer.normal.gaussian.n_features):
+            self.note("preparing to explain many rows")
+            self.explainer.compile()
+            self.note("")

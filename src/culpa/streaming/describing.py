@@ -1,0 +1,90 @@
+"""What a model file holds, for people: the facts, and what looks odd about them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from culpa.detector import PCADetector
+from culpa.models.latent import RELATIVE_FLOOR
+from culpa.store import open_model
+
+_ROWS_PER_FEATURE = 5  # fewer training rows than this make an unsteady covariance
+_SAME = 1 - 1e-9  # correlation of two columns that are one and the same
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model in plain numbers and texts."""
+
+    format: int
+    culpa: str
+    rows: int
+    features: list[dict[str, Any]]
+    components: int
+    explained_variance: float
+    noise_variance: float
+    scaled: bool
+    statistic: str
+    limit: float
+    limit_kind: str
+    confidence: float
+    explainer: str
+    warnings: list[str]
+
+
+def describe(path: Path) -> Description:
+    """Read a model file and say what it is."""
+    detector, header = open_model(path)
+    model = detector.model_
+    units = header["units"]
+    forms = detector.explainer().forms
+    std = np.sqrt(np.diag(model.covariance_)) * detector.scale_
+    return Description(
+        format=header["format"],
+        culpa=header["culpa"],
+        rows=model.n_samples_,
+        features=[
+            {"name": name, "mean": float(mean), "std": float(spread), "unit": units.get(name, "")}
+            for name, mean, spread in zip(_names(detector), detector.mean_, std, strict=True)
+        ],
+        components=model.n_components_,
+        explained_variance=float(model.explained_variance_ratio_.sum()),
+        noise_variance=model.noise_variance_,
+        scaled=detector.scale,
+        statistic=detector.statistic,
+        limit=detector.limit_,
+        limit_kind=detector.limit,
+        confidence=detector.confidence,
+        explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
+        warnings=list(_oddities(detector)),
+    )
+
+
+def _names(detector: PCADetector) -> tuple[str, ...]:
+    from culpa.streaming.answering import feature_names
+
+    return feature_names(detector)
+
+
+def _oddities(detector: PCADetector) -> list[str]:
+    model, names = detector.model_, _names(detector)
+    d, found = len(names), []
+    if model.n_samples_ < _ROWS_PER_FEATURE * d:
+        found.append(f"only {model.n_samples_} training rows for {d} features: the limits are unsteady.")
+    if not model.converged_:
+        found.append(f"expectation-maximisation stopped after {model.n_iter_} steps without converging.")
+    variance = np.diag(model.covariance_)
+    constant = [name for name, v in zip(names, variance, strict=True) if v <= RELATIVE_FLOOR * variance.max()]
+    if constant:
+        found.append(f"column {constant[0]!r} did not vary in training: any change of it will be flagged.")
+    std = np.sqrt(np.where(variance > 0, variance, 1.0))
+    correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)
+    for a, b in np.argwhere(correlation > _SAME)[:1]:
+        found.append(f"columns {names[a]!r} and {names[b]!r} carry the same numbers: drop one of them.")
+    if model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max():
+        found.append("the components explain everything: the smallest deviation will be flagged; use fewer components.")
+    if detector.limit_ == 0:
+        found.append("the limit is 0, so every row is flagged.")
+    return found

@@ -1,0 +1,86 @@
+"""Learning from a table of any size.
+
+One pass gathers mean and covariance. Two things need the rows again: missing cells (expectation-maximisation, which
+holds the features in memory) and empirical limits (which hold one score per row).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._validation import Table
+from culpa.detector import PCADetector
+from culpa.models import Moments
+from culpa.streaming.blame import one_blas_thread
+from culpa.tables import Source, TableError
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int], None]  # told how many rows have been read
+
+
+def fit(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    *,
+    complete_only: bool = False,
+    progress: Progress = lambda rows: None,
+) -> PCADetector:
+    """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells."""
+    if len(features) < 2:
+        raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+    if detector.limit == "empirical" and not source.again:
+        raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
+    with one_blas_thread():
+        moments, n_incomplete = _gather(source, features, progress)
+    if n_incomplete and not complete_only:
+        return _fit_incomplete(detector, source, features, progress)
+    if moments.n < 2:
+        raise TableError(
+            f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
+        )
+    return detector.fit_moments(moments, tuple(features), _complete(source, features, progress))
+
+
+def _gather(source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
+    """Moments of the complete rows, and how many are not complete."""
+    moments = Moments.of(np.empty((0, len(features))))
+    n_incomplete = 0
+    for X in _rows(source, features, progress):
+        complete = ~np.isnan(X).any(axis=1)
+        n_incomplete += int((~complete).sum())
+        kept = X if complete.all() else X[complete]
+        moments = moments.merge(Moments.of(kept, moments.reference if moments.n else None))
+    return moments, n_incomplete
+
+
+def _fit_incomplete(detector: PCADetector, source: Source, features: Sequence[str], progress: Progress) -> PCADetector:
+    if not source.again:
+        raise TableError(
+            f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
+            "incomplete rows with --complete-only."
+        )
+    X = np.concatenate(list(_rows(source, features, progress)))
+    empty = np.flatnonzero(np.isnan(X).all(axis=0))
+    if len(empty):
+        raise TableError(
+            f"{source.name}: column {features[empty[0]]!r} is empty, nothing can be learned from it: "
+            "leave it out with --drop."
+        )
+    if len(X) < 2:
+        raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
+    return detector.fit(Table(X, tuple(features)))
+
+
+def _complete(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    for X in _rows(source, features, progress):
+        yield X[~np.isnan(X).any(axis=1)]
+
+
+def _rows(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    done = 0
+    for batch in source.batches(features, ()):
+        yield batch.X
+        done += len(batch.X)
+        progress(done)

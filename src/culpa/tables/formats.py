@@ -1,0 +1,78 @@
+"""Which format a table has, and the source that reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from culpa.tables.base import Source, TableError
+
+FORMATS = ("csv", "parquet", "arrow", "ndjson")
+
+_ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+}
+_PACKED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read a table: everything that is not said in the file itself."""
+
+    format: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()  # texts that mean a missing cell, beside NA, null and the like
+    strict: bool = False
+    sparse: bool = False
+
+
+def format_of(path: Path | None, given: str | None, otherwise: str | None = None) -> str:
+    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes."""
+    if given is not None:
+        return given
+    if path is None:
+        return otherwise or "ndjson"
+    endings = [ending.lower() for ending in path.suffixes]
+    if endings and endings[-1] in _PACKED and "".join(endings[-2:-1]) in (".csv", ".tsv", ".txt"):
+        return "csv"
+    if endings and endings[-1] in _ENDINGS:
+        return _ENDINGS[endings[-1]]
+    if otherwise is not None:
+        return otherwise
+    raise TableError(f"{path}: cannot tell the format from the name: say it, one of {', '.join(FORMATS)}.")
+
+
+def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
+    """The table in a file, or on standard input for ``None``; ``report`` is told about lines that are skipped."""
+    kind = format_of(path, options.format)
+    if path is not None:
+        path.stat()  # an absent file is said to be absent here, in the same words for every format
+    if path is not None and path.is_dir():
+        raise TableError(f"{path}: is a folder, not a file.")
+    if kind == "ndjson":
+        from culpa.tables.ndjson import NdjsonTable
+
+        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, report=report)
+    if kind == "csv":
+        from culpa.tables.csv_table import CsvTable
+
+        return CsvTable(
+            path,
+            delimiter=options.delimiter,
+            decimal=options.decimal,
+            encoding=options.encoding,
+            missing=options.missing,
+        )
+    from culpa.tables.columnar import ArrowTable, ParquetTable
+
+    return ParquetTable(path) if kind == "parquet" else ArrowTable(path)
