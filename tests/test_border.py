@@ -164,6 +164,14 @@ def test_infinity_next_to_nan(normal):
         PCADetector(2).fit(normal)
 
 
+def test_numbers_too_large_to_be_squared(detector, normal):
+    normal[4, 2], normal[1, 0] = -1e200, np.nan
+    with pytest.raises(
+        ValueError, match=r"column 'temperature' of X contains -1e\+200, too large to be squared, in row 4"
+    ):
+        detector.predict(pd.DataFrame(normal, columns=NAMES))
+
+
 def test_all_nan_column(normal):
     normal[:, 1] = np.nan
     with pytest.raises(ValueError, match="column 'pressure' of X contains only NaN: drop it"):

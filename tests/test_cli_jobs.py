@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import culpa
 from culpa import PCADetector
 from culpa.cli import app
-from culpa.detector import PCADetector as Detector
 from culpa.models import Moments
 
 CULPA = [sys.executable, "-m", "culpa"]
@@ -82,8 +81,8 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     for start in range(0, len(X), 170):
         part = X[start : start + 170]
         moments = moments.merge(Moments.of(part, moments.reference if moments.n else None))
-    memory = Detector(components, scale=scale).fit(X)
-    streamed = Detector(components, scale=scale).fit_moments(moments)
+    memory = PCADetector(components, scale=scale).fit(X)
+    streamed = PCADetector(components, scale=scale).fit_moments(moments)
     for name in ("mean_", "scale_", "limit_"):
         np.testing.assert_allclose(getattr(streamed, name), getattr(memory, name), rtol=1e-9)
     for name in ("components_", "covariance_", "explained_variance_", "noise_variance_"):
@@ -104,11 +103,11 @@ def test_moments_merge_in_any_order_and_know_their_limits():
         np.testing.assert_allclose(whole.mean, X.mean(axis=0), rtol=1e-15)
         np.testing.assert_allclose(whole.covariance, np.cov((X - 1e8).T), rtol=1e-12)
     with pytest.raises(ValueError, match="too few"):
-        Detector().fit_moments(parts[0])
+        PCADetector().fit_moments(parts[0])
     with pytest.raises(ValueError, match="use fit"):
-        Detector("mle").fit_moments(forwards)
+        PCADetector("mle").fit_moments(forwards)
     with pytest.raises(ValueError, match="training rows' scores"):
-        Detector(limit="empirical").fit_moments(forwards)
+        PCADetector(limit="empirical").fit_moments(forwards)
 
 
 def same_as_library(path, library, kind):
@@ -325,6 +324,18 @@ def test_a_missing_column_lists_near_misses(folder):
     write(new_rows().rename(columns={"temp_3": "temp3"}), folder / "t.csv")
     result = run("score", folder / "t.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv", code=2)
     assert "t.csv: there is no column 'temp_3'; did you mean 'temp3'" in result.stderr
+    assert not (folder / "o.csv").exists()
+
+
+def test_a_row_that_overflows_does_not_pass_for_normal(folder):
+    tiny = frame() * 1e-90
+    write(tiny, folder / "tiny.parquet")
+    run("fit", folder / "tiny.parquet", "-o", folder / "tiny.culpa")
+    tiny.loc[2, "temp_1"] = 1e99
+    write(tiny, folder / "tiny.parquet")
+    for command in ("score", "explain"):
+        result = run(command, folder / "tiny.parquet", "-m", folder / "tiny.culpa", "-o", folder / "o.csv", code=2)
+        assert "row 2 holds a number too large to be scored" in result.stderr
     assert not (folder / "o.csv").exists()
 
 

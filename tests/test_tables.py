@@ -4,6 +4,7 @@ import datetime
 import decimal
 import io
 import json
+import os
 import sys
 
 import numpy as np
@@ -103,6 +104,7 @@ CSV_ERRORS = {
     "comma": ('a,b\n1,"1,5"\n', ["a", "b"], "--decimal ','"),
     "infinity": ("a,b\n1,2\n1,inf\n", ["a", "b"], "column 'b' contains infinity in row 1"),
     "too large": ("a,b\n1,1e999\n", ["a", "b"], "column 'b' contains infinity in row 0"),
+    "huge": ("a,b\n1,-1e300\n", ["a", "b"], "column 'b' contains -1e+300, which is too large, in row 0"),
     "ragged": ("a,b\n1,2\n3\n", ["a", "b"], "row 1 has 1 cells instead of 2"),
     "twice": ("a,a\n1,2\n", ["a"], "2 columns are called 'a'"),
     "empty": ("", ["a"], "the table is empty"),
@@ -313,3 +315,38 @@ def test_binary_formats_are_not_for_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     with pytest.raises(TableError, match="not for a terminal"), open_sink(None, "parquet"):
         pass
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
+def test_half_an_output_does_not_look_whole_on_a_pipe(monkeypatch, kind):
+    class Standard:
+        buffer = io.BytesIO()
+
+        def isatty(self):
+            return False
+
+    def fail():
+        with open_sink(None, kind) as sink:
+            sink.write({"a": [1.5]})
+            written.append(len(Standard.buffer.getvalue()))
+            raise KeyboardInterrupt
+
+    written = []
+    monkeypatch.setattr(sys, "stdout", Standard())
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert len(Standard.buffer.getvalue()) == written[0]
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(TableError, match="with '-'"):
+        open_source(tmp_path / "t.csv", Options(), silent)
+
+
+def test_ndjson_output_is_json_for_everybody(tmp_path):
+    path = tmp_path / "t.ndjson"
+    with open_sink(path, "ndjson") as sink:
+        sink.write({"v": np.array([np.inf, np.nan, 1.0]), "id": [float("nan"), "x", None], "more": [..., [1], ...]})
+    records = [json.loads(line, parse_constant=silent) for line in path.read_text().splitlines()]
+    assert records == [{"v": None, "id": None}, {"v": None, "id": "x", "more": [1]}, {"v": 1.0, "id": None}]

@@ -6,8 +6,9 @@ the same formula, in the same file.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
+
+_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
 
 # Sums may be reordered, but NaN and infinity keep their meaning.
 _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
@@ -63,6 +66,16 @@ def n_threads(n_jobs: int | None) -> int:
 def _blas() -> ThreadpoolController:
     # finding the BLAS libraries takes a millisecond, so do it once
     return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread(n_rows: int) -> Iterator[None]:
+    """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
+    if n_rows < _WORTH_LIMITING:
+        yield
+    else:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
 
 
 def in_threads(

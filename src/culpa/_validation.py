@@ -16,6 +16,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 Rows = NDArray[np.float64]
 
+_LARGEST = 1e100  # scores are sums of squares, and must not overflow
+
 
 @dataclass(frozen=True)
 class Table:
@@ -227,12 +229,12 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
 
 
 def _refuse_infinity(table: Table, argument: str) -> None:
-    # one pass over the data decides; only a bad table pays for finding the cell
-    if math.isinf(np.abs(table.array).max(initial=0.0)) or (
-        np.isnan(table.array).any() and np.isinf(table.array).any()
-    ):
-        row, column = np.argwhere(np.isinf(table.array))[0]
+    # one pass over the data decides (fmax passes over NaN); only a bad table pays for finding the cell
+    largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
+    if largest > _LARGEST:
+        row, column = np.argwhere(np.abs(table.array) == largest)[0]
+        what = "infinity" if math.isinf(largest) else f"{table.array[row, column]:g}, too large to be squared,"
         raise ValueError(
-            f"column {table.feature_names()[column]!r} of {argument} contains infinity in row {row}: "
+            f"column {table.feature_names()[column]!r} of {argument} contains {what} in row {row}: "
             "replace it by NaN if the value is missing, or by a finite number."
         )

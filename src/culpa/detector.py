@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import scores
+from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
 from culpa.explainer import Explainer
@@ -181,7 +182,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
     def _score_table(self, table: Table) -> Floats:
-        result = self._score(self.to_normal().standardise(table.array))
+        with one_blas_thread(len(table.array)):
+            result = self._score(self.to_normal().standardise(table.array))
         if np.isnan(result).any():
             warn_about_empty_rows(table.row_labels()[np.isnan(result)])
         return result

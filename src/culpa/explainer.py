@@ -9,6 +9,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games, shapley
+from culpa._compiled import one_blas_thread
 from culpa._missing import patterns, warn_about_empty_rows
 from culpa._validation import check_width, default_names, feature_positions, one_of, positive, read_table
 from culpa.explanation import Explanation
@@ -146,7 +147,8 @@ class Explainer:
         for start in range(0, n, _ROWS_AT_ONCE):
             here = slice(start, start + _ROWS_AT_ONCE)
             part = {name: array[here] for name, array in parts.items()}
-            done = self._explain_rows(self.normal.standardise(table.array[here]), part, table.row_labels()[here])
+            with one_blas_thread(len(part["score"])):
+                done = self._explain_rows(self.normal.standardise(table.array[here]), part, table.row_labels()[here])
             replicates, evaluations = max(replicates, done[0]), max(evaluations, done[1])
         return Explanation(
             **parts,

@@ -13,7 +13,7 @@ from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.limits import named_score
 from culpa.streaming.blame import Blame, one_blas_thread
-from culpa.tables import Batch, Sink, Source
+from culpa.tables import Batch, Sink, Source, TableError
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -103,7 +103,9 @@ def _scored(
     statistic = named_score(detector.statistic, normal, confidence=detector.confidence)
     features = feature_names(detector)
     for batch in source.batches(features, carried):
-        values = statistic(normal.standardise(batch.X))
+        with np.errstate(over="ignore", invalid="ignore"):  # looked for in the next line
+            values = statistic(normal.standardise(batch.X))
+        _check_finite(values, batch, source)
         anomaly = values > detector.limit_  # false for NaN
         summary.rows += len(values)
         summary.anomalies += int(anomaly.sum())
@@ -112,6 +114,15 @@ def _scored(
         progress(summary)
     if not summary.rows:  # a table without rows has an answer without rows
         yield Scored(_no_rows(len(features), carried), np.empty(0), np.empty(0, dtype=bool))
+
+
+def _check_finite(values: Floats, batch: Batch, source: Source) -> None:
+    """Only a row without any number may go without a score: one that overflows must not pass for normal."""
+    if np.isfinite(values).all():
+        return
+    lost = ~np.isfinite(values) & ~np.isnan(batch.X).all(axis=1)
+    if lost.any():
+        raise TableError(f"{source.name}: row {batch.rows[lost][0]} holds a number too large to be scored.")
 
 
 def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:

@@ -13,6 +13,9 @@ Floats = NDArray[np.float64]
 Carried = Any  # an Arrow array, or a plain list from NDJSON: values that pass through untouched
 
 
+LARGEST = 1e100  # larger cells are broken rather than measured, and their squares would overflow
+
+
 class TableError(ValueError):
     """What is wrong with a table, in one sentence that names file, column and row."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
-from culpa.tables.base import Column, Floats, TableError
+from culpa.tables.base import LARGEST, Column, Floats, TableError
 
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
@@ -98,14 +98,15 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
 
 
 def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int) -> Floats:
-    """Arrow columns as a matrix, stored column by column; infinity is refused with its place."""
+    """Arrow columns as a matrix, stored column by column; infinity and the like are refused with their place."""
     result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
-    if np.isinf(result).any():
-        row, column = np.argwhere(np.isinf(result))[0]
+    if (np.abs(result) > LARGEST).any():
+        row, column = np.argwhere(np.abs(result) > LARGEST)[0]
+        what = "infinity" if np.isinf(result[row, column]) else f"{result[row, column]:g}, which is too large,"
         raise TableError(
-            f"{table}: column {names[column]!r} contains infinity in row {first_row + row}: "
+            f"{table}: column {names[column]!r} contains {what} in row {first_row + row}: "
             "leave the cell empty if the value is missing, or write a finite number."
         )
     return result

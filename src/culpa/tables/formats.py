@@ -1,5 +1,6 @@
 """Which format a table has, and the source that reads it."""
 
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,7 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     """The table in a file, or on standard input for ``None``; ``report`` is told about lines that are skipped."""
     kind = format_of(path, options.format)
     if path is not None:
-        path.stat()  # an absent file is said to be absent here, in the same words for every format
-    if path is not None and path.is_dir():
-        raise TableError(f"{path}: is a folder, not a file.")
+        _check_regular(path)
     if kind == "ndjson":
         from culpa.tables.ndjson import NdjsonTable
 
@@ -76,3 +75,12 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     from culpa.tables.columnar import ArrowTable, ParquetTable
 
     return ParquetTable(path) if kind == "parquet" else ArrowTable(path)
+
+
+def _check_regular(path: Path) -> None:
+    """An absent file is said to be absent here, in the same words for every format."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise TableError(f"{path}: is a folder, not a file.")
+    if not stat.S_ISREG(mode):  # looking at its beginning would use that up
+        raise TableError(f"{path}: is a pipe or a device, not a file: read it from standard input, with '-'.")

@@ -5,7 +5,6 @@ A line that cannot be used is reported with its number and skipped, or stops the
 
 import json
 import math
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from itertools import chain
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa.tables.base import Batch, Column, TableError, standard_input
+from culpa.tables.base import LARGEST, Batch, Column, TableError, standard_input
 from culpa.tables.columns import near_miss
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
@@ -92,8 +91,6 @@ class NdjsonTable:
     def _file_lines(self) -> Iterator[list[Line]]:
         assert self.path is not None
         with self.path.open("rb") as self._file:
-            if not stat.S_ISREG(self.path.stat().st_mode):
-                self.live = True
             yield from _split(self._file.read1, self.name)
 
     def _get(self, record: dict[str, Any], name: str) -> Any:
@@ -113,7 +110,7 @@ class NdjsonTable:
             number = float(value)
         except OverflowError:
             number = math.inf
-        if math.isinf(number):
+        if abs(number) > LARGEST:
             raise TableError(f"field {name!r} is infinite or too large")
         return number
 

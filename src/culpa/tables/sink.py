@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,11 +114,7 @@ class _Ndjson:
         lists = [_to_list(cells) for cells in columns.values()]
         names = list(columns)
         lines = [
-            json.dumps(
-                {name: cell for name, cell in zip(names, cells, strict=True) if cell is not ...},
-                ensure_ascii=False,
-                default=str,
-            )
+            _json({name: cell for name, cell in zip(names, cells, strict=True) if cell is not ...})
             for cells in zip(*lists, strict=True)
         ]
         if lines:
@@ -130,6 +127,17 @@ class _Ndjson:
 
     def abandon(self) -> None:
         """Nothing to finish."""
+
+
+def _json(record: dict[str, Any]) -> str:
+    """JSON that every reader takes: what is no finite number becomes null."""
+    try:
+        return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        plain = {
+            name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in record.items()
+        }
+        return json.dumps(plain, ensure_ascii=False, default=str)
 
 
 def _open_csv(file: Any, schema: Any) -> Any:
