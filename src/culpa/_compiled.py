@@ -5,6 +5,7 @@ compiling takes seconds the first time, so small jobs do without: each kernel st
 the same formula, in the same file.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +70,7 @@ def _blas() -> ThreadpoolController:
 
 
 @contextmanager
-def one_blas_thread(n_rows: int) -> Iterator[None]:
+def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
     """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
     if n_rows < _WORTH_LIMITING:
         yield

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._compiled import one_blas_thread
 from culpa._validation import default_names
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.limits import named_score
-from culpa.streaming.blame import Blame, one_blas_thread
+from culpa.streaming.blame import Blame
 from culpa.tables import Batch, Sink, Source, TableError
 
 Floats = NDArray[np.float64]

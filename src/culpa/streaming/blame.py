@@ -4,22 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from culpa._validation import Table
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.shapley.quadratic import n_products
+from culpa.shapley.rules import N_NETS
 
 Floats = NDArray[np.float64]
 
-_REPLICATES = 6  # of a sampling rule: how many forms per player there may be
 _AT_ONCE = 16  # features up to which compiling is so quick that nobody waiting for a line would notice
-
-
-def one_blas_thread() -> threadpool_limits:
-    """For products of batches with small matrices, where waking another thread takes longer than the product."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 class Blame:
@@ -40,7 +34,7 @@ class Blame:
         self.explainer, self.names, self.note = explainer, names, note
         self._walked = 0
         n_features: int = explainer.normal.gaussian.n_features
-        fits = 8 * _REPLICATES * n_features**3 <= explainer.memory
+        fits = 8 * N_NETS * n_features**3 <= explainer.memory
         self._may_compile = fits and not (live and n_features > _AT_ONCE)
 
     def explain(self, X: Floats) -> Explanation:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._compiled import one_blas_thread
 from culpa._validation import Table
 from culpa.detector import PCADetector
 from culpa.models import Moments
-from culpa.streaming.blame import one_blas_thread
 from culpa.tables import Source, TableError
 
 Floats = NDArray[np.float64]
