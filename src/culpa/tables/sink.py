@@ -78,6 +78,7 @@ class _Arrow:
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+        self.file.shut = True  # the file behind may be closed before this one is forgotten
 
     def abandon(self) -> None:
         """Close without writing the end, which would make half a file look whole."""
