@@ -89,6 +89,19 @@ def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
     return nw.from_dict(dict(columns), backend=backend).to_native()
 
 
+def same_kind(table: Table, values: Rows) -> Any:
+    """Numbers of the shape of a table as the user gave it: an array, or a data frame with the same columns and index."""
+    frame = nw.from_native(table.native, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return values
+    columns = dict(zip(frame.columns, values.T, strict=True))
+    result = nw.from_dict(columns, backend=frame.implementation).to_native()
+    index = nw.maybe_get_index(frame)
+    if index is not None:
+        result.index = index
+    return result
+
+
 def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
     """``value`` if it is allowed, else a ValueError that lists what is and guesses what was meant."""
     allowed = list(allowed)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import scores
+from culpa import contributions, scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
@@ -137,6 +137,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Explain the score of every row; ``options`` are those of `Explainer`. No rows give an empty explanation."""
         table = self._read(X, min_rows=0)
         return self.explainer(**options).explain(table)
+
+    def contributions(self, X: Any, criterion: str = "rbc", *, statistic: str | None = None) -> Any:
+        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
+
+        ``criterion`` is one of `culpa.contributions.NAMES`; the statistic is the detector's own unless told otherwise, and
+        the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
+        Shapley values, which respect correlations.
+        """
+        table = self._read(X, min_rows=0)
+        if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
+            statistic = self.statistic
+        return contributions.of_model(self, table, criterion, statistic)
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""

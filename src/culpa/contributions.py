@@ -1,0 +1,169 @@
+"""The process engineer's classics: how much does each feature contribute to a quadratic index?
+
+For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance of normal rows:
+
+| name | contribution of feature j | after |
+| --- | --- | --- |
+| cdc, complete decomposition | (M^1/2 x)_j^2; for SPE the squared residual | Miller, Swanson and Heckler (1998) |
+| pdc, partial decomposition | x_j r_j | Nomikos (1996) |
+| dc, diagonal | M_jj x_j^2 | Qin, Valle and Piovoso (2001) |
+| rbc, reconstruction-based | r_j^2 / M_jj: what the index loses when x_j is chosen best | Alcala and Qin (2009) |
+| abc, angle-based | rbc / index: squared cosine between the row and the feature's axis | Raich and Cinar (1996) |
+| relative | r_j^2 / Var r_j: in units of what normal rows show | Westerhuis, Gurden and Smilde (2000) |
+| z-score | abs(x_j) / standard deviation; no index needed | |
+| leave-one-out | rbc of the Mahalanobis distance: what it loses without feature j | Penny and Jolliffe (1999) |
+| mahalanobis-shapley | pdc of the Mahalanobis distance | Mayrhofer and Filzmoser (2023) |
+
+The first six are analysed together by Alcala and Qin (2011). cdc and pdc add up to the index. pdc is a Shapley value: of
+the game in which absent features sit at their mean; up to the base line also of the interventional game, which takes the
+formula from here. Contributions are large for suspects, and only pdc can be negative.
+
+An index is handed over as a root F with M = F^T F, because squares of residuals keep digits that M x would lose.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from culpa._missing import patterns, warn_about_empty_rows
+from culpa._validation import check_width, one_of, read_table, same_kind
+from culpa.limits import named_score
+from culpa.models import Normal, as_normal
+
+Floats = NDArray[np.float64]
+
+# Columns of a root that are shorter than this, relative to the longest, are rounding errors of an index that does not
+# see the feature at all.
+_UNSEEN = 1e-12
+
+OF_MAHALANOBIS = {"leave-one-out": "rbc", "mahalanobis-shapley": "pdc"}
+
+
+def cdc(X: Floats, root: Floats) -> Floats:
+    """Complete decomposition: squares of what the index adds up."""
+    _, s, axes = np.linalg.svd(root, full_matrices=False)
+    return np.asarray((X @ axes.T * s @ axes) ** 2)
+
+
+def pdc(X: Floats, root: Floats) -> Floats:
+    """Partial decomposition x_j (M x)_j."""
+    return X * _response(X, root)
+
+
+def dc(X: Floats, root: Floats) -> Floats:
+    """Diagonal contributions: each feature as if the others were at their mean."""
+    return X**2 * _diagonal(root)
+
+
+def rbc(X: Floats, root: Floats) -> Floats:
+    """Reconstruction-based: how far the index falls when the feature is set to whatever suits the index best."""
+    return _ratio(_response(X, root) ** 2, _diagonal(root))
+
+
+def abc(X: Floats, root: Floats) -> Floats:
+    """Angle-based: reconstruction-based contributions as a share of the index, 0 to 1."""
+    return _ratio(rbc(X, root), ((X @ root.T) ** 2).sum(axis=1, keepdims=True))
+
+
+def relative(X: Floats, root: Floats, covariance: Floats) -> Floats:
+    """Squared response over its mean for rows with this covariance."""
+    seen = _diagonal(root) > 0
+    response = np.where(seen, _response(X, root), 0.0)
+    variance = np.einsum("ij,ij->j", root, root @ covariance @ root.T @ root)
+    return _ratio(response**2, np.where(seen, np.maximum(variance, 0.0), 0.0))
+
+
+def z_scores(X: Floats, covariance: Floats) -> Floats:
+    """Distance from the mean in standard deviations."""
+    return _ratio(np.abs(X), np.sqrt(np.diag(covariance)))
+
+
+_BY_INDEX: dict[str, Callable[[Floats, Floats], Floats]] = {"cdc": cdc, "pdc": pdc, "dc": dc, "rbc": rbc, "abc": abc}
+NAMES = (*_BY_INDEX, "relative", "z-score", *OF_MAHALANOBIS)
+
+
+def root_of(matrix: ArrayLike) -> Floats:
+    """A root of an index that is given by its matrix.
+
+    >>> rbc(np.array([[1.0, 0.0]]), root_of([[2.0, -1.0], [-1.0, 2.0]]))
+    array([[2. , 0.5]])
+    """
+    values, axes = np.linalg.eigh(np.asarray(matrix, dtype=np.float64))
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+
+
+def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -> Floats:
+    """Contributions by name, of centred, complete rows; the last two `NAMES` expect the Mahalanobis distance's root."""
+    criterion = OF_MAHALANOBIS.get(one_of(criterion, NAMES, "criterion"), criterion)
+    if criterion == "z-score":
+        return z_scores(X, covariance)
+    if criterion == "relative":
+        return relative(X, root, covariance)
+    return _BY_INDEX[criterion](X, root)
+
+
+def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = None) -> Any:
+    """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
+
+    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out" and
+    "mahalanobis-shapley" belong to "mahalanobis". A missing cell contributes nothing, and the others contribute to the
+    index of the observed features.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.decomposition import PCA
+    >>> X = load_iris().data
+    >>> of_model(PCA(2).fit(X), X, "rbc").shape
+    (150, 4)
+    """
+    normal = as_normal(model)
+    table = read_table(X, min_rows=0)
+    check_width(table, normal.gaussian.n_features, normal.feature_names)
+    rows = normal.standardise(table.array)
+    return same_kind(table, _of_rows(normal, rows, criterion, score, table.row_labels()))
+
+
+def _of_rows(normal: Normal, rows: Floats, criterion: str, score: str | None, labels: NDArray[Any]) -> Floats:
+    one_of(criterion, NAMES, "criterion")
+    if criterion in OF_MAHALANOBIS and score not in (None, "mahalanobis"):
+        raise ValueError(
+            f"criterion={criterion!r} explains the Mahalanobis distance, not {score!r}: leave the score out."
+        )
+    index = named_score("mahalanobis" if criterion in OF_MAHALANOBIS else score or "spe", normal)
+    covariance = _covariance(normal)
+    result = np.zeros_like(rows)
+    for at, observed in patterns(rows):
+        if not len(observed):
+            warn_about_empty_rows(labels[at])
+            result[at] = np.nan
+            continue
+        present = np.where(np.isnan(rows[at]), 0.0, rows[at])
+        result[at] = contributions(present, criterion, index.root_given(observed), covariance)
+    return result
+
+
+def _covariance(normal: Normal) -> Floats:
+    """What normal rows show: the sample's covariance where it is known; a column that never varied has the model's."""
+    model = normal.gaussian.covariance
+    if normal.sample_covariance is None:
+        return model
+    still = np.diag(normal.sample_covariance) <= 0
+    return normal.sample_covariance + np.diag(np.where(still, np.diag(model), 0.0))
+
+
+def _response(X: Floats, root: Floats) -> Floats:
+    """r = M x."""
+    return np.asarray(X @ root.T @ root)
+
+
+def _diagonal(root: Floats) -> Floats:
+    """M_jj, and a clean 0 for features that the index does not see."""
+    length = np.linalg.norm(root, axis=0)
+    return np.where(length > _UNSEEN * length.max(initial=0.0), length**2, 0.0)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Quotients, and 0 where there is nothing below."""
+    above, below = np.broadcast_arrays(above, below)
+    return np.divide(above, below, out=np.zeros(above.shape), where=below > 0)
