@@ -157,7 +157,8 @@ def test_a_feature_that_the_index_does_not_see_contributes_nothing(criterion):
     detector = PCADetector(2).fit(X)
     found = detector.contributions(X, criterion)
     assert np.isfinite(found).all()
-    assert (found[:, -1] == 0).all()
+    if criterion != "fault-odds":  # odds are never 0
+        assert (found[:, -1] == 0).all()
     t2 = named_score("t2", detector.to_normal()).root
     np.testing.assert_array_equal(contributions.rbc(X + 1, t2)[:, -1], 0)
 
@@ -167,7 +168,7 @@ def test_missing_cells_leave_the_index_of_the_observed_features(detector, criter
     X = rows(6, 1)
     X[2, 3] = np.nan
     found = detector.contributions(X, criterion)
-    assert found[2, 3] == 0
+    assert np.argwhere(np.isnan(found)).tolist() == [[2, 3]]
     complete = np.delete(np.arange(6), 2)
     np.testing.assert_allclose(found[complete], detector.contributions(X[complete], criterion))
     if criterion == "leave-one-out":

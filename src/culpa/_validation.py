@@ -134,9 +134,16 @@ def fraction(value: float, argument: str) -> float:
     return float(value)
 
 
+def share(value: float, argument: str) -> float:
+    """``value`` if it lies between 0 and 1, both included."""
+    if not (isinstance(value, (int, float, np.number)) and 0 <= value <= 1):
+        raise ValueError(f"{argument} must lie between 0 and 1, got {value!r}")
+    return float(value)
+
+
 def positive(value: float, argument: str) -> float:
     """``value`` if it is a positive number."""
-    if not (isinstance(value, (int, float, np.number)) and value > 0):
+    if not (isinstance(value, (int, float, np.number)) and 0 < value < math.inf):
         raise ValueError(f"{argument} must be a positive number, got {value!r}")
     return float(value)
 

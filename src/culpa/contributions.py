@@ -13,10 +13,11 @@ For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance o
 | z-score | abs(x_j) / standard deviation; no index needed | |
 | leave-one-out | rbc of the Mahalanobis distance: what it loses without feature j | Penny and Jolliffe (1999) |
 | mahalanobis-shapley | pdc of the Mahalanobis distance | Mayrhofer and Filzmoser (2023) |
+| fault-odds | log-odds that feature j is at fault, see `culpa.fault_odds` | Box and Tiao (1968) |
 
 The first six are analysed together by Alcala and Qin (2011). cdc and pdc add up to the index. pdc is a Shapley value: of
 the game in which absent features sit at their mean; up to the base line also of the interventional game, which takes the
-formula from here. Contributions are large for suspects, and only pdc can be negative.
+formula from here. Contributions are large for suspects; only pdc and log-odds can be negative.
 
 An index is handed over as a root F with M = F^T F, because squares of residuals keep digits that M x would lose.
 """
@@ -29,8 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from culpa._missing import patterns, warn_about_empty_rows
 from culpa._validation import check_width, one_of, read_table, same_kind
+from culpa.fault_odds import fault_log_odds
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
+from culpa.scores import QuadraticScore
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +41,8 @@ Floats = NDArray[np.float64]
 # see the feature at all.
 _UNSEEN = 1e-12
 
-OF_MAHALANOBIS = {"leave-one-out": "rbc", "mahalanobis-shapley": "pdc"}
+# Criteria that belong to the Mahalanobis distance.
+OF_MAHALANOBIS = {"leave-one-out": "rbc", "mahalanobis-shapley": "pdc", "fault-odds": "fault-odds"}
 
 
 def cdc(X: Floats, root: Floats) -> Floats:
@@ -95,21 +99,23 @@ def root_of(matrix: ArrayLike) -> Floats:
 
 
 def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -> Floats:
-    """Contributions by name, of centred, complete rows; the last two `NAMES` expect the Mahalanobis distance's root."""
+    """Contributions by name, of centred, complete rows; `OF_MAHALANOBIS` expect the Mahalanobis distance's root."""
     criterion = OF_MAHALANOBIS.get(one_of(criterion, NAMES, "criterion"), criterion)
     if criterion == "z-score":
         return z_scores(X, covariance)
     if criterion == "relative":
         return relative(X, root, covariance)
+    if criterion == "fault-odds":
+        return fault_log_odds(X, root.T @ root, np.sqrt(np.diag(covariance)))
     return _BY_INDEX[criterion](X, root)
 
 
 def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = None) -> Any:
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
-    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out" and
-    "mahalanobis-shapley" belong to "mahalanobis". A missing cell contributes nothing, and the others contribute to the
-    index of the observed features.
+    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
+    "mahalanobis-shapley" and "fault-odds" belong to "mahalanobis". A missing cell stays missing, and the others
+    contribute to the index of the observed features.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.decomposition import PCA
@@ -117,29 +123,31 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = Non
     >>> of_model(PCA(2).fit(X), X, "rbc").shape
     (150, 4)
     """
+    if criterion in OF_MAHALANOBIS and score not in (None, "mahalanobis"):
+        raise ValueError(
+            f"criterion={criterion!r} is about the Mahalanobis distance, not {score!r}: leave the score out."
+        )
     normal = as_normal(model)
     table = read_table(X, min_rows=0)
     check_width(table, normal.gaussian.n_features, normal.feature_names)
-    rows = normal.standardise(table.array)
-    return same_kind(table, _of_rows(normal, rows, criterion, score, table.row_labels()))
+    empty = np.isnan(table.array).all(axis=1)
+    if empty.any():
+        warn_about_empty_rows(table.row_labels()[empty])
+    rows = of_rows(normal, normal.standardise(table.array), criterion, named_score(score or "spe", normal))
+    return same_kind(table, rows)
 
 
-def _of_rows(normal: Normal, rows: Floats, criterion: str, score: str | None, labels: NDArray[Any]) -> Floats:
-    one_of(criterion, NAMES, "criterion")
-    if criterion in OF_MAHALANOBIS and score not in (None, "mahalanobis"):
-        raise ValueError(
-            f"criterion={criterion!r} explains the Mahalanobis distance, not {score!r}: leave the score out."
-        )
-    index = named_score("mahalanobis" if criterion in OF_MAHALANOBIS else score or "spe", normal)
+def of_rows(normal: Normal, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
+    """The same for standardised rows; ``score`` does not matter to `OF_MAHALANOBIS`."""
+    if one_of(criterion, NAMES, "criterion") in OF_MAHALANOBIS:
+        score = named_score("mahalanobis", normal)
     covariance = _covariance(normal)
-    result = np.zeros_like(rows)
+    result = np.full_like(rows, np.nan)
     for at, observed in patterns(rows):
-        if not len(observed):
-            warn_about_empty_rows(labels[at])
-            result[at] = np.nan
-            continue
-        present = np.where(np.isnan(rows[at]), 0.0, rows[at])
-        result[at] = contributions(present, criterion, index.root_given(observed), covariance)
+        if len(observed):
+            present = np.where(np.isnan(rows[at]), 0.0, rows[at])
+            found = contributions(present, criterion, score.root_given(observed), covariance)
+            result[np.ix_(at, observed)] = found[:, observed]
     return result
 
 
@@ -149,7 +157,7 @@ def _covariance(normal: Normal) -> Floats:
     if normal.sample_covariance is None:
         return model
     still = np.diag(normal.sample_covariance) <= 0
-    return normal.sample_covariance + np.diag(np.where(still, np.diag(model), 0.0))
+    return np.asarray(normal.sample_covariance + np.diag(np.where(still, np.diag(model), 0.0)))
 
 
 def _response(X: Floats, root: Floats) -> Floats:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import contributions, scores
+from culpa import contributions, games, scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
-from culpa.explainer import Explainer
+from culpa.explainer import RANKINGS, Explainer
 from culpa.explanation import Explanation
 from culpa.limits import KINDS, control_limit, named_score
 from culpa.models import PPCA, Moments, Normal
@@ -40,6 +40,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Share of normal rows that should stay below the limit.
     limit : {"auto", "jackson-mudholkar", "box", "f", "empirical"}
         How the limit is found; "empirical" is the quantile of the training rows' scores.
+    noise : float
+        Factor on the maximum-likelihood noise variance. It leaves the reconstruction error as it is, and makes the model
+        that explains it trust its components less (above 1) or more.
+    shrinkage : float
+        Share, 0 to 1, by which the training covariance is drawn towards its diagonal; with ``n_components = d - 1`` the
+        model is the shrunk covariance itself. `culpa.calibrate` chooses what finds culprits best.
+    game : {"conditional", "retraining", "interventional"}
+        What `explain` takes a coalition of features to be worth.
+    ranking : str
+        Whom an explanation's `top` lists first: "shapley", or a criterion of `culpa.contributions`.
 
     Attributes
     ----------
@@ -69,12 +79,20 @@ class PCADetector(OutlierMixin, BaseEstimator):
         statistic: str = "spe",
         confidence: float = 0.99,
         limit: str = "auto",
+        noise: float = 1.0,
+        shrinkage: float = 0.0,
+        game: str = "conditional",
+        ranking: str = "shapley",
     ) -> None:
         self.n_components = n_components
         self.scale = scale
         self.statistic = statistic
         self.confidence = confidence
         self.limit = limit
+        self.noise = noise
+        self.shrinkage = shrinkage
+        self.game = game
+        self.ranking = ranking
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
@@ -82,7 +100,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         self.mean_, self.scale_ = _moments(table.array, self.scale)
         scaled = (table.array - self.mean_) / self.scale_
-        self.model_ = PPCA(self.n_components).fit(Table(scaled, table.names))
+        self.model_ = self._model().fit(Table(scaled, table.names))
         return self._prepare(self._limit([table.array]))
 
     def fit_moments(
@@ -97,7 +115,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
         if self.scale:
             self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
-        self.model_ = PPCA(self.n_components).fit_moments(moments.scaled(self.mean_, self.scale_), names)
+        self.model_ = self._model().fit_moments(moments.scaled(self.mean_, self.scale_), names)
         return self._prepare(self._limit(batches))
 
     def save(self, path: str | Path) -> None:
@@ -153,7 +171,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        options = {"score": self._score.name} | options  # the one that was fitted
+        # the score that was fitted
+        options = {"score": self._score.name, "game": self.game, "ranking": self.ranking} | options
         for known, explainer in self._explainers:
             if _same(known, options):
                 return explainer
@@ -204,6 +223,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
         one_of(self.statistic, scores.NAMES, "statistic")
         one_of(self.limit, KINDS, "limit")
         fraction(self.confidence, "confidence")
+        one_of(self.game, games.NAMES, "game")
+        one_of(self.ranking, RANKINGS, "ranking")
+        if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
+            raise ValueError(
+                f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
+            )
+
+    def _model(self) -> PPCA:
+        return PPCA(self.n_components, noise=self.noise, shrinkage=self.shrinkage)
 
     def _prepare(self, limit: float) -> Self:
         """Everything that follows from the model and the limit; model files start from here, too."""

@@ -18,6 +18,7 @@ from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.games import Conditional, Game, Interventional, Retraining
 from culpa.models import LatentGaussian
+from culpa.models.latent import shrunk
 from culpa.shapley import exact
 
 Floats = NDArray[np.float64]
@@ -104,7 +105,6 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
         ),
     }
     shapley = {name: _shapley_of(game, cars.players) for name, game in games.items()}
-    shrunk = (1 - _SHRINKAGE) * sample + _SHRINKAGE * np.diag(np.diag(sample))
     return {
         "reconstruction error": lambda x: contributions.cdc(x, spe),
         "Shapley, exact": shapley.pop("Shapley, exact"),
@@ -114,7 +114,7 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
         "x (A x)": lambda x: contributions.pdc(x, spe),
         "RBC of SPE": lambda x: contributions.rbc(x, spe),
         **_mahalanobis(gaussian.covariance, ""),
-        **_mahalanobis(shrunk, ", sample covariance"),
+        **_mahalanobis(shrunk(sample, _SHRINKAGE), ", sample covariance"),
     }
 
 
@@ -122,12 +122,9 @@ def noise_sweep(cars: Cars, factors: tuple[float, ...] = SWEEP) -> tuple[SweepPo
     """Hits@1 of exact Shapley values under models that differ only in how much noise they assume."""
     sample, gaussian = cars.normal.sample_covariance, cars.normal.centred
     assert sample is not None
-    variances, axes = np.linalg.eigh(sample)
-    kept = slice(None, -gaussian.n_components - 1, -1)
     points = []
     for factor in factors:
-        noise = float(gaussian.noise_variance) * factor
-        model = LatentGaussian.from_eigen(gaussian.mean, axes[:, kept].T, variances[kept], noise)
+        model = LatentGaussian.from_covariance(sample, gaussian.n_components, noise=factor)
         blame = _shapley_of(Conditional(scores.mse(model)), cars.players)
         points.append(SweepPoint(factor, *(float(_hits(cars, blame, extreme)[0]) for extreme in EXTREMES)))
     return tuple(points)
