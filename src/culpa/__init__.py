@@ -25,12 +25,14 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "calibrate": "culpa.calibration",
     "load": "culpa.store",
 }
 
-__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__", "load"]
+__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__", "calibrate", "load"]
 
 if TYPE_CHECKING:
+    from culpa.calibration import calibrate
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
