@@ -3,10 +3,13 @@
 Rows are cut into consecutive folds, because rows that follow each other are alike and held-out ones should not be. Every
 setting is fitted to all folds but one and ranks the spoiled rows of that one. The best setting is fitted to all rows.
 Nothing but normal rows is used.
+
+Where a criterion that is no Shapley value wins by less than one standard error, the best Shapley values are taken: then the
+values that share out the score also rank the culprits.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from numpy.typing import NDArray
 from culpa._validation import frame_like, read_table
 from culpa.detector import PCADetector
 from culpa.faults import KINDS, inject
-from culpa.localisation import Entry, Progress, Setting, joined, ranked, settings, verdicts
+from culpa.localisation import Entry, Progress, Setting, joined, ranked, settings, standard_error, verdicts
 
 Floats = NDArray[np.float64]
 
@@ -25,20 +28,19 @@ MOST_ROWS = 20_000  # rows that take part in the choice
 
 @dataclass(frozen=True)
 class Calibration:
-    """All settings that were tried, the one that found most culprits first, and how many trials are behind them."""
+    """The setting to take, all that were tried, best Hits@1 first, and how many trials are behind them."""
 
+    best: Setting
     entries: tuple[Entry, ...]
     n_trials: int
     native: Any = field(default=None, repr=False, compare=False)
 
-    @property
-    def best(self) -> Setting:
-        """The setting that found the culprit most often."""
-        return self.entries[0].setting
-
     def to_frame(self) -> Any:
         """One line per setting: its parameters, Hits@1 with its confidence interval, Hits@3, mean rank."""
-        columns: dict[str, Any] = {"setting": [entry.setting.label for entry in self.entries]}
+        columns: dict[str, Any] = {
+            "setting": [entry.setting.label for entry in self.entries],
+            "chosen": [entry.setting == self.best for entry in self.entries],
+        }
         for name in ("hits1", "hits3", "rank"):
             estimates = [getattr(entry, name) for entry in self.entries]
             columns[name] = [estimate.value for estimate in estimates]
@@ -57,8 +59,8 @@ def calibrate(
     chosen: Sequence[Setting] | None = None,
     kinds: Sequence[str] = KINDS,
     at_once: Sequence[int] = (1, 2, 3),
-    n_folds: int = 3,
-    most_rows: int = 60,
+    n_folds: int = 5,
+    n_trials: int = 1800,
     seed: int = 0,
     progress: Progress = lambda share, doing: None,
 ) -> PCADetector:
@@ -74,8 +76,8 @@ def calibrate(
         Settings to choose from; by default `culpa.localisation.settings`.
     kinds, at_once
         Kinds of faults (`culpa.faults.KINDS`) and how many features they befall at once.
-    n_folds, most_rows : int
-        Folds, and how many normal rows are spoiled in all of them together.
+    n_folds, n_trials : int
+        Folds, and how many faults are injected in all of them together.
     seed : int
         Same seed, same choice.
     progress : callable, optional
@@ -85,7 +87,7 @@ def calibrate(
     --------
     >>> from culpa.datasets import make_plant
     >>> plant = make_plant(400, 400)
-    >>> detector = calibrate(plant.normal, most_rows=12)
+    >>> detector = calibrate(plant.normal, n_trials=300)
     >>> detector.calibration_.entries[0].hits1.value > 0.9
     True
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
@@ -98,12 +100,12 @@ def calibrate(
         kinds=kinds,
         at_once=at_once,
         n_folds=n_folds,
-        most_rows=most_rows,
+        n_trials=n_trials,
         seed=seed,
         progress=progress,
     )
     best = calibration.best.applied_to(detector or PCADetector()).fit(X)
-    best.calibration_ = Calibration(calibration.entries, calibration.n_trials, table.native)
+    best.calibration_ = replace(calibration, native=table.native)
     return best
 
 
@@ -114,8 +116,8 @@ def choose(
     chosen: Sequence[Setting] | None = None,
     kinds: Sequence[str] = KINDS,
     at_once: Sequence[int] = (1, 2, 3),
-    n_folds: int = 3,
-    most_rows: int = 60,
+    n_folds: int = 5,
+    n_trials: int = 1800,
     seed: int = 0,
     progress: Progress = lambda share, doing: None,
 ) -> Calibration:
@@ -136,7 +138,7 @@ def choose(
             training,
             kinds=kinds,
             at_once=at_once,
-            most_rows=-(-most_rows // n_folds),
+            n_trials=-(-n_trials // n_folds),
             seed=seed + fold,
         )
         sources.append(held_out[trials.source])
@@ -144,7 +146,18 @@ def choose(
             judged[k].append(verdict)
             progress((fold + (k + 1) / len(chosen)) / n_folds, chosen[k].label)
     source = np.concatenate(sources)
-    return Calibration(tuple(ranked(chosen, map(joined, judged), source, seed=seed)), len(source))
+    together = [joined(parts) for parts in judged]
+    entries = ranked(chosen, together, source, seed=seed)
+    hits = {setting: verdict.hits1 for setting, verdict in zip(chosen, together, strict=True)}
+    return Calibration(_preferred([entry.setting for entry in entries], hits, source), tuple(entries), len(source))
+
+
+def _preferred(best_first: list[Setting], hits: dict[Setting, Floats], source: NDArray[np.intp]) -> Setting:
+    """The first setting, or the first that ranks by Shapley values if that is as good up to one standard error."""
+    first = best_first[0]
+    shapley = next((setting for setting in best_first if setting.ranking == "shapley"), first)
+    lost = hits[first] - hits[shapley]
+    return shapley if lost.mean() <= standard_error(lost, source) else first
 
 
 def thinned(rows: Floats, most: int) -> Floats:

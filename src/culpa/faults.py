@@ -82,20 +82,24 @@ def inject(
     *,
     kinds: Sequence[str] = KINDS,
     at_once: Sequence[int] = (1, 2, 3),
-    most_rows: int = 60,
+    n_trials: int = 1800,
     seed: int = 0,
 ) -> Trials:
-    """Spoil complete normal rows that were not trained on: one trial per row, kind of fault and number of features.
+    """Spoil complete normal rows that were not trained on.
 
-    ``training`` rows tell how the features are spread. Of ``rows`` at most ``most_rows`` are spoiled, drawn at random.
-    Trials in which nothing changed, such as a maximum replaced by itself, are left out.
+    ``training`` rows tell how the features are spread. Every kind of fault befalls every number of features equally
+    often; rows take turns in random order. Trials in which nothing changed, such as a maximum replaced by itself, are
+    left out.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
-    >>> trials = inject(X[50:], X[:50], kinds=["bias 3 sd"], at_once=[2], most_rows=4)
+    >>> trials = inject(X[50:], X[:50], kinds=["bias 3 sd"], at_once=[2], n_trials=4)
     >>> trials.culprits.sum(axis=1)
     array([2, 2, 2, 2])
     """
+    sizes = [k for k in at_once if 0 < k < rows.shape[1]]
+    if not (len(kinds) and sizes and len(rows)):
+        raise ValueError("faults need rows, kinds, and numbers of features that leave one feature sound.")
     for kind in kinds:
         one_of(kind, KINDS, "kind of fault")
     rng = np.random.default_rng(seed)
@@ -106,9 +110,10 @@ def inject(
         np.nanmax(training, axis=0),
         np.nanmin(training, axis=0),
     )
-    chosen = np.sort(rng.permutation(len(rows))[:most_rows])
-    sizes = [k for k in at_once if 0 < k < rows.shape[1]]
-    parts = [_spoiled(scene, chosen, kind, k, rng) for kind in kinds for k in sizes]
+    each = -(-n_trials // (len(kinds) * len(sizes)))
+    turns = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-each * len(kinds) * len(sizes) // len(rows)))])
+    faults = [(kind, k) for kind in kinds for k in sizes]
+    parts = [_spoiled(scene, turns[i * each : (i + 1) * each], *fault, rng) for i, fault in enumerate(faults)]
     return Trials(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 

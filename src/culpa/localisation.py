@@ -116,18 +116,18 @@ def leaderboard(
     *,
     kinds: Sequence[str] = KINDS,
     at_once: Sequence[int] = (1, 2, 3),
-    most_rows: int = 60,
+    n_trials: int = 1800,
     seed: int = 0,
 ) -> list[Entry]:
     """Fit to training rows, spoil held-out normal rows, and tell which settings find the culprits, best first.
 
     >>> from culpa.datasets import make_plant
     >>> plant = make_plant(300, 100, faults=())
-    >>> best, *others = leaderboard(plant.normal, plant.new, most_rows=10)
+    >>> best, *others = leaderboard(plant.normal, plant.new, n_trials=300)
     >>> best.hits1.value > 0.9
     True
     """
-    trials = inject(held_out, training, kinds=kinds, at_once=at_once, most_rows=most_rows, seed=seed)
+    trials = inject(held_out, training, kinds=kinds, at_once=at_once, n_trials=n_trials, seed=seed)
     chosen = settings(training.shape[1]) if chosen is None else chosen
     return ranked(chosen, verdicts(chosen, training, trials, seed=seed), trials.source, seed=seed)
 
@@ -160,18 +160,26 @@ def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) 
 
 def judge(blame: Floats, culprits: NDArray[np.bool_]) -> Verdict:
     """Hits and ranks, trial by trial. Blame is (..., n, d): leading axes are several ways of blaming."""
-    row, feature = culprits.nonzero()
-    own, others = blame[..., row, feature][..., None], blame[..., row, :]
-    tied_within = _TIED * np.abs(others).max(axis=-1, keepdims=True)
-    above = (others > own + tied_within).sum(axis=-1)
-    tied = (np.abs(others - own) <= tied_within).sum(axis=-1)  # with the culprit itself
-    first, among_three = (np.clip((n - above) / tied, 0.0, 1.0) for n in (1, 3))
+    above, tied = places(blame, culprits)
     count = culprits.sum(axis=1)
-    ends = np.cumsum(count)
     first, among_three, rank = (
-        np.add.reduceat(cells, ends - count, axis=-1) for cells in (first, among_three, above + (tied + 1) / 2)
+        np.add.reduceat(cells, np.cumsum(count) - count, axis=-1)
+        for cells in (within(above, tied, 1), within(above, tied, 3), above + (tied + 1) / 2)
     )
     return Verdict(first, among_three / count, rank / count)
+
+
+def places(blame: Floats, culprits: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """How many features are blamed more than each culprit, and how many as much, itself included; row by row."""
+    row, feature = culprits.nonzero()
+    own, others = blame[..., row, feature][..., None], blame[..., row, :]
+    rounding = _TIED * np.abs(others).max(axis=-1, keepdims=True)
+    return (others > own + rounding).sum(axis=-1), (np.abs(others - own) <= rounding).sum(axis=-1)
+
+
+def within(above: NDArray[np.intp], tied: NDArray[np.intp], n: int) -> Floats:
+    """Chance of a place among the first n, when those who tie draw lots."""
+    return np.clip((n - above) / tied, 0.0, 1.0)
 
 
 def joined(parts: Sequence[Verdict]) -> Verdict:
@@ -186,6 +194,13 @@ def ranked(
     draw = _resamples(source, seed)
     entries = [Entry(s, *(_estimate(cells, source, draw) for cells in v)) for s, v in zip(chosen, judged, strict=True)]
     return sorted(entries, key=lambda entry: (-entry.hits1.value, -entry.hits3.value, entry.rank.value))
+
+
+def standard_error(cells: Floats, source: NDArray[np.intp]) -> float:
+    """Of a mean over trials, when trials of one row are alike."""
+    row = np.unique(source, return_inverse=True)[1]
+    off = np.bincount(row, cells - cells.mean())
+    return float(np.sqrt(len(off) / max(len(off) - 1, 1) * (off**2).sum()) / len(cells))
 
 
 def _resamples(source: NDArray[np.intp], seed: int) -> Floats:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from culpa.cli.calibrate import calibrate
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
 from culpa.cli.info import info
@@ -43,7 +44,7 @@ def demo() -> None:
     story.run(Console())
 
 
-for command in (fit, score, explain, info, reproduce):
+for command in (fit, calibrate, score, explain, info, reproduce):
     app.command()(command)
 
 

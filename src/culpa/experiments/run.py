@@ -8,20 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from culpa._validation import one_of
-from culpa.experiments import drawing, figures, sheets, table1, table2
-from culpa.experiments.checks import Check, check_figures, check_table1, check_table2
+from culpa.experiments import drawing, figures, localisation, localisation_page, sheets, table1, table2
+from culpa.experiments.checks import Check, check_figures, check_localisation, check_table1, check_table2
 from culpa.experiments.figures import Figure, Figures
 from culpa.experiments.published import Progress, silent
 from culpa.experiments.report import report
 from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
-PARTS = ("table1", "table2", "figures", "all")
+PAPER = ("table1", "table2", "figures")  # what "all" means
+PARTS = (*PAPER, "localisation", "all")
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
     "table2": (table2.run, check_table2, 12.0),
     "figures": (figures.run, check_figures, 1.0),
+    "localisation": (
+        lambda data, *, n_seeds, progress: localisation.run(data, progress=progress),
+        check_localisation,
+        200.0,
+    ),
 }
 
 
@@ -32,6 +38,7 @@ class Results:
     table1: Table1 | None
     table2: Table2 | None
     figures: Figures | None
+    localisation: dict[str, Any] | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
 
@@ -44,6 +51,11 @@ class Results:
             result.append(sheets.figures_sheet(self.figures))
         if self.table2:
             result += [sheets.table2_sheet(self.table2), sheets.algorithm1_sheet(self.table2)]
+        if self.localisation:
+            result += [
+                localisation_page.overall_sheet(self.localisation),
+                localisation_page.sets_sheet(self.localisation),
+            ]
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,12 +77,14 @@ def reproduce(
     n_seeds: int = 20,
     progress: Progress = silent,
 ) -> Results:
-    """Run one part of the paper or all of it; figures and the report are written to the folder ``output``."""
+    """Run one part of the paper, all of it, or "localisation"; pictures and pages are written to the folder ``output``."""
     one_of(what, PARTS, "part of the paper")
-    parts = [part for part in _EXPERIMENTS if what in (part, "all")]
+    parts = PAPER if what == "all" else (what,)
     if "figures" in parts:
         drawing.require_matplotlib()
         _make_folder(Path(output) / "figures")
+    if "localisation" in parts:
+        _make_folder(Path(output))
     done: dict[str, Any] = dict.fromkeys(_EXPERIMENTS)
     checks: list[Check] = []
     for part in parts:
@@ -101,12 +115,16 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
     if done["figures"]:
         for name, content in drawing.draw(done["figures"]).items():
             files.append(write(output / "figures" / name, content))
-    if all(done.values()):
-        files.append(write(output / "reproduction.md", report(**done, checks=checks).encode()))
+    if all(done[part] for part in PAPER):
+        page = report(done["table1"], done["table2"], done["figures"], checks)
+        files.append(write(output / "reproduction.md", page.encode()))
+    if done["localisation"]:
+        files.append(write(output / "localisation.json", localisation_page.to_json(done["localisation"]).encode()))
+        files.append(write(output / "localisation.md", localisation_page.page(done["localisation"]).encode()))
     return files
 
 
-def _share_of(progress: Progress, part: str, parts: list[str]) -> Progress:
+def _share_of(progress: Progress, part: str, parts: Sequence[str]) -> Progress:
     """Progress of one part as progress of the whole."""
     work = {name: _EXPERIMENTS[name][2] for name in parts}
     before = sum(work[name] for name in parts[: parts.index(part)])

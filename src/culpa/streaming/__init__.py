@@ -2,6 +2,6 @@
 
 from culpa.streaming.answering import Summary, explain, score
 from culpa.streaming.describing import Description, describe
-from culpa.streaming.fitting import fit
+from culpa.streaming.fitting import fit, sample
 
-__all__ = ["Description", "Summary", "describe", "explain", "fit", "score"]
+__all__ = ["Description", "Summary", "describe", "explain", "fit", "sample", "score"]

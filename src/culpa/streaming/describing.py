@@ -30,6 +30,10 @@ class Description:
     limit: float
     limit_kind: str
     confidence: float
+    noise: float
+    shrinkage: float
+    game: str
+    ranking: str
     explainer: str
     warnings: list[str]
 
@@ -57,6 +61,10 @@ def describe(path: Path) -> Description:
         limit=detector.limit_,
         limit_kind=detector.limit,
         confidence=detector.confidence,
+        noise=detector.noise,
+        shrinkage=detector.shrinkage,
+        game=detector.game,
+        ranking=detector.ranking,
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         warnings=list(_oddities(detector)),
     )
