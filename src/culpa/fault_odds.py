@@ -19,16 +19,18 @@ Box and Tiao (1968), "A Bayesian approach to some outlier problems".
 from functools import lru_cache
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Floats = NDArray[np.float64]
 
 FAULT_SIZE = 2.0  # standard deviation of a fault's error, in standard deviations of the feature
 PRIOR_ODDS = 0.1  # of a feature to be at fault, before anything is known about the row
-# Faults at once: as many, up to three, as this many sets allow.
-_MOST_FAULTS, _MOST_SETS = 3, 5_000
+# Faults at once: as many, up to three, as this many sets allow: three up to 44 features, two up to 172.
+_MOST_FAULTS, _MOST_SETS = 3, 15_000
 _AT_ONCE = 1 << 22  # numbers held at a time
 _TINY = np.finfo(np.float64).tiny
 
@@ -44,10 +46,10 @@ def fault_log_odds(X: Floats, precision: Floats, spread: Floats) -> Floats:
     [[False, False, True]]
     """
     size = FAULT_SIZE * spread
-    M = precision * np.outer(size, size)
-    sets = _sets(len(M))
-    step = max(1, _AT_ONCE // sum(map(len, sets)))
-    parts = [_log_odds(X[at : at + step] @ precision * size, M, sets) for at in range(0, len(X), step)]
+    forms, prior = _evidence_forms(precision * np.outer(size, size))
+    r = X @ precision * size
+    step = max(1, _AT_ONCE // len(prior))
+    parts = [_log_odds(r[at : at + step], forms, prior) for at in range(0, len(X), step)]
     return np.concatenate(parts) if parts else np.zeros_like(X)
 
 
@@ -58,43 +60,57 @@ def _sets(d: int) -> list[NDArray[np.intp]]:
     return [np.array(list(combinations(range(d), k)), dtype=np.intp) for k in sizes or [1]]
 
 
-def _log_odds(r: Floats, M: Floats, sets: list[NDArray[np.intp]]) -> Floats:
-    n, d = r.shape
-    evidence = np.hstack([np.zeros((n, 1)), *(_evidence(r, M, members) for members in sets)])
-    inside = np.zeros((evidence.shape[1], d))
-    at = 1
-    for members in sets:
-        inside[np.arange(at, at + len(members))[:, None], members] = 1.0
-        at += len(members)
-    evidence -= evidence.max(axis=1, keepdims=True)
+def _membership(d: int) -> Any:
+    """Which features are in which set, (1 + sets, d) of 0 and 1; the first set is empty."""
+    blocks = [sparse.csr_array((1, d))]
+    for members in _sets(d):
+        at = np.repeat(np.arange(len(members)), members.shape[1])
+        blocks.append(sparse.csr_array((np.ones(members.size), (at, members.ravel())), shape=(len(members), d)))
+    return sparse.vstack(blocks, format="csr")
+
+
+def _evidence_forms(M: Floats) -> tuple[Any, Floats]:
+    """Log of prior odds times likelihood ratio against nobody, as quadratic forms in r.
+
+    Returns coefficients of the products r_a r_b, a <= b, (1 + sets, products), and constants (1 + sets,).
+    """
+    d = len(M)
+    product = np.zeros((d, d), dtype=np.intp)
+    product[np.triu_indices(d)] = np.arange(d * (d + 1) // 2)
+    blocks, constants = [sparse.csr_array((1, d * (d + 1) // 2))], [np.zeros(1)]
+    for members in _sets(d):
+        m, k = members.shape
+        block = np.eye(k) + M[members[:, :, None], members[:, None, :]]
+        a, b = np.triu_indices(k)
+        factors = np.linalg.inv(block)[:, a, b] * np.where(a == b, 0.5, 1.0)
+        where = np.repeat(np.arange(m), len(a)), product[members[:, a], members[:, b]].ravel()
+        blocks.append(sparse.csr_array((factors.ravel(), where), shape=(m, d * (d + 1) // 2)))
+        constants.append(k * np.log(PRIOR_ODDS) - 0.5 * np.linalg.slogdet(block)[1])
+    return sparse.vstack(blocks, format="csr"), np.concatenate(constants)
+
+
+def _log_odds(r: Floats, forms: Any, constants: Floats) -> Floats:
+    d = r.shape[1]
+    first, second = np.triu_indices(d)
+    evidence = forms @ (r.T[first] * r.T[second]) + constants[:, None]  # (1 + sets, n)
+    evidence -= evidence.max(axis=0)
+    inside = _membership(d)
     weight = np.exp(evidence)
-    total, with_feature = weight.sum(axis=1), weight @ inside
+    with_feature = (inside.T @ weight).T
     # the set of a feature alone stands in where all sets with it underflow
-    alone = evidence[:, 1 : d + 1]
-    log_with = np.where(with_feature > 0, np.log(np.maximum(with_feature, _TINY)), alone)
+    log_with = np.where(with_feature > 0, np.log(np.maximum(with_feature, _TINY)), evidence[1 : d + 1].T)
     # a feature outside the likeliest set: the sets without it hold that one, so the difference loses nothing
-    log_without = np.log(np.maximum(total[:, None] - with_feature, _TINY))
-    rows, suspects = inside[evidence.argmax(axis=1)].nonzero()
-    for which in np.unique(suspects):
-        at_rows = rows[suspects == which]
-        log_without[at_rows, which] = _log_sum(evidence[at_rows][:, inside[:, which] == 0])
+    log_without = np.log(np.maximum(weight.sum(axis=0)[:, None] - with_feature, _TINY))
+    likeliest = inside[evidence.argmax(axis=0)].toarray() > 0
+    for suspect in np.flatnonzero(likeliest.any(axis=0)):
+        rows = np.flatnonzero(likeliest[:, suspect])
+        without = np.ones(len(constants), dtype=np.bool_)
+        without[inside[:, [suspect]].nonzero()[0]] = False
+        log_without[rows, suspect] = _log_sum(evidence[:, rows][without])
     return np.asarray(log_with - log_without)
 
 
-def _evidence(r: Floats, M: Floats, members: NDArray[np.intp]) -> Floats:
-    """Log of prior odds times likelihood ratio of every set against nobody, (n, sets)."""
-    k = members.shape[1]
-    block = np.eye(k) + M[members[:, :, None], members[:, None, :]]
-    inverse, log_det = np.linalg.inv(block), np.linalg.slogdet(block)[1]
-    result = np.broadcast_to(k * np.log(PRIOR_ODDS) - 0.5 * log_det, (len(r), len(members))).copy()
-    for a in range(k):
-        for b in range(a, k):
-            factor = inverse[:, a, b] * (0.5 if a == b else 1.0)
-            result += factor * r[:, members[:, a]] * r[:, members[:, b]]
-    return result
-
-
 def _log_sum(values: Floats) -> Floats:
-    """Log of the sum of exponentials along rows."""
-    largest = values.max(axis=1)
-    return np.asarray(largest + np.log(np.exp(values - largest[:, None]).sum(axis=1)))
+    """Log of the sum of exponentials down columns."""
+    largest = values.max(axis=0)
+    return np.asarray(largest + np.log(np.exp(values - largest).sum(axis=0)))

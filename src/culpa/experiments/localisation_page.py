@@ -51,8 +51,8 @@ diagonal. "noise x10" assumes ten times the maximum-likelihood noise variance.
   `culpa.contributions` with their references. `abc` ranks the features of a row exactly as `rbc` does.
 - "mahalanobis, rbc" is the Mahalanobis distance with the feature left out; "mahalanobis, pdc" is its Shapley value in
   closed form.
-- `fault-odds` are the odds that the feature is at fault, summed over all sets of up to three (with more than 30 features:
-  two) features that might be.
+- `fault-odds` are the odds that the feature is at fault, summed over all sets of up to three features that might be (two
+  with more than 44 features, one with more than 172).
 - "conditional Shapley" is what `explain` shows; of SPE it is the paper's proposal. Interventional Shapley values differ
   from `pdc` by a base line per feature.
 """
