@@ -98,6 +98,12 @@ class Explanation:
             return tuple((i,) for i in range(len(self.feature_names)))
         return tuple(members for _, members in self.groups)
 
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which players have an observed cell in which row."""
+        seen = ~np.isnan(self.data)
+        return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
+
     @staticmethod
     def concatenate(parts: Sequence["Explanation"]) -> "Explanation":
         """Explanations of several tables by the same explainer, as one."""
@@ -132,7 +138,7 @@ class Explanation:
         """
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
-        present = self._present()
+        present = self.observed
         ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
@@ -207,11 +213,6 @@ class Explanation:
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
-
-    def _present(self) -> NDArray[np.bool_]:
-        """Which players have an observed cell in which row."""
-        seen = ~np.isnan(self.data)
-        return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
 
 
 def _plain(value: Any) -> Any:
