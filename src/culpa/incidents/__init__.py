@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
 
-__all__ = ["Culprit", "Incident", "Incidents", "find_incidents"]
+__all__ = ["Culprit", "Gathering", "Incident", "Incidents", "as_columns", "find_incidents"]
 
 Floats = NDArray[np.float64]
 
@@ -117,8 +117,7 @@ def find_incidents(
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     """One entry per incident in each column."""
     fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit")
-    columns = {name: [getattr(incident, name) for incident in incidents] for name in fields}
-    columns["peak"] = columns.pop("peak_label")
+    columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
     worst = [incident.culprits[0] for incident in incidents]
     for name in ("feature", "value", "std_error", "share", "actual", "expected", "unit"):
         columns["culprit" if name == "feature" else name] = [getattr(culprit, name) for culprit in worst]

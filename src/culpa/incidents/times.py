@@ -11,7 +11,7 @@ Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
 
 
-def read_times(cells: Any, name: str) -> Times:
+def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
     """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers."""
     if hasattr(cells, "to_pandas"):  # polars, Arrow
         cells = cells.to_pandas()
@@ -23,7 +23,9 @@ def read_times(cells: Any, name: str) -> Times:
     known = isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or pd.api.types.is_any_real_numeric_dtype(index)
     index = index if known else _parsed(index, name)
     if index.hasnans:
-        raise ValueError(f"{name!r} has no time in row {int(np.argmax(index.isna()))}: drop rows without a time.")
+        raise ValueError(
+            f"{name!r} has no time in row {first_row + int(np.argmax(index.isna()))}: drop rows without a time."
+        )
     return index
 
 
@@ -56,7 +58,9 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
     except (TypeError, ValueError):
         raise ValueError(f"gap must be a whole number of rows or a span of time such as '5min', got {gap!r}.") from None
     if not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
-        raise ValueError(f"gap={gap!r} is a span of time, so the rows need dates: name their column with time=.")
+        raise ValueError(
+            f"gap={gap!r} is a span of time, so the rows need dates: name their column (time= in Python, --time)."
+        )
     if not span >= pd.Timedelta(0):
         raise ValueError(f"gap must not be negative, got {gap!r}.")
     return span
