@@ -149,6 +149,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self._explainers = [*self._explainers[1 - _KEPT :], (options, explainer)]
         return explainer
 
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
         rows = (self._read(X).array - self.mean_) / self.scale_
