@@ -254,7 +254,7 @@ def test_heatmap_of_many_rows_keeps_every_peak():
     values = np.full((10_001, 2), 0.1)
     values[[1234, 10_000]] = 7.0
     shown = Heatmap.of(explanation(values))
-    assert len(shown.values) <= 1000
+    assert len(shown.values) <= 500
     assert {1234, 10_000} <= set(shown.positions.tolist())
     np.testing.assert_array_equal(shown.values, values[shown.positions])
     assert (np.diff(shown.positions) > 0).all()
@@ -408,12 +408,13 @@ def test_times_with_a_zone_are_read_off_the_wall():
 
 
 def test_rows_own_the_axis_half_way_to_their_neighbours():
-    axis = RowAxis.of([0, 2, 10])
-    assert axis.edges.tolist() == [-1, 1, 6, 14]
-    assert axis.span(1, 1) == (1, 6)
-    assert RowAxis.of([7]).edges.tolist() == [6.5, 7.5]
-    day = RowAxis.of(np.array(["2024-03-01"], dtype="datetime64[ns]"))
-    assert day.edges[1] - day.edges[0] == np.timedelta64(1, "D")
+    axis = RowAxis.of([0, 2, 3, 5, 105])
+    assert [axis.span(row, row) for row in range(5)] == [(-1, 1), (1, 2.5), (2.5, 4), (4, 6), (104, 106)]
+    assert axis.span(1, 2) == (1, 4)
+    assert axis.span() == (-1, 106)
+    assert RowAxis.of([7]).span() == (6.5, 7.5)
+    first, last = RowAxis.of(np.array(["2024-03-01"], dtype="datetime64[ns]")).span()
+    assert last - first == np.timedelta64(1, "D")
 
 
 @pytest.mark.parametrize("time", [["2024-03-01", "2024-03-02"], [datetime(2024, 3, 1), datetime(2024, 3, 2)]])

@@ -246,6 +246,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return import_module("culpa.report").make_report(self, X, time=time, title=title, **options)
 
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
         rows = (self._read(X).array - self.mean_) / self.scale_

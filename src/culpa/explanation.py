@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -103,6 +104,11 @@ class Explanation:
         """Which players have an observed cell in which row."""
         seen = ~np.isnan(self.data)
         return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
+
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``why.plot.waterfall(0)``, ``bar``, ``heatmap``, ``scatter``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
 
     @staticmethod
     def concatenate(parts: Sequence["Explanation"]) -> "Explanation":

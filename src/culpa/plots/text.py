@@ -15,15 +15,17 @@ def number(value: float, digits: int = 3) -> str:
     """A number with few digits, without an exponent unless it is huge or tiny.
 
     >>> [number(value) for value in (1234.56, 0.5, -12.3456, 1e9, 2e-7, float("nan"))]
-    ['1,235', '0.5', '-12.3', '1e+09', '2e-07', '–']
+    ['1,235', '0.5', '−12.3', '1e+09', '2e−07', '–']
     """
     if np.isnan(value):
         return "–"
     if value and not 1e-4 <= abs(value) < 1e6:
-        return f"{value:.{digits}g}"
-    if abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    return f"{float(f'{value:.{digits}g}'):,}".removesuffix(".0")
+        text = f"{value:.{digits}g}"
+    elif abs(value) >= 10**digits:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{float(f'{value:.{digits}g}'):,}".removesuffix(".0")
+    return text.replace("-", "−")
 
 
 def shorten(name: str, width: int = 28) -> str:

@@ -40,6 +40,7 @@ class Overview:
     mood: str
     rows: int
     flagged: int
+    empty_rows: int
     incidents: int
     facts: list[Fact]
     notes: list[str]
@@ -214,7 +215,12 @@ def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> ND
 
 
 def _chart(
-    detector: PCADetector, chart: ControlChart, listed: Sequence[Incident], score: Floats, time_name: str | None, caps: Caps
+    detector: PCADetector,
+    chart: ControlChart,
+    listed: Sequence[Incident],
+    score: Floats,
+    time_name: str | None,
+    caps: Caps,
 ) -> Chart:
     flagged = np.asarray(score > detector.limit_)
     marked = marks(flagged, score, caps.marks)
@@ -344,21 +350,14 @@ def _overview(
             f"{model.explained_variance_ratio_.sum():.1%} of the variance, from {model.n_samples_:,} normal rows",
         ),
     ]
-    return Overview(text, mood, n, found.n_flagged, len(found), facts, _notes(table, chart, found, listed, why, caps))
-
-
-def _notes(
-    table: Table,
-    chart: ControlChart,
-    found: Incidents,
-    listed: Sequence[Incident],
-    why: Explanation,
-    caps: Caps,
-) -> list[str]:
-    """What the report leaves out, and why."""
-    n = len(table.array)
-    notes = []
     empty = int(np.isnan(table.array).all(axis=1).sum())
+    notes = _notes(n, empty, found, listed, why, caps)
+    return Overview(text, mood, n, found.n_flagged, empty, len(found), facts, notes)
+
+
+def _notes(n: int, empty: int, found: Incidents, listed: Sequence[Incident], why: Explanation, caps: Caps) -> list[str]:
+    """What the report leaves out, and why."""
+    notes = []
     if empty:
         notes.append(f"{count(empty, 'row')} without any observed feature: no score, not flagged.")
     loose = found.n_flagged - sum(incident.n_flagged for incident in found)

@@ -39,7 +39,9 @@ def verdict(n_rows: int, n_flagged: int, n_incidents: int, confidence: float, wo
     """What to make of the rows, and the mood of it: "calm", "unsure" or "alarm"."""
     limit = f"the {share(confidence)} limit"
     usual = n_rows * (1 - confidence)
-    chance = f"about {count(max(round(usual), 1), 'row')} would be by chance" if usual >= 0.5 else "none would be by chance"
+    chance = (
+        f"about {count(max(round(usual), 1), 'row')} would be by chance" if usual >= 0.5 else "none would be by chance"
+    )
     if not n_flagged:
         return f"Nothing unusual: {_none_of(n_rows)} is above {limit}.", "calm"
     told = f" The worst: {worst}" if worst else ""

@@ -13,6 +13,7 @@ from culpa.plots.content.rows import Positions
 Floats = NDArray[np.float64]
 
 LEFT_OVER = "left over by sampling"
+MAX_CLOUD = 3000
 _NEGLIGIBLE = 1e-6  # share of the score that may get lost in rounding
 
 
@@ -197,7 +198,7 @@ class Heatmap:
     score_name: str
 
     @classmethod
-    def of(cls, why: Explanation, *, max_features: int | None = 20, max_rows: int | None = 1000) -> "Heatmap":
+    def of(cls, why: Explanation, *, max_features: int | None = 20, max_rows: int | None = 500) -> "Heatmap":
         """Content for all rows of an explanation, in their order."""
         _some(why)
         values = np.where(why.observed, why.values, np.nan)
@@ -227,7 +228,8 @@ class Scatter:
     """A row among others, in the plane of a culprit and another feature, with the culprit's expected value.
 
     The row lies at (``x``, ``y``) and should lie at (``x``, ``expected``); ``y`` is NaN where the cell is missing. Where
-    the other feature's cell is missing, ``x`` is its expected value and ``x_observed`` is false. ``cloud`` is (rows, 2).
+    the other feature's cell is missing, ``x`` is its expected value and ``x_observed`` is false. ``cloud`` is (rows, 2), at
+    most `MAX_CLOUD` of them.
     """
 
     feature: str
@@ -269,7 +271,7 @@ class Scatter:
             float(one.data[0, i]),
             float(one.expected[0, i]),
             x_observed,
-            cloud[:, [j, i]],
+            cloud[:: -(-len(cloud) // MAX_CLOUD) or 1, [j, i]],
             "other explained rows" if normal is None else "normal rows",
             one.rows[0],
         )
@@ -299,9 +301,9 @@ def _peaks(score: Floats, max_rows: int | None) -> Positions:
 
 
 def _strong(values: Floats) -> float:
-    """The 98% quantile of absolute values, so that one extreme row does not bleach all others."""
+    """The 99.5% quantile of absolute values, so that one extreme row does not bleach all others."""
     sizes = np.abs(values[~np.isnan(values)])
-    scale = float(np.quantile(sizes, 0.98)) if len(sizes) else 0.0
+    scale = float(np.quantile(sizes, 0.995)) if len(sizes) else 0.0
     return scale or float(sizes.max(initial=0.0)) or 1.0
 
 

@@ -35,6 +35,8 @@ class RowAxis:
             if times.shape != labels.shape:
                 raise ValueError(f"time has {len(times)} entries for {len(labels)} rows: give one per row.")
             labels = _parsed(times)
+        if labels.dtype.kind == "M":
+            labels = labels.astype("datetime64[us]")  # half a day must be possible
         return cls(labels, labels if _increasing(labels) else np.arange(len(labels)))
 
     def __len__(self) -> int:
@@ -50,19 +52,23 @@ class RowAxis:
         """Whether ``x`` are the labels themselves."""
         return self.x is self.labels
 
-    @cached_property
-    def edges(self) -> NDArray[Any]:
-        """Ends of the stretch of axis that each row owns, one more than there are rows: half way to the neighbours."""
-        x = self.x
-        if len(x) < 2:
-            half = np.timedelta64(12, "h") if self.in_time else 0.5
-            return np.concatenate([x - half, x + half])
-        half_steps = np.diff(x) / 2
-        return np.concatenate([x[:1] - half_steps[:1], x[:-1] + half_steps, x[-1:] + half_steps[-1:]])
+    def span(self, first: int = 0, last: int = -1) -> tuple[Any, Any]:
+        """Ends of the stretch that rows ``first`` to ``last``, both included, own together.
 
-    def span(self, first: int, last: int) -> tuple[Any, Any]:
-        """Ends of the stretch that rows ``first`` to ``last``, both included, own together."""
-        return self.edges[first], self.edges[last + 1]
+        A row owns the axis half way to its neighbours, or half the usual way where a neighbour is far.
+        """
+        return self.x[first] - self._reach[0][first], self.x[last] + self._reach[1][last]
+
+    @cached_property
+    def _reach(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """How far each row reaches to either side."""
+        steps = np.diff(self.x)
+        if not len(steps):
+            alone = np.array([np.timedelta64(24 * 3600 * 10**6, "us") if self.in_time else 1.0])
+            return alone / 2, alone / 2
+        usual = np.sort(steps)[len(steps) // 2]
+        steps = np.minimum(steps, usual)
+        return np.concatenate([[usual], steps]) / 2, np.concatenate([steps, [usual]]) / 2
 
 
 def thin(values: Floats, keep: NDArray[np.bool_], max_points: int = 4000) -> Positions:
