@@ -29,7 +29,7 @@ def run(console: Console, output: Path) -> None:
     normal = np.flatnonzero(wine.y == 0)
     n_train = len(normal) - int(wine.y.sum())
     train = frame.iloc[normal[:n_train]]
-    new = frame.drop(index=train.index)
+    new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # not sorted by what they are
     detector = PCADetector().fit(train)
     flagged = detector.predict(new) == -1
     why = detector.explain(new[flagged])

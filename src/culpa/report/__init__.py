@@ -1,6 +1,5 @@
 """One HTML file that tells everything about new rows: overview, charts, incidents, culprits, model. It opens offline."""
 
-from json import dumps
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from culpa._files import write_whole
 from culpa.detector import PCADetector
 from culpa.report.content import Content, content
 from culpa.report.from_table import content_of_table
-from culpa.report.page import to_page
+from culpa.report.page import to_json, to_page
 from culpa.streaming import Summary
 from culpa.tables import Source
 
@@ -31,11 +30,11 @@ class Report:
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""
-        return dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+        return to_json(self.content)
 
     def to_html(self) -> str:
         """The page: one file that needs no network."""
-        return to_page(self.to_dict())
+        return to_page(self.content)
 
     def save(self, path: str | Path, *, json: bool | None = None, force: bool = True) -> Path:
         """Write the page, or the data as JSON (by default where the name ends in ``.json``).

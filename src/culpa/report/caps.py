@@ -15,7 +15,7 @@ class Caps(NamedTuple):
     marks: int  # of flagged rows; beyond, neighbours share one
     incidents: int  # listed, the worst ones; each keeps the details of its worst row
     cells: int  # bars of waterfalls, over all rows with details
-    history: int  # rows that histories of culprits show, over all incidents
+    history: int  # cells of histories of culprits, over all incidents
 
     @classmethod
     def of(cls, n_rows: int) -> "Caps":
@@ -34,5 +34,5 @@ class Caps(NamedTuple):
 
 MOST_BARS, FEWEST_BARS = 20, 3
 
-_SMALL = Caps(points=1200, marks=2000, incidents=500, cells=4000, history=8000)
-_LARGE = Caps(points=2000, marks=20_000, incidents=5000, cells=20_000, history=40_000)
+_SMALL = Caps(points=1200, marks=2000, incidents=500, cells=3000, history=7000)
+_LARGE = Caps(points=2000, marks=20_000, incidents=4000, cells=16_000, history=30_000)

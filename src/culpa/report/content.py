@@ -16,7 +16,7 @@ from culpa.incidents import Incident, Incidents, split_time
 from culpa.plots.content import ControlChart, Heatmap, Statistic, thin
 from culpa.plots.text import TITLES
 from culpa.report.caps import Caps
-from culpa.report.details import Detail, History, detail, histories
+from culpa.report.details import Detail, History, detail, histories, main_culprits
 from culpa.report.model_page import Fact, Limit, ModelPage, fingerprint, limits, model_page
 from culpa.report.numbers import Number, number, numbers
 from culpa.report.thin import marks
@@ -29,7 +29,6 @@ FORMAT = 1
 
 _SHADES = 200  # incidents that are shaded in the charts; all flagged rows are marked
 _HEAT_COLUMNS, _HEAT_ROWS = 60, 25
-_CULPRITS = 3
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,6 @@ class Story:
     peak_label: Label
     n_flagged: int
     score: Number
-    limit: Number
     n_to_fix: int | None
     together: dict[str, Number]
     score_if_fixed: Number
@@ -207,11 +205,11 @@ def _worst(found: Incidents, most: int) -> list[Incident]:
 
 def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> NDArray[np.intp]:
     """The worst row of every incident, then the worst rows of the table, as long as there is room."""
-    peaks = np.array([incident.peak for incident in listed], dtype=np.intp)
-    others = np.setdiff1d(np.flatnonzero(~np.isnan(score)), peaks)
-    room = max(most - len(peaks), 0)
-    worst = others[np.argsort(-score[others], kind="stable")[:room]]
-    return np.sort(np.concatenate([peaks, worst]))
+    peaks = [incident.peak for incident in listed]
+    rank = np.where(np.isnan(score), -np.inf, score)
+    rank[peaks] = np.inf
+    first = np.argsort(-rank, kind="stable")[: max(most, len(peaks))]
+    return np.sort(first[rank[first] > -np.inf])
 
 
 def _chart(
@@ -289,13 +287,12 @@ def _stories(
             labels.text(incident.peak),
             incident.n_flagged,
             number(incident.score),
-            number(incident.limit),
             incident.n_to_fix,
             {name: number(value) for name, value in incident.together.items()},
             number(incident.score_if_fixed),
             [
                 Blamed(one.feature, number(one.value), number(one.std_error), number(one.share))
-                for one in incident.culprits[:_CULPRITS]
+                for one in main_culprits(incident)
             ],
             incident.sentence,
             history,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.incidents import Incident
+from culpa.incidents import Culprit, Incident
 from culpa.plots.content import RowAxis, Waterfall, thin
 from culpa.plots.content.blame import LEFT_OVER
 from culpa.report.numbers import Number, number, numbers
@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 _MOST_MEMBERS = 8  # features of a group that a table lists
 _MOST_SERIES = 3  # culprits of an incident whose history is kept
-_AROUND = 20  # rows before and after an incident that its history shows at least
-_FEWEST, _MOST = 30, 200  # points of a history
+_AROUND = 15  # rows before and after an incident that its history shows at least
+_FEWEST, _MOST = 31, 200  # points of a history
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,24 @@ def _members(why: Explanation, at: int, player: int, scale: Floats) -> list[tupl
     return [(int(members[k]), number(actual[k]), number(expected[k])) for k in worst]
 
 
+def main_culprits(incident: Incident) -> tuple[Culprit, ...]:
+    """Those whose fix would clear the alarm, but not more than a few."""
+    return incident.culprits[: min(incident.n_to_fix or _MOST_SERIES, _MOST_SERIES)]
+
+
 def histories(
     explainer: Explainer, names: Sequence[str], X: Floats, axis: RowAxis, incidents: Sequence[Incident], cap: int
 ) -> list[History | None]:
     """A history for each of the incidents, the worst ones if there is not room for all; ``names`` are the players'."""
-    each = int(np.clip(cap // max(len(incidents), 1), _FEWEST, _MOST))
-    worst = np.argsort([-incident.score for incident in incidents], kind="stable")[: cap // each]
+    each = int(np.clip(cap // (2 * max(len(incidents), 1)), _FEWEST, _MOST))
     windows = {}
-    for k in worst.tolist():
+    for k in np.argsort([-incident.score for incident in incidents], kind="stable").tolist():
         features = _culprit_features(incidents[k], names, explainer)
-        windows[k] = features, _window(incidents[k], X[:, features[0]], each)
+        window = _window(incidents[k], X[:, features[0]], each)
+        cap -= len(window) * (1 + len(features))
+        if cap < 0:
+            break
+        windows[k] = features, window
     rows = np.unique(np.concatenate([window for _, window in windows.values()])) if windows else np.empty(0, dtype=int)
     players = None if explainer.groups is None else explainer.players
     expected = explainer.normal.to_user_units(
@@ -113,15 +121,15 @@ def histories(
     result: list[History | None] = [None] * len(incidents)
     for k, (features, window) in windows.items():
         at = np.searchsorted(rows, window)
-        series = [Series(i, numbers(X[window, i], 6), numbers(expected[at, i], 6)) for i in features]
+        series = [Series(i, numbers(X[window, i], 5), numbers(expected[at, i], 5)) for i in features]
         start, end = axis.span(incidents[k].first, incidents[k].last)
         result[k] = History(window.tolist(), labels.places(window), (place(start), place(end)), series)
     return result
 
 
 def _culprit_features(incident: Incident, names: Sequence[str], explainer: Explainer) -> list[int]:
-    """Positions of the features behind the worst culprits."""
-    players = [explainer.players[names.index(culprit.feature)] for culprit in incident.culprits]
+    """Positions of the features behind the culprits."""
+    players = [explainer.players[names.index(culprit.feature)] for culprit in main_culprits(incident)]
     return [i for player in players for i in player][:_MOST_SERIES]
 
 

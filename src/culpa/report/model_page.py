@@ -14,7 +14,7 @@ from culpa import __version__
 from culpa.detector import PCADetector
 from culpa.plots.content import Loadings, Statistic
 from culpa.plots.text import TITLES
-from culpa.report.numbers import Number, number, numbers
+from culpa.report.numbers import Number, numbers
 from culpa.streaming import describe_detector
 
 _COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
@@ -73,7 +73,8 @@ def model_page(
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
-        "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
+        "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
+        "limit": f"{about.limit_kind}, {about.confidence:.4g} of normal rows stay below",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in detector.get_params().items()),
         "fingerprint of the model": fingerprint(detector.mean_, detector.scale_, detector.model_.gaussian_.loadings),
     }
@@ -111,5 +112,5 @@ def fingerprint(*arrays: NDArray[np.float64]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array, dtype="<f8"))
+        digest.update(np.ascontiguousarray(array, dtype="<f8").data)
     return digest.hexdigest()[:16]

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 from importlib.resources import files
-from typing import Any
+
+from culpa.report.content import Content
 
 _ASSETS = files("culpa.report") / "assets"
 
@@ -12,7 +13,7 @@ _ASSETS = files("culpa.report") / "assets"
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def to_page(content: dict[str, Any]) -> str:
+def to_page(content: Content) -> str:
     """One HTML file that needs nothing else."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -24,20 +25,15 @@ def to_page(content: dict[str, Any]) -> str:
         report=content,
         policy=_policy(plotly, script),
         style=Markup(_asset("report.css")),
-        data=Markup(to_script_json(content)),
+        data=Markup(to_json(content).translate(_ESCAPES)),
         plotly=Markup(plotly),
         script=Markup(script),
     )
 
 
-def to_script_json(content: dict[str, Any]) -> str:
-    """JSON that can stand inside a script element.
-
-    >>> to_script_json({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
-    """
-    text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(_ESCAPES)
+def to_json(content: Content) -> str:
+    """The same content as data."""
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=vars)
 
 
 def _asset(name: str) -> str:

@@ -18,6 +18,7 @@
     const size = Math.abs(x);
     return size && (size < 1e-4 || size >= 1e9) ? x.toExponential(3) : short.format(x).replace("-", "−");
   };
+  const roughly = (x) => number(Number(x.toPrecision(2)));
   const signed = (x) => (x > 0 ? "+" : "") + number(x);
   const percent = (x) => (Number.isFinite(x) ? `${short.format(Math.round(x * 1000) / 10)}%` : "–");
   const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
@@ -98,20 +99,22 @@
     curves.length = 0;
     const few = chart.row.length <= 1500;
     const everything = chart.row.map((_, j) => j);
-    const hover = (j) => wrapped(capital(rowWord(labelOf(j))));
-    const marks = (j) => hover(j) + (chart.marks[j] > 1 ? `<br>worst of ${chart.marks[j]} flagged rows around here` : "<br>flagged");
+    const hover = (j) => wrapped(capital(rowWord(labelOf(j)))) + (["", "<br>flagged"][chart.marks[j]] ?? `<br>worst of ${chart.marks[j]} flagged rows around here`);
     return chart.statistics.flatMap((statistic, k) => {
-      const yaxis = k ? `y${k + 1}` : "y";
-      const common = { type: "scatter", yaxis, hovertemplate: `%{customdata}<br>${safe(statistic.title)} %{y:.5~g}<extra></extra>` };
-      curves.push(everything, marked);
-      return [
-        { ...common, x: everything.map(xOf), y: statistic.value, customdata: everything.map(hover), mode: few ? "lines+markers" : "lines",
-          line: { color: c.down, width: 1 }, marker: { color: c.down, size: 4 }, connectgaps: false },
-        { ...common, x: marked.map(xOf), y: marked.map((j) => statistic.value[j]), customdata: marked.map(marks), mode: "markers",
-          marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: marked.length > 2000 ? 0 : 1 } } },
-      ];
+      const trace = (at, more) => {
+        curves.push(at);
+        return { type: "scatter", yaxis: k ? `y${k + 1}` : "y", hovertemplate: `%{customdata}<br>${safe(statistic.title)} %{y:.5~g}<extra></extra>`,
+          x: at.map(xOf), y: at.map((j) => statistic.value[j]), customdata: at.map(hover), ...more };
+      };
+      const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size: 4 }, connectgaps: false });
+      if (manyMarks) return [line];
+      return [line, trace(marked, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: 1 } } })];
     });
   }
+
+  // thousands of marks are drawn as one path of dots (round ends, no length): one piece of the page instead of thousands
+  const manyMarks = marked.length > 1500;
+  const dots = (statistic) => marked.map((j) => `M${String(xOf(j)).replace(" ", "_")},${statistic.value[j]}L${String(xOf(j)).replace(" ", "_")},${statistic.value[j]}`).join("");
 
   function chartShapes(c) {
     const shapes = chart.shades.map(([x0, x1]) => ({ type: "rect", x0, x1, yref: "paper", y0: 0, y1: 1, fillcolor: c.shade, line: { width: 0 }, layer: "below" }));
@@ -120,6 +123,7 @@
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref, y0: limit.value, y1: limit.value,
         line: { color: c.bad, width: limit.decides ? 1.8 : 1, dash: limit.decides ? "solid" : "dot" } });
     }));
+    if (manyMarks) chart.statistics.forEach((statistic, k) => shapes.push({ type: "path", path: dots(statistic), xref: "x", yref: k ? `y${k + 1}` : "y", line: { color: c.up, width: 5 } }));
     const j = chart.row.indexOf(selected.row);
     if (j >= 0) shapes.push({ type: "line", x0: xOf(j), x1: xOf(j), yref: "paper", y0: 0, y1: 1, line: { color: c.accent, width: 1.5, dash: "dash" } });
     return shapes;
@@ -194,13 +198,13 @@
   }
 
   function incidentLine(i) {
-    const incident = incidents[i], times = incident.score / incident.limit;
+    const incident = incidents[i], times = incident.score / details.limit;
     const line = element("tr", undefined, { role: "row", "data-incident": i, "aria-current": String(i === selected.incident) });
     const first = element("td", undefined, { role: "cell" });
     first.append(element("button", capital(when(incident)), { type: "button", class: "open", dir: "auto", tabindex: "-1" }));
     const score = dataCell(incident.score);
     score.setAttribute("role", "cell");
-    if (Number.isFinite(times)) score.append(element("small", ` ${number(Number(times.toPrecision(2)))} × limit`));
+    if (Number.isFinite(times)) score.append(element("small", ` ${roughly(times)} × limit`));
     line.append(first, element("td", plural(incident.n_flagged, "row"), { role: "cell" }), score,
       named("td", cut(culprit(incident), 60), { role: "cell", title: culprit(incident) }), element("td", incident.sentence, { role: "cell" }));
     return line;
@@ -261,8 +265,8 @@
     if (n_to_fix === null) return "No fix of culprits clears the alarm.";
     if (n_to_fix < 2) return "";
     const values = Object.entries(together).map(([name, value]) => `${cut(name, 60)} at ${number(value)}`);
-    const told = values.length > 6 ? `${values.slice(0, 5).join(", ")} and ${values.length - 5} more` : values.join(", ");
-    return `It takes ${n_to_fix} culprits fixed together to clear the alarm: ${told} would bring the score to ${number(score_if_fixed)}. The table below fixes one at a time.`;
+    const told = values.length > 6 ? "" : ` with ${values.join(", ")}`;
+    return `It takes ${n_to_fix} culprits fixed together to clear the alarm: the score would be ${number(score_if_fixed)}${told}. The table below fixes one at a time.`;
   }
 
   function drawDetails() {
@@ -278,7 +282,7 @@
     const names = ["normal rows, on average", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`];
     const unknown = detail.player.map((player) => (typeof player === "number" ? (detail.value[detail.player.indexOf(player)] < 0 ? c.down : c.up) : c.rest));
     const hover = detail.player.map((player, k) => `${wrapped(playerName(player))}<br>${signed(detail.value[k])}`
-      + (detail.error[k] ? ` ± ${number(detail.error[k])} (95%)` : ""));
+      + (detail.error[k] ? ` ± ${roughly(detail.error[k])} (95%)` : ""));
     const positions = names.map((_, k) => k);
     const bars = {
       type: "bar", orientation: "h", y: positions, base: [0, ...starts, 0], x: [details.base_value, ...detail.value, detail.score],
@@ -306,7 +310,7 @@
       const members = typeof player === "number" ? report.members[player] : [];
       const feature = members.length === 1 ? model.features[members[0]] : null;
       const line = element("tr");
-      const error = detail.error[k] ? ` ± ${number(detail.error[k])}` : "";
+      const error = detail.error[k] ? ` ± ${roughly(detail.error[k])}` : "";
       line.append(named("th", playerName(player), { scope: "row" }),
         dataCell(detail.actual[k], feature ? withUnit(number(detail.actual[k]), feature) : "–"),
         dataCell(detail.expected[k], feature ? withUnit(number(detail.expected[k]), feature) : "–"),
