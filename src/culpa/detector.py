@@ -14,6 +14,7 @@ from culpa import scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, fraction, frame_like, one_of
+from culpa.columns import Lagged, check_lags, lagged_names
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.limits import KINDS, control_limit, named_score
@@ -40,13 +41,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Share of normal rows that should stay below the limit.
     limit : {"auto", "jackson-mudholkar", "box", "f", "empirical"}
         How the limit is found; "empirical" is the quantile of the training rows' scores.
+    lags : int
+        Dynamic PCA: every row is judged together with the ``lags`` rows before it, and each sensor is blamed for its
+        present and past values together. Rows must be consecutive then.
 
     Attributes
     ----------
     model_ : PPCA
         The model of standardised rows.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
 
@@ -69,17 +73,19 @@ class PCADetector(OutlierMixin, BaseEstimator):
         statistic: str = "spe",
         confidence: float = 0.99,
         limit: str = "auto",
+        lags: int = 0,
     ) -> None:
         self.n_components = n_components
         self.scale = scale
         self.statistic = statistic
         self.confidence = confidence
         self.limit = limit
+        self.lags = lags
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
         self._check_parameters()
-        table = check_estimator_input(self, X, reset=True, min_rows=2)
+        table = self._with_history(check_estimator_input(self, X, reset=True, min_rows=2 + self.lags))
         self.mean_, self.scale_ = _moments(table.array, self.scale)
         scaled = (table.array - self.mean_) / self.scale_
         self.model_ = PPCA(self.n_components).fit(Table(scaled, table.names))
@@ -90,13 +96,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
-        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``.
+        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``. With lags, moments and batches are
+        those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
         """
         self._check_parameters()
-        check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
+        n_columns = moments.n_features // (self.lags + 1)
+        check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
         self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
         if self.scale:
             self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
+        names = None if names is None else lagged_names(names, self.lags)
         self.model_ = PPCA(self.n_components).fit_moments(moments.scaled(self.mean_, self.scale_), names)
         return self._prepare(self._limit(batches))
 
@@ -123,7 +132,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``anomaly`` is what `predict` says: it follows the detector's own ``statistic`` alone.
         """
         table = self._read(X)
-        rows = self.to_normal().standardise(table.array)
+        rows = self.to_normal().standardise(self._features(table))
         columns: dict[str, Any] = {"row": table.row_labels()}
         for build in (scores.spe, scores.t2):
             score = build(self.to_normal().centred)
@@ -133,10 +142,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns["anomaly"] = self._score_table(table) > self.limit_
         return frame_like(table.native, columns)
 
-    def explain(self, X: Any, **options: Any) -> Explanation:
-        """Explain the score of every row; ``options`` are those of `Explainer`. No rows give an empty explanation."""
+    def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
+        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
+
+        ``options`` are those of `Explainer`. No rows give an empty explanation. With lags, give whole stretches of
+        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        """
         table = self._read(X, min_rows=0)
-        return self.explainer(**options).explain(table)
+        return self.explainer(**options).explain(table, rows)
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
@@ -151,8 +164,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
-        rows = (self._read(X).array - self.mean_) / self.scale_
-        return np.asarray(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
+        rows = (self._features(self._read(X)) - self.mean_) / self.scale_
+        return self._columns.decode(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction, in the user's units."""
@@ -162,14 +175,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def to_normal(self) -> Normal:
         """The fitted model together with the scaling, for `Explainer`."""
         check_is_fitted(self, "model_")
-        names = getattr(self, "feature_names_in_", None)
+        columns = self._columns
         return Normal(
             self.model_.gaussian_,
             self.mean_,
             self.scale_,
             self.model_.covariance_,
             self.model_.n_samples_,
-            None if names is None else tuple(map(str, names)),
+            lagged_names(columns.names, columns.lags) if columns.lags else columns.known_names,
+            columns if columns.lags else None,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -181,9 +195,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
+    @property
+    def _columns(self) -> Lagged:
+        """The columns that the detector was fitted on."""
+        names = getattr(self, "feature_names_in_", None)
+        known = None if names is None else tuple(map(str, names))
+        return Lagged(known, self.n_features_in_, len(self.mean_) // self.n_features_in_ - 1)
+
+    def _features(self, table: Table) -> Floats:
+        """Rows as the model takes them: with lags, beside the rows before them."""
+        return self._columns.read(table).features
+
+    def _with_history(self, table: Table) -> Table:
+        """Rows to learn from: with lags, those whose whole history is known, beside it."""
+        if not self.lags:
+            return table
+        rows = Lagged(table.names, table.array.shape[1], self.lags).read(table).features[self.lags :]
+        return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
+
     def _score_table(self, table: Table) -> Floats:
         with one_blas_thread(len(table.array)):
-            result = self._score(self.to_normal().standardise(table.array))
+            result = self._score(self.to_normal().standardise(self._features(table)))
         if np.isnan(result).any():
             warn_about_empty_rows(table.row_labels()[np.isnan(result)])
         return result
@@ -192,6 +224,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         one_of(self.statistic, scores.NAMES, "statistic")
         one_of(self.limit, KINDS, "limit")
         fraction(self.confidence, "confidence")
+        check_lags(self.lags)
 
     def _prepare(self, limit: float) -> Self:
         """Everything that follows from the model and the limit; model files start from here, too."""

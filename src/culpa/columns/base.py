@@ -50,6 +50,7 @@ class Columns(ABC):
     names: tuple[str, ...]
     known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
     members: tuple[tuple[int, ...], ...]  # positions of the features behind each column
+    lags: int = 0  # how many rows back a row's features go
     obstacle: str | None = None  # why no single column can be blamed, where that is so
 
     @abstractmethod

@@ -79,7 +79,8 @@ class Lagged(Columns):
         """A table of consecutive rows; the values before its first row are missing cells."""
         table = read_table(X, min_rows=0)
         check_width(table, len(self.names), self.known_names)
-        _warn_about_jumps(getattr(table.native, "index", None), self.lags)
+        if self.lags:
+            _warn_about_jumps(getattr(table.native, "index", None), self.lags)
         return Reading.of(table, History(self.lags, len(self.names)).join(table.array))
 
     def decode(self, features: Floats) -> Floats:
