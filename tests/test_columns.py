@@ -172,12 +172,16 @@ class TestCulprits:
     def test_expected_is_the_conditional_mean_sent_back(self):
         X = table()
         model = pipeline(encoder=OneHotEncoder(drop="first")).fit(X)
-        why = Explainer(model).explain(X[:3])
-        normal, encoded = as_normal(model[-1]), model[:-1].transform(X[:3])
+        why = Explainer(model).explain(X)
+        normal, encoded = as_normal(model[-1]), model[:-1].transform(X)
         others = [1, 2, 3, 4, 5]
         mean = normal.gaussian.conditional(encoded, others)[0][:, 0]
         scaler = model[0].named_transformers_["scale"]
         np.testing.assert_allclose(why.expected[:, 0].astype(float), scaler.mean_[0] + scaler.scale_[0] * mean)
+        grade = normal.gaussian.conditional(encoded, [0, 1, 2, 5])[0][:, 3:5]  # given everything but the grade
+        indicators = np.column_stack([1 - grade.sum(axis=1), grade])  # "coarse" was dropped
+        categories = model[0].named_transformers_["encode"].categories_[0]
+        np.testing.assert_array_equal(why.expected[:, 1], categories[indicators.argmax(axis=1)])
 
     @pytest.mark.parametrize(
         "options",

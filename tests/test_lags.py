@@ -320,6 +320,21 @@ class TestFiles:
         scores = [json.loads(line)["score"] for line in lines.splitlines()]
         np.testing.assert_allclose(scores, -PCADetector(6, lags=2).fit(normal).score_samples(new[:30]), rtol=1e-6)
 
+    def test_fit_from_a_pipe_needs_one_pass(self, normal, tmp_path):
+        """The first rows, which have no whole history, are left out; they do not count as incomplete."""
+        run(
+            "fit",
+            "-",
+            "--input-format",
+            "csv",
+            "-o",
+            tmp_path / "p.culpa",
+            "--lags",
+            2,
+            stdin=normal.to_csv(index=False),
+        )
+        np.testing.assert_allclose(culpa.load(tmp_path / "p.culpa").limit_, PCADetector(lags=2).fit(normal).limit_)
+
     def test_training_rows_with_missing_cells_and_empirical_limits(self, normal, tmp_path):
         holes = normal[:300].mask(np.random.default_rng(3).random((300, 6)) < 0.02)
         write(holes, tmp_path / "holes.csv")
