@@ -36,7 +36,7 @@ def shorten(name: str, width: int = 28) -> str:
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
     if len(line) <= width:
-        return line
+        return line or "(no name)"
     head = width // 2
     return f"{line[:head]}…{line[len(line) - (width - head - 1) :]}"
 
