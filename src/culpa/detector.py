@@ -1,6 +1,6 @@
 """PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,6 +18,7 @@ from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.limits import KINDS, control_limit, named_score
 from culpa.models import PPCA, Moments, Normal
+from culpa.together import Together, fix_together
 
 Floats = NDArray[np.float64]
 
@@ -133,6 +134,26 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns["anomaly"] = self._score_table(table) > self.limit_
         return frame_like(table.native, columns)
 
+    def control_limits(self, confidences: Sequence[float] = (0.95, 0.99)) -> Any:
+        """Table of limits for control charts: statistic, confidence, kind, limit.
+
+        One line for SPE, T2 and the detector's own statistic at every confidence. The limit that `predict` uses, `limit_`,
+        is the line of the detector's ``statistic`` at its ``confidence``, which is always among them.
+        """
+        check_is_fitted(self)
+        lines = []
+        for name in dict.fromkeys(("spe", "t2", self.statistic)):
+            own = name == self.statistic
+            for confidence in sorted({*confidences, *((self.confidence,) if own else ())}):
+                fitted = own and confidence == self.confidence
+                kind = self.limit if fitted else "auto"
+                score = self._score if own else named_score(name, self.to_normal())
+                limit = self.limit_ if fitted else control_limit(score, self.to_normal(), confidence)
+                lines.append((name, float(confidence), kind, limit))
+        return frame_like(
+            None, dict(zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True))
+        )
+
     def explain(self, X: Any, **options: Any) -> Explanation:
         """Explain the score of every row; ``options`` are those of `Explainer`. No rows give an empty explanation."""
         table = self._read(X, min_rows=0)
@@ -141,13 +162,68 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        options = {"score": self._score.name} | options  # the one that was fitted
+        if options.setdefault("score", self.statistic) == self.statistic and "features" not in options:
+            options["score"] = self._score  # the one that was fitted, with its weights
         for known, explainer in self._explainers:
             if _same(known, options):
                 return explainer
         explainer = Explainer(self, **options)
         self._explainers = [*self._explainers[1 - _KEPT :], (options, explainer)]
         return explainer
+
+    def together(self, X: Any, features: Sequence[str | int] | int = 2) -> Together:
+        """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
+
+        ``features`` names them, or is the number of each row's worst culprits to fix.
+        """
+        return fix_together(self.explainer(), self._read(X, min_rows=0), self.limit_, features)
+
+    def incidents(
+        self,
+        X: Any,
+        *,
+        time: Any = None,
+        gap: Any = 0,
+        min_length: int = 1,
+        units: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Flagged rows that follow each other, as incidents: when, whose fault, what was expected, in one sentence each.
+
+        Parameters
+        ----------
+        X
+            New rows in the order of time.
+        time
+            Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
+            dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
+            holds times. Without times, incidents are told by row labels.
+        gap
+            What may lie between two flagged rows of one incident: a number of rows that are not flagged, or a span of
+            time such as ``"5min"``.
+        min_length
+            Flagged rows that an incident has at least; shorter ones are left out.
+        units
+            Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
+        options
+            Those of `Explainer`, such as ``groups``; only flagged rows are explained.
+
+        Returns
+        -------
+        Incidents
+            A sequence of `culpa.incidents.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
+
+        Examples
+        --------
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector().fit(plant.normal)
+        >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
+        >>> incidents[0].culprits[0].feature, incidents[0].n_to_fix
+        ('x2', 1)
+        """
+        find = import_module("culpa.incidents").find_incidents
+        return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
 
     @property
     def plot(self) -> Any:

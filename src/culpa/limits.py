@@ -80,9 +80,11 @@ def control_limit(
 
 
 def named_score(
-    name: str, normal: Normal, features: Sequence[int] | None = None, confidence: float = 0.99
+    name: str | scores.QuadraticScore, normal: Normal, features: Sequence[int] | None = None, confidence: float = 0.99
 ) -> scores.QuadraticScore:
     """Build a score by name. It lives here because "combined" weighs SPE and T2 by their limits."""
+    if isinstance(name, scores.QuadraticScore):
+        return name
     one_of(name, scores.NAMES, "score")
     gaussian = normal.centred
     if features is not None:

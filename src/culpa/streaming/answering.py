@@ -29,6 +29,7 @@ class Summary:
     rows: int = 0
     anomalies: int = 0
     empty: int = 0  # rows without any observed feature, which get no score
+    incidents: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def score(
     """Write score, limit and flag of every row."""
     summary = Summary()
     with one_blas_thread():
-        for scored in _scored(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress):
             keep = scored.anomaly if flagged_only else np.ones(len(scored.score), dtype=bool)
             sink.write(_joined(_labels(scored.batch, keep), _verdict(scored, keep, detector.limit_)))
     return summary
@@ -81,7 +82,7 @@ def explain(
     summary = Summary()
     blame = Blame(detector.explainer(), feature_names(detector), live=source.live, note=note)
     with one_blas_thread():
-        for scored in _scored(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress):
             keep = ~np.isnan(scored.score) if all_rows else scored.anomaly
             if inline:
                 sink.write(_inline(scored, keep, blame, detector.limit_, top or 3))
@@ -97,9 +98,10 @@ def feature_names(detector: PCADetector) -> tuple[str, ...]:
     return detector.to_normal().feature_names or default_names(len(detector.mean_))
 
 
-def _scored(
+def scored_batches(
     detector: PCADetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress
 ) -> Iterator[Scored]:
+    """All rows with their scores and flags; one batch without rows for a table without any."""
     normal = detector.to_normal()
     statistic = named_score(detector.statistic, normal, confidence=detector.confidence)
     features = feature_names(detector)
