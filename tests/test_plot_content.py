@@ -1,6 +1,5 @@
 """What pictures show: sums, order, signs, the bar of the others, missing cells, axes."""
 
-from datetime import datetime
 from types import SimpleNamespace
 
 import numpy as np
@@ -323,6 +322,10 @@ def test_control_chart_equals_the_detectors_statistics(detector, new):
     for span in chart.incidents:
         flagged[span.first : span.last + 1] = True
     np.testing.assert_array_equal(flagged, detector.predict(new) == -1)
+    found = detector.incidents(new)
+    assert [(span.first, span.last) for span in chart.incidents] == [(one.first, one.last) for one in found]
+    merged = ControlChart.of(detector, new, incidents=detector.incidents(new, gap=5))
+    assert 0 < len(merged.incidents) < len(chart.incidents)
     assert chart.axis.in_time
 
 
@@ -342,7 +345,7 @@ def test_control_chart_takes_incidents_and_times(detector, plant, new):
     chart = ControlChart.of(detector, table, time=new.index, incidents=incidents)
     assert [(span.first, span.last) for span in chart.incidents] == [(3, 3), (10, 20)]
     assert chart.incidents[0].end - chart.incidents[0].start == np.timedelta64(10, "m")
-    with pytest.raises(ValueError, match="time has 2 entries for 400 rows"):
+    with pytest.raises(ValueError, match="time has 2 values, but X has 400 rows"):
         ControlChart.of(detector, table, time=[1, 2])
 
 
@@ -417,15 +420,25 @@ def test_rows_own_the_axis_half_way_to_their_neighbours():
     assert last - first == np.timedelta64(1, "D")
 
 
-@pytest.mark.parametrize("time", [["2024-03-01", "2024-03-02"], [datetime(2024, 3, 1), datetime(2024, 3, 2)]])
-def test_times_may_be_text_or_objects(time):
-    assert RowAxis.of([0, 1], time).x[1] == np.datetime64("2024-03-02")
+def test_time_may_be_a_column_or_values(detector, plant, new):
+    table = pl.DataFrame(dict(zip(plant.feature_names, plant.new.T, strict=True)))
+    expected = ControlChart.of(detector, new).axis.x
+    with_column = table.with_columns(pl.Series("when", new.index))
+    for chart in (
+        ControlChart.of(detector, with_column, time="when"),
+        ControlChart.of(detector, table, time=new.index),
+        ControlChart.of(detector, table, time=[str(time) for time in new.index]),
+        ControlChart.of(detector, table, time=list(new.index.to_pydatetime())),
+    ):
+        np.testing.assert_array_equal(chart.axis.x, expected)
+    zoned = new.tz_localize("Asia/Tokyo")
+    np.testing.assert_array_equal(ControlChart.of(detector, zoned).axis.x, expected)
 
 
-def test_other_text_stays_a_label():
-    axis = RowAxis.of([0, 1], ["early", "late"])
-    assert axis.labels.tolist() == ["early", "late"]
-    assert axis.x.tolist() == [0, 1]
+def test_durations_and_repeated_times_are_labels(detector, new):
+    chart = ControlChart.of(detector, new[:3], time=pd.to_timedelta([0, 90, 90], unit="min"))
+    assert [row_label(label) for label in chart.axis.labels] == ["00:00:00", "01:30:00", "01:30:00"]
+    assert chart.axis.x.tolist() == [0, 1, 2]
 
 
 @given(st.integers(1, 3000), st.integers(2, 200), st.integers(0, 2**32))

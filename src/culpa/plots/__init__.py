@@ -86,8 +86,9 @@ def control_chart(
 ) -> "list[Axes]":
     """SPE and T2 of each row with their limits, incidents shaded; one Axes per statistic, SPE first.
 
-    ``time`` gives one time per row (the index of a pandas table needs no repeating). ``incidents`` are those of
-    ``detector.incidents``; without them, runs of flagged rows are shaded. ``ax`` takes as many Axes as are returned.
+    ``time`` names the column of times, or gives one time per row; the index of a pandas table needs no naming.
+    ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. ``ax`` takes as many
+    Axes as are returned.
     """
     require_matplotlib()
     shown = content.ControlChart.of(detector, X, time=time, confidences=confidences, incidents=incidents)

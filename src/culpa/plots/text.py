@@ -36,7 +36,7 @@ def shorten(name: str, width: int = 28) -> str:
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
     if len(line) <= width:
-        return line
+        return line or "(no name)"
     head = width // 2
     return f"{line[:head]}…{line[len(line) - (width - head - 1) :]}"
 
@@ -59,8 +59,10 @@ def shorten_all(names: Iterable[str], width: int = 28) -> list[str]:
 def row_label(label: Any) -> str:
     """What the user calls a row; times without the parts that are zero.
 
-    >>> row_label(np.datetime64("2024-03-01T12:30:00", "ns")), row_label(np.datetime64("2024-03-01", "ns")), row_label(7)
-    ('2024-03-01 12:30', '2024-03-01', '7')
+    >>> [row_label(np.datetime64(time, "ns")) for time in ("2024-03-01T12:30:00", "2024-03-01")]
+    ['2024-03-01 12:30', '2024-03-01']
+    >>> row_label(np.timedelta64(90, "m")), row_label(7)
+    ('01:30:00', '7')
     """
     label = wall_clock(np.array([label]))[0]
     if isinstance(label, np.datetime64):
@@ -69,4 +71,8 @@ def row_label(label: Any) -> str:
         day, _, clock = str(label.astype("datetime64[ms]")).partition("T")
         clock = clock.removesuffix(".000").removesuffix(":00")
         return day if clock in ("", "00:00") else f"{day} {clock}"
+    if isinstance(label, np.timedelta64):
+        import pandas as pd
+
+        return str(pd.Timedelta(label)).removeprefix("0 days ")
     return shorten(str(label))

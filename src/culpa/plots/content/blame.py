@@ -303,7 +303,7 @@ def _peaks(score: Floats, max_rows: int | None) -> Positions:
 def _strong(values: Floats) -> float:
     """The 99.5% quantile of absolute values, so that one extreme row does not bleach all others."""
     sizes = np.abs(values[~np.isnan(values)])
-    scale = float(np.quantile(sizes, 0.995)) if len(sizes) else 0.0
+    scale = float(np.quantile(sizes, 0.995, method="higher")) if len(sizes) else 0.0
     return scale or float(sizes.max(initial=0.0)) or 1.0
 
 

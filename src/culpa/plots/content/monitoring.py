@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa._validation import default_names, fraction, read_table
 from culpa.detector import PCADetector
-from culpa.limits import control_limit, named_score
+from culpa.incidents import split_time
 from culpa.models import as_normal
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
@@ -65,11 +65,14 @@ class ControlChart:
     ) -> "ControlChart":
         """SPE and T2 of the rows of ``X``, and the detector's own statistic where it is another one.
 
-        ``time`` gives one time per row (the index of a pandas table needs no repeating). ``incidents`` are objects with
-        positions ``first`` and ``last``; without them, runs of flagged rows are.
+        ``time`` is that of `PCADetector.incidents`. ``incidents`` are objects with positions ``first`` and ``last``;
+        without them, runs of flagged rows are.
         """
-        labels, statistics, flagged = _statistics(detector, X, confidences)
-        axis = RowAxis.of(labels, time)
+        features, times, _ = split_time(X, time)
+        labels, statistics, flagged = _statistics(detector, features, confidences)
+        if times is not None and len(times) != len(labels):
+            raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
+        axis = RowAxis.of(labels if times is None else times)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         return cls(axis, statistics, tuple(Span(first, last, *axis.span(first, last)) for first, last in spans))
 
@@ -143,19 +146,16 @@ def _statistics(
     values = {name: frame[name].to_numpy() for name in ("spe", "t2")}
     if detector.statistic not in values:
         values[detector.statistic] = -detector.score_samples(table)
-    levels = sorted({*(fraction(level, "confidences") for level in confidences), detector.confidence})
-    statistics = []
-    for name, cells in values.items():
-        limits = {level: _limit(detector, name, level) for level in levels}
-        statistics.append(Statistic(name, np.asarray(cells, np.float64), limits, limits[detector.confidence]))
-    return table.row_labels(), tuple(statistics), np.asarray(flagged, dtype=np.bool_)
-
-
-def _limit(detector: PCADetector, name: str, confidence: float) -> float:
-    if name == detector.statistic and confidence == detector.confidence:
-        return detector.limit_
-    normal = detector.to_normal()
-    return control_limit(named_score(name, normal, confidence=detector.confidence), normal, confidence)
+    levels = {*(fraction(level, "confidences") for level in confidences), detector.confidence}
+    lines: Any = detector.control_limits(sorted(levels)).itertuples()
+    limits: dict[str, dict[float, float]] = {}
+    for line in lines:
+        limits.setdefault(line.statistic, {})[line.confidence] = line.limit
+    statistics = tuple(
+        Statistic(name, np.asarray(cells, np.float64), limits[name], limits[name][detector.confidence])
+        for name, cells in values.items()
+    )
+    return table.row_labels(), statistics, np.asarray(flagged, dtype=np.bool_)
 
 
 def _runs(flagged: NDArray[np.bool_]) -> list[tuple[int, int]]:

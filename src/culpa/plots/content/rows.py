@@ -23,18 +23,13 @@ class RowAxis:
     x: NDArray[Any]
 
     @classmethod
-    def of(cls, labels: Any, time: Any = None) -> "RowAxis":
-        """From row labels, or from times given one per row (ISO 8601 text will do).
+    def of(cls, labels: Any) -> "RowAxis":
+        """From row labels or times, one per row.
 
-        >>> RowAxis.of(np.arange(2), time=["2024-03-01", "2024-03-02"]).in_time
+        >>> RowAxis.of(np.array(["2024-03-01", "2024-03-02"], dtype="datetime64[D]")).in_time
         True
         """
         labels = wall_clock(np.asarray(labels))
-        if time is not None:
-            times = wall_clock(np.asarray(time))
-            if times.shape != labels.shape:
-                raise ValueError(f"time has {len(times)} entries for {len(labels)} rows: give one per row.")
-            labels = _parsed(times)
         if labels.dtype.kind == "M":
             labels = labels.astype("datetime64[us]")  # half a day must be possible
         return cls(labels, labels if _increasing(labels) else np.arange(len(labels)))
@@ -111,16 +106,6 @@ def wall_clock(labels: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(pd.DatetimeIndex(labels).tz_localize(None).to_numpy())
     except (TypeError, ValueError):  # several zones in one column
         return labels
-
-
-def _parsed(times: NDArray[Any]) -> NDArray[Any]:
-    """Times from ISO 8601 text; other text stays what it is."""
-    if times.dtype.kind not in "UOT":
-        return times
-    try:
-        return times.astype("datetime64[ns]")
-    except (TypeError, ValueError):
-        return times
 
 
 def _increasing(labels: NDArray[Any]) -> bool:

@@ -14,11 +14,13 @@ from culpa.plots.drawing.canvas import (
     columns,
     diverging,
     horizontal_bars,
+    ink,
     label_positions,
     literal,
     message,
     name_rows,
     sign_colours,
+    strip_above,
     tidy,
     title,
     whiskers,
@@ -46,16 +48,17 @@ def draw_waterfall(content: Waterfall, ax: "Axes | None" = None) -> "Axes":
         colours[-2] = palette.PLAIN  # nobody's blame
     horizontal_bars(ax, names, values, colours, starts)
     for place, level in enumerate([*content.starts, content.score]):  # from the end of each bar down to the next one
-        ax.plot([level, level], [place, place + 1], color=palette.INK, linewidth=0.6, zorder=0.5)
+        ax.plot([level, level], [place, place + 1], color=ink(), linewidth=0.6, zorder=0.5)
     errors = np.array([0.0, *content.errors, 0.0])
     ends = starts + values
+    reach = ends + np.copysign(errors, values)
     whiskers(ax, ends - errors, ends + errors)
     texts = [number(values[0]), *(f"{'+' if value >= 0 else ''}{number(value)}" for value in content.values)]
-    bar_ends(ax, ends + np.copysign(errors, values), values, [*texts, number(values[-1])])
+    bar_ends(ax, reach, values, [*texts, number(values[-1])])
     if content.limit is not None:
         ax.axvline(content.limit, color=palette.STRICT, linewidth=1.2, linestyle="--", zorder=0.5)
-    ax.axvline(0, color=palette.INK, linewidth=0.8)
-    ax.margins(x=0.13)
+    ax.axvline(0, color=ink(), linewidth=0.8)
+    _room_for_texts(ax, reach, values, content.limit)
     if not np.isnan(content.expected).all():
         cells = {"actual": content.actual, "expected": content.expected}
         columns(ax, 0, {name: ["" if np.isnan(x) else number(x, 4) for x in column] for name, column in cells.items()})
@@ -75,7 +78,7 @@ def draw_bars(content: Bars, ax: "Axes | None" = None) -> "Axes":
         return ax
     horizontal_bars(ax, content.names, content.values, sign_colours(content.values))
     whiskers(ax, content.low, content.high)
-    ax.axvline(0, color=palette.INK, linewidth=0.8)
+    ax.axvline(0, color=ink(), linewidth=0.8)
     one = content.n_rows == 1
     columns(ax, -1, {"blame" if one else "mean": [number(value) for value in content.values]})
     title(ax, f"Row {row_label(content.label)}: blame" if one else f"Mean blame over {content.n_rows:,} rows")
@@ -86,7 +89,7 @@ def draw_bars(content: Bars, ax: "Axes | None" = None) -> "Axes":
 
 def draw_heatmap(content: Heatmap, ax: "Axes | None" = None) -> "Axes":
     """Players from top to bottom, rows from left to right, the score above them."""
-    ax = axes_or_new(ax, 9.0, 1.9 + 0.24 * len(content.names))
+    ax = axes_or_new(ax, 9.0, 1.6 + 0.24 * len(content.names))
     score_name = TITLES.get(content.score_name, content.score_name)
     scale = content.scale
     image = ax.imshow(
@@ -100,17 +103,16 @@ def draw_heatmap(content: Heatmap, ax: "Axes | None" = None) -> "Axes":
         beyond = bool((content.values > scale).any()), bool((content.values < -scale).any())
     extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond, "neither")
     colour_bar(ax, image, f"Shapley value of {score_name}", extend)
-    above = ax.inset_axes((0.0, 1.03, 1.0, max(0.16, 0.9 / len(content.names))), sharex=ax)
-    above.plot(
-        np.arange(len(content.score)), content.score, color=palette.INK, linewidth=1, marker=_dots(content.score)
-    )
+    above = strip_above(ax)
+    above.plot(np.arange(len(content.score)), content.score, color=ink(), linewidth=1, marker=_dots(content.score))
     above.set_ylim(bottom=0)
     above.tick_params(labelbottom=False, labelsize="small")
     above.set_ylabel(score_name, fontsize="small", rotation=0, ha="right", va="center")
     above.spines[["top", "right"]].set_visible(False)
     ax.set_xlim(-0.5, len(content.score) - 0.5)
     thinned = len(content.score) < content.n_rows
-    title(above, f"Blame over {content.n_rows:,} rows" + (f", the worst of every {_every(content)}" if thinned else ""))
+    rows = "one row" if content.n_rows == 1 else f"{content.n_rows:,} rows"
+    title(ax, f"Blame over {rows}" + (f", the worst of every {_every(content)}" if thinned else ""))
     ax.set_xlabel("row", fontsize="small")
     return ax
 
@@ -125,7 +127,7 @@ def draw_scatter(content: Scatter, ax: "Axes | None" = None) -> "Axes":
     ax.plot(*where, "D", color=palette.LOWERS, markerfacecolor="white", markeredgewidth=1.6, zorder=3, label="expected")
     if not np.isnan(content.y):
         ax.plot(content.x, content.y, "o", color=palette.RAISES, markersize=7, zorder=4, label="actual")
-        arrow = {"arrowstyle": "->", "color": palette.INK, "shrinkA": 5, "shrinkB": 5}
+        arrow = {"arrowstyle": "->", "color": ink(), "shrinkA": 5, "shrinkB": 5}
         ax.annotate("", where, (content.x, content.y), arrowprops=arrow, zorder=3)
     ax.set_xlabel(literal(shorten(content.against, 40)) + ("" if content.x_observed else " (missing: expected value)"))
     ax.set_ylabel(literal(shorten(content.feature, 40)))
@@ -134,6 +136,16 @@ def draw_scatter(content: Scatter, ax: "Axes | None" = None) -> "Axes":
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.2)
     tidy(ax)
     return ax
+
+
+def _room_for_texts(ax: "Axes", ends: Floats, values: Floats, limit: float | None) -> None:
+    """Numbers stand beyond the bars' ends, so the axis must reach further than they do."""
+    low, high = ends.min(initial=0.0), ends.max(initial=limit or 0.0)
+    room = 0.16 * (high - low) or 1.0
+    ax.set_xlim(
+        (ends[values < 0] - room).min(initial=low),
+        max((ends[values >= 0] + room).max(initial=high), high + 0.02 * (high - low)),
+    )
 
 
 def _dots(values: Floats) -> str:

@@ -1,14 +1,14 @@
 """What all pictures share: axes to draw on, text taken literally, axes along rows, horizontal bars."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa.plots import palette
 from culpa.plots.content import RowAxis
-from culpa.plots.text import row_label, shorten_all
+from culpa.plots.text import number, row_label, shorten_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,6 +43,13 @@ def stacked_axes(n: int, width: float, height: float) -> "list[Axes]":
 def literal(text: str) -> str:
     """Text that matplotlib shows as it is; between dollars it would see a formula."""
     return text.replace("$", r"\$")
+
+
+def ink() -> str:
+    """The colour of text and lines in the user's style, dark or light."""
+    import matplotlib
+
+    return str(matplotlib.rcParams["text.color"])
 
 
 def tidy(ax: "Axes") -> None:
@@ -87,9 +94,9 @@ def whiskers(ax: "Axes", low: Floats, high: Floats) -> None:
     """A thin line over each bar, with caps."""
     places = np.arange(len(low))
     shown = high > low
-    ax.hlines(places[shown], low[shown], high[shown], color=palette.INK, linewidth=1.1)
+    ax.hlines(places[shown], low[shown], high[shown], color=ink(), linewidth=1.1)
     for ends in (low[shown], high[shown]):
-        ax.plot(ends, places[shown], "|", color=palette.INK, markersize=5, markeredgewidth=1.1)
+        ax.plot(ends, places[shown], "|", color=ink(), markersize=5, markeredgewidth=1.1)
 
 
 def bar_ends(ax: "Axes", ends: Floats, values: Floats, texts: Sequence[str]) -> None:
@@ -104,7 +111,8 @@ def bar_ends(ax: "Axes", ends: Floats, values: Floats, texts: Sequence[str]) -> 
             ha="left" if side > 0 else "right",
             va="center",
             fontsize="small",
-            color=palette.INK,
+            color=ink(),
+            bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
         )
 
 
@@ -122,7 +130,7 @@ def columns(ax: "Axes", first: float, texts: "dict[str, Sequence[str]]") -> None
                 va="center",
                 fontsize="small",
                 fontweight="normal" if place else "bold",
-                color=palette.INK,
+                color=ink(),
             )
 
 
@@ -150,6 +158,20 @@ def label_positions(ax: "Axes", labels: NDArray[Any]) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(label))
 
 
+def log_axis(ax: "Axes", which: Literal["x", "y"]) -> None:
+    """A logarithmic axis with plain numbers, as many as are useful."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set(**{f"{which}scale": "log"})
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    low, high = axis.get_view_interval()
+    decades = np.log10(high / low)
+    steps = (1,) if decades > 1.6 else (1, 2, 5) if decades > 0.7 else tuple(range(1, 10))
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def diverging() -> "Colormap":
     """Blue for what lowers, orange for what raises, white for nothing, grey for missing."""
     from matplotlib.colors import LinearSegmentedColormap
@@ -158,9 +180,27 @@ def diverging() -> "Colormap":
     return colours.with_extremes(bad=palette.NOTHING)
 
 
+def strip_above(ax: "Axes", gap: float = 0.07, height: float = 0.5) -> "Axes":
+    """Small axes above the given ones, sharing their rows; sizes in inches, whatever the size of the axes."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    figure, axes = _anchors(ax)
+    place = blended_transform_factory(axes, figure.dpi_scale_trans + ScaledTranslation(0, 1, axes))
+    return ax.inset_axes((0.0, gap, 1.0, height), transform=place, sharex=ax)
+
+
 def colour_bar(ax: "Axes", image: Any, label: str, extend: str = "neither") -> None:
-    """A scale of colours beside the axes, without taking room from them."""
-    beside = ax.inset_axes((1.015, 0.0, 0.02, 1.0))
-    ax.figure.colorbar(image, cax=beside, label=label, extend=extend)
+    """A scale of colours beside the axes, without taking room from them; its width in inches."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    figure, axes = _anchors(ax)
+    place = blended_transform_factory(figure.dpi_scale_trans + ScaledTranslation(1, 0, axes), axes)
+    beside = ax.inset_axes((0.1, 0.0, 0.13, 1.0), transform=place)
+    figure.colorbar(image, cax=beside, label=label, extend=extend)
     beside.tick_params(labelsize="small")
     beside.yaxis.label.set_fontsize("small")
+
+
+def _anchors(ax: "Axes") -> tuple[Any, Any]:
+    """The figure (or subfigure) of axes, and the transform that spans the axes."""
+    return ax.figure, ax.transAxes

@@ -11,7 +11,9 @@ from culpa.plots.drawing.canvas import (
     axes_or_new,
     colour_bar,
     diverging,
+    ink,
     literal,
+    log_axis,
     name_rows,
     show_rows,
     stacked_axes,
@@ -54,7 +56,7 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
             zorder=0,
         )
     at = thin(values, flagged)
-    ax.plot(axis.x[at], values[at], color=palette.INK, linewidth=0.9, marker="." if len(axis) <= _FEW else "", zorder=2)
+    ax.plot(axis.x[at], values[at], color=ink(), linewidth=0.9, marker="." if len(axis) <= _FEW else "", zorder=2)
     if flagged.any():
         ax.plot(axis.x[flagged], values[flagged], "o", color=palette.RAISES, markersize=3.5, zorder=3, label="flagged")
     for place, (confidence, limit) in enumerate(sorted(statistic.limits.items())):
@@ -63,7 +65,7 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
         text = f"{_percent(confidence)} limit {number(limit)}"
         ax.axhline(limit, color=colour, linestyle=dashes, linewidth=1.2, zorder=2.5, label=text)
     if log:
-        ax.set_yscale("log", nonpositive="mask")
+        log_axis(ax, "y")
     else:
         ax.set_ylim(bottom=0)
     show_rows(ax, axis)
@@ -81,21 +83,21 @@ def draw_distance(content: Distance, ax: "Axes | None" = None, *, log: bool = Tr
         (~(out_x | out_y), "o", palette.PLAIN, "within both limits"),
         (out_x & ~out_y, "s", palette.MILD, "far out, but consistent"),
         (~out_x & out_y, "^", palette.RAISES, "inconsistent"),
-        (out_x & out_y, "D", palette.INK, "both"),
+        (out_x & out_y, "D", ink(), "both"),
     ):
         if chosen.any():
-            ax.scatter(x[chosen], y[chosen], s=18, marker=marker, facecolors="none", edgecolors=colour, label=label)
+            ax.scatter(x[chosen], y[chosen], s=20, marker=marker, facecolors="none", edgecolors=colour, label=label)
     for line, limits in ((ax.axvline, content.t2.limits), (ax.axhline, content.spe.limits)):
         for place, confidence in enumerate(sorted(limits)):
             strict = place == len(limits) - 1
             colour, dashes = (palette.STRICT, "--") if strict else (palette.MILD, ":")
             line(limits[confidence], color=colour, linestyle=dashes, linewidth=1.1, zorder=0.5)
     if log:
-        ax.set_xscale("log", nonpositive="mask")
-        ax.set_yscale("log", nonpositive="mask")
+        log_axis(ax, "x")
+        log_axis(ax, "y")
     ax.set_xlabel(f"T²: how far out along the correlations ({_limits(content.t2)})", fontsize="small")
     ax.set_ylabel(f"SPE: how far off them ({_limits(content.spe)})", fontsize="small")
-    title(ax, f"{int(content.flagged.sum()):,} of {len(x):,} rows beyond a limit")
+    title(ax, f"{int(content.flagged.sum()):,} of {len(x):,} row{'s' if len(x) > 1 else ''} beyond a limit")
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.2)
     tidy(ax)
     _name_points(ax, content, n_labels)
@@ -106,7 +108,10 @@ def draw_loadings(content: Loadings, ax: "Axes | None" = None) -> "Axes":
     """Features from top to bottom, components from left to right."""
     features, components = content.values.shape
     ax = axes_or_new(ax, 3.2 + min(max(0.55 * components, 1.5), 7), 1.4 + 0.26 * features)
-    image = ax.imshow(content.values, aspect="auto", interpolation="nearest", cmap=diverging(), vmin=-1, vmax=1)
+    largest = np.abs(content.values).max()
+    image = ax.imshow(
+        content.values, aspect="auto", interpolation="nearest", cmap=diverging(), vmin=-largest, vmax=largest
+    )
     name_rows(ax, content.names)
     ax.set_ylim(features - 0.5, -0.5)
     few = components <= 12
@@ -115,7 +120,7 @@ def draw_loadings(content: Loadings, ax: "Axes | None" = None) -> "Axes":
     ax.set_xticks(range(0, components, every), shares[::every], fontsize="small")
     if few:
         for (row, column), value in np.ndenumerate(content.values):
-            colour = "white" if abs(value) > 0.6 else palette.INK
+            colour = "white" if abs(value) > 0.7 * largest else ink()
             ax.text(column, row, f"{value:z.2f}", ha="center", va="center", fontsize="x-small", color=colour)
     colour_bar(ax, image, "loading")
     hidden = f", {features} of {features + content.n_other} features" if content.n_other else ""
@@ -144,7 +149,7 @@ def _name_points(ax: "Axes", content: Distance, n_labels: int) -> None:
             textcoords="offset points",
             ha="right" if x > middle else "left",
             fontsize="x-small",
-            color=palette.INK,
+            color=ink(),
         )
 
 
