@@ -167,7 +167,7 @@ def content(
         score = next(one for one in chart.statistics if one.name == detector.statistic).values
         bars = caps.bars(len(detector.explainer(**options).players), len(listed))
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
-        why = detector.explain(Table(table.array[rows], table.names), **options)
+        why = detector.explain(table, rows, **options)
     labels = Labels(chart.axis)
     all_units = {**getattr(detector, "units_", {}), **(units or {})}
     settings = {
@@ -276,7 +276,7 @@ def _stories(
     options: dict[str, Any],
 ) -> list[Story]:
     explainer, labels = detector.explainer(**options), Labels(chart.axis)
-    past = histories(explainer, why.player_names, table.array, chart.axis, listed, caps.history)
+    past = histories(explainer, why, table, chart.axis, listed, caps.history)
     return [
         Story(
             incident.first,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._validation import Table
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.incidents import Culprit, Incident
@@ -100,23 +101,21 @@ def main_culprits(incident: Incident) -> tuple[Culprit, ...]:
 
 
 def histories(
-    explainer: Explainer, names: Sequence[str], X: Floats, axis: RowAxis, incidents: Sequence[Incident], cap: int
+    explainer: Explainer, why: Explanation, table: Table, axis: RowAxis, incidents: Sequence[Incident], cap: int
 ) -> list[History | None]:
-    """A history for each of the incidents, the worst ones if there is not room for all; ``names`` are the players'."""
+    """A history for each of the incidents, the worst ones if there is not room for all; ``why`` knows the players."""
+    X = table.array
     each = int(np.clip(cap // (2 * max(len(incidents), 1)), _FEWEST, _MOST))
     windows = {}
     for k in np.argsort([-incident.score for incident in incidents], kind="stable").tolist():
-        features = _culprit_features(incidents[k], names, explainer)
+        features = _culprit_features(incidents[k], why)
         window = _window(incidents[k], X[:, features[0]], each)
         cap -= len(window) * (1 + len(features))
         if cap < 0:
             break
         windows[k] = features, window
     rows = np.unique(np.concatenate([window for _, window in windows.values()])) if windows else np.empty(0, dtype=int)
-    players = None if explainer.groups is None else explainer.players
-    expected = explainer.normal.to_user_units(
-        explainer.score.gaussian.expected(explainer.normal.standardise(X[rows]), players)
-    )
+    expected = explainer.expected(table, rows)
     labels = Labels(axis)
     result: list[History | None] = [None] * len(incidents)
     for k, (features, window) in windows.items():
@@ -127,9 +126,9 @@ def histories(
     return result
 
 
-def _culprit_features(incident: Incident, names: Sequence[str], explainer: Explainer) -> list[int]:
+def _culprit_features(incident: Incident, why: Explanation) -> list[int]:
     """Positions of the features behind the culprits."""
-    players = [explainer.players[names.index(culprit.feature)] for culprit in main_culprits(incident)]
+    players = [why.players[why.player_names.index(culprit.feature)] for culprit in main_culprits(incident)]
     return [i for player in players for i in player][:_MOST_SERIES]
 
 
