@@ -334,6 +334,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
         find = import_module("culpa.incidents").find_incidents
         return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
 
+    def report(self, X: Any, *, time: Any = None, title: str = "Whose fault is it?", **options: Any) -> Any:
+        """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
+
+        Parameters
+        ----------
+        X, time
+            As for `incidents`.
+        title
+            What the page is called.
+        options
+            ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for `incidents`; and those of
+            `Explainer`, such as ``groups``.
+
+        Returns
+        -------
+        Report
+            With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
+        """
+        check_is_fitted(self)
+        return import_module("culpa.report").make_report(self, X, time=time, title=title, **options)
+
     @property
     def plot(self) -> Any:
         """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""

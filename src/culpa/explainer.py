@@ -185,6 +185,13 @@ class Explainer:
             native=reading.native,
         )
 
+    def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
+        """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
+        reading = self.columns.read(X)
+        features = reading.features if rows is None else reading.features[rows]
+        expected = self._expected(self.normal.standardise(features))
+        return np.asarray(self.columns.decode(self.normal.to_user_units(expected)))
+
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
 
@@ -263,14 +270,17 @@ class Explainer:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self.game.total(rows[at], observed)
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
-        alone = all(len(player) == 1 for player in self.players)
-        expected = self.score.gaussian.expected(rows, None if alone else self.players)
+        expected = self._expected(rows)
         part["expected"][:] = self.columns.decode(self.normal.to_user_units(expected))
         if "suspicion" in part:
             found = contributions.of_rows(self.normal, rows, self.ranking, self.score)
             part["suspicion"][:] = contributions.of_players(found, self.players)
         part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
         return replicates, evaluations
+
+    def _expected(self, rows: Floats) -> Floats:
+        alone = all(len(player) == 1 for player in self.players)
+        return self.score.gaussian.expected(rows, None if alone else self.players)
 
     def _share_out(self, rows: Any, players: Players) -> Shares:
         """Shapley values of rows with the same features observed."""
