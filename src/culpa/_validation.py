@@ -51,13 +51,29 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
     frame = _to_frame(X, argument)
     table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
     _check_shape(table.array, argument, min_rows, min_features)
-    _refuse_infinity(table, argument)
+    refuse_infinity(table, argument)
     return table
 
 
-def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
+def read_cells(X: Any, position: int, name: str | None = None) -> NDArray[Any]:
+    """One column of a table, found by name where it has names: numbers as float64, anything else as it is."""
+    frame = _to_frame(X, "X")
+    if isinstance(frame, nw.DataFrame):
+        series = frame.get_column(name if name in frame.columns else frame.columns[position])
+        try:
+            return _read_column(series, name, "X")
+        except ValueError:
+            return np.array([*series.to_list(), None], dtype=object)[:-1]  # None: or numpy would look into the cells
+    cells = np.asarray(X, dtype=None if isinstance(X, np.ndarray) else object)[:, position]
+    try:
+        return np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.asarray(cells, dtype=object)
+
+
+def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1, min_features: int = 2) -> Table:
     """Read ``X`` for a scikit-learn style estimator: same names in the same order as in ``fit``, else an error."""
-    table = read_table(X, min_rows=min_rows, min_features=2 if reset else 1)
+    table = read_table(X, min_rows=min_rows, min_features=min_features if reset else 1)
     header = table.array[:0] if table.names is None else _header(table.names)
     try:
         validate_data(estimator, header, reset=reset, skip_check_array=True)
@@ -240,7 +256,8 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
         )
 
 
-def _refuse_infinity(table: Table, argument: str) -> None:
+def refuse_infinity(table: Table, argument: str) -> None:
+    """Say where a table holds a number that cannot be squared."""
     # one pass over the data decides (fmax passes over NaN); only a bad table pays for finding the cell
     largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
     if largest > _LARGEST:

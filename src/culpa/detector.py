@@ -16,6 +16,7 @@ from culpa import scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
+from culpa.columns import Lagged, check_lags, lagged_names
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.limits import FROM_ROWS, KINDS, Limits, named_score
@@ -57,13 +58,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Share of the rows, the last ones, that ``limit="conformal"`` holds out.
     trim : float
         Share of the training rows, below 0.5, that may be abnormal: the worst share is left out and the rest refitted.
+    lags : int
+        Dynamic PCA: every row is judged together with the ``lags`` rows before it, and each sensor is blamed for its
+        present and past values together. Rows must be consecutive then.
 
     Attributes
     ----------
     model_ : PPCA
         The model of standardised rows.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
@@ -95,6 +99,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         limit: str = "auto",
         holdout: float = 0.2,
         trim: float = 0.0,
+        lags: int = 0,
     ) -> None:
         self.n_components = n_components
         self.scale = scale
@@ -103,18 +108,20 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.limit = limit
         self.holdout = holdout
         self.trim = trim
+        self.lags = lags
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
         self._check_parameters()
-        table = check_estimator_input(self, X, reset=True, min_rows=2)
+        given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
+        table = self._with_history(given)
         n = len(table.array) - (math.ceil(self.holdout * len(table.array)) if self.limit == "conformal" else 0)
         rows, held_out = table.array[:n], table.array[n:]
         kept = fit_without_worst(
             lambda rows: self._fit_model(rows, table.names).to_normal(), rows, self.trim, self.confidence
         )
         self._prepare(self._limits_from([held_out if self.limit == "conformal" else rows[kept]]))
-        labels = table.row_labels()[:n]
+        labels = given.row_labels()[self.lags :][:n]
         self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence)
         return self
 
@@ -123,14 +130,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Learn from more normal rows: the result is that of ``fit`` on all rows so far, to rounding.
 
         It keeps only mean and covariance, so it needs complete rows and a limit by formula; `calibrate_limit` can follow.
+        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
         """
         self._check_parameters()
         first = not hasattr(self, "model_")
-        table = check_estimator_input(self, X, reset=first)
-        moments = Moments.of(complete_rows(table))
+        table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
+        moments = Moments.of(complete_rows(self._with_history(table)))
         if not first:
             moments = self._moments_so_far().merge(moments)
-        self.fit_moments(moments, table.names if first else self.to_normal().feature_names)
+        self.fit_moments(moments, table.names if first else self._columns.known_names)
         self._gathered = moments
         return self
 
@@ -141,24 +149,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
         distribution. Ask for at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         table = self._read(X)
-        return self._set_limit(self._limits_from([table.array], "conformal"))
+        return self._set_limit(self._limits_from([self._features(table)[self._columns.lags :]], "conformal"))
 
     def fit_moments(
         self, moments: Moments, names: tuple[str, ...] | None = None, batches: Iterable[Floats] | None = None
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
-        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``.
+        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``. With lags, moments and batches are
+        those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
         """
         self._check_parameters()
         if self.limit == "conformal" or self.trim:
             what = "trim" if self.trim else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
         self._gathered = None
-        check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
+        n_columns = moments.n_features // (self.lags + 1)
+        check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
         self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
         if self.scale:
             self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
+        names = None if names is None else lagged_names(names, self.lags)
         self.model_ = PPCA(self.n_components).fit_moments(moments.scaled(self.mean_, self.scale_), names)
         if hasattr(self, "abnormal_training_rows_"):
             del self.abnormal_training_rows_
@@ -188,7 +199,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``confidence``; `control_limits` has others.
         """
         table = self._read(X)
-        rows = self.to_normal().standardise(table.array)
+        rows = self.to_normal().standardise(self._features(table))
         columns: dict[str, Any] = {"row": table.row_labels()}
         for build in (scores.spe, scores.t2):
             score = build(self.to_normal().centred)
@@ -216,10 +227,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
         return frame_like(None, dict(columns))
 
-    def explain(self, X: Any, **options: Any) -> Explanation:
-        """Explain the score of every row; ``options`` are those of `Explainer`. No rows give an empty explanation."""
+    def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
+        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
+
+        ``options`` are those of `Explainer`. No rows give an empty explanation. With lags, give whole stretches of
+        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        """
         table = self._read(X, min_rows=0)
-        return self.explainer(**options).explain(table)
+        return self.explainer(**options).explain(table, rows)
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
@@ -287,10 +302,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
         find = import_module("culpa.incidents").find_incidents
         return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
 
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
-        rows = (self._read(X).array - self.mean_) / self.scale_
-        return np.asarray(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
+        rows = (self._features(self._read(X)) - self.mean_) / self.scale_
+        return self._columns.decode(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction, in the user's units."""
@@ -300,14 +320,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def to_normal(self) -> Normal:
         """The fitted model together with the scaling, for `Explainer`."""
         check_is_fitted(self, "model_")
-        names = getattr(self, "feature_names_in_", None)
+        columns = self._columns
         return Normal(
             self.model_.gaussian_,
             self.mean_,
             self.scale_,
             self.model_.covariance_,
             self.model_.n_samples_,
-            None if names is None else tuple(map(str, names)),
+            lagged_names(columns.names, columns.lags) if columns.lags else columns.known_names,
+            columns if columns.lags else None,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -319,9 +340,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
+    @property
+    def _columns(self) -> Lagged:
+        """The columns that the detector was fitted on."""
+        names = getattr(self, "feature_names_in_", None)
+        known = None if names is None else tuple(map(str, names))
+        return Lagged(known, self.n_features_in_, len(self.mean_) // self.n_features_in_ - 1)
+
+    def _features(self, table: Table) -> Floats:
+        """Rows as the model takes them: with lags, beside the rows before them."""
+        return self._columns.read(table).features
+
+    def _with_history(self, table: Table) -> Table:
+        """Rows to learn from: with lags, those whose whole history is known, beside it."""
+        if not self.lags:
+            return table
+        rows = Lagged(table.names, table.array.shape[1], self.lags).read(table).features[self.lags :]
+        return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
+
     def _score_table(self, table: Table) -> Floats:
         with one_blas_thread(len(table.array)):
-            result = self._score(self.to_normal().standardise(table.array))
+            result = self._score(self.to_normal().standardise(self._features(table)))
         if np.isnan(result).any():
             warn_about_empty_rows(table.row_labels()[np.isnan(result)])
         return result
@@ -335,6 +374,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
             raise ValueError(f"trim must be a share of the rows, at least 0 and below 0.5, got {self.trim!r}.")
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
+        check_lags(self.lags)
 
     def _fit_model(self, X: Floats, names: tuple[str, ...] | None) -> Self:
         """Scaling and model."""

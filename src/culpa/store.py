@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from culpa import __version__
 from culpa._files import write_whole
 from culpa._validation import default_names, frame_like
+from culpa.columns import lagged_names
 from culpa.detector import PCADetector
 from culpa.limits import KINDS, Limits, Tail
 from culpa.models import PPCA, LatentGaussian
@@ -105,7 +106,8 @@ def _header(detector: PCADetector) -> dict[str, Any]:
         "culpa": __version__,
         "features": None if names is None else [str(name) for name in names],
         "units": dict(getattr(detector, "units_", {})),
-        "parameters": {name: _plain(value) for name, value in detector.get_params().items()},
+        "parameters": {name: _plain(value) for name, value in detector.get_params().items()}
+        | {"lags": detector.to_normal().columns.lags},  # those it was fitted with
         "limit": float(detector.limit_),
         "limits": {
             "kind": detector._limits.kind,
@@ -197,11 +199,12 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     try:
         detector = PCADetector(**header["parameters"])
         detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
-        detector.n_features_in_ = d
+        detector.n_features_in_ = d // (detector.lags + 1)
         detector.model_ = _model(arrays, header)
         if header["features"] is not None:
-            names = np.array(header["features"], dtype=object)
-            detector.feature_names_in_ = detector.model_.feature_names_in_ = names
+            detector.feature_names_in_ = np.array(header["features"], dtype=object)
+            names = lagged_names(header["features"], detector.lags)
+            detector.model_.feature_names_in_ = np.array(names, dtype=object)
         if header["units"]:
             detector.units_ = header["units"]
         tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
@@ -276,11 +279,14 @@ def _check_header(header: dict[str, Any], d: int) -> None:
     """Every field's type and range."""
     names, units = header.get("features"), header.get("units")
     parameters, training = header.get("parameters"), header.get("training")
+    if not (isinstance(parameters, dict) and _are_parameters(parameters, d)):
+        raise ModelFileError("the header's field 'parameters' is missing or not valid.")
+    n_columns = d // (parameters["lags"] + 1)
     checks = {
-        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == d),
+        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
-        and set(units) <= set(names or default_names(d)),
+        and set(units) <= set(names or default_names(n_columns)),
         "culpa": isinstance(header.get("culpa"), str),
         "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
         "limits": _are_limits(header.get("limits")),
@@ -290,7 +296,6 @@ def _check_header(header: dict[str, Any], d: int) -> None:
         and _is_count(training.get("rows"))
         and _is_count(training.get("iterations"))
         and isinstance(training.get("converged"), bool),
-        "parameters": isinstance(parameters, dict) and _are_parameters(parameters),
     }
     for field, holds in checks.items():
         if not holds:
@@ -307,12 +312,14 @@ def _are_limits(limits: Any) -> bool:
     )
 
 
-def _are_parameters(parameters: dict[str, Any]) -> bool:
+def _are_parameters(parameters: dict[str, Any], n_features: int) -> bool:
     components, confidence = parameters.get("n_components"), parameters.get("confidence")
     return (
         set(parameters) == set(PCADetector().get_params())
         and (components == "mle" or (_is_number(components) and cast(float, components) > 0))
         and isinstance(parameters["scale"], bool)
+        and _is_count(parameters["lags"])
+        and n_features % (parameters["lags"] + 1) == 0
         and parameters["statistic"] in NAMES
         and parameters["limit"] in KINDS
         and _is_number(parameters["holdout"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import Table
+from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.shapley.quadratic import n_products
@@ -37,33 +37,32 @@ class Blame:
         fits = 8 * N_NETS * n_features**3 <= explainer.memory
         self._may_compile = fits and not (live and n_features > _AT_ONCE)
 
-    def explain(self, X: Floats) -> Explanation:
-        """Everything there is to say about the rows, in Arrow tables."""
+    def explain(self, features: Floats, cells: Floats) -> Explanation:
+        """Everything there is to say about some rows, in Arrow tables."""
         import pyarrow as pa
 
-        self._compile_if_due(len(X))
-        named = None if self.explainer.normal.feature_names is None else self.names
-        return self.explainer.explain(Table(X, named, pa.table({})))
+        self._compile_if_due(len(features))
+        return self.explainer.explain(Reading(features, cells, np.arange(len(features)), native=pa.table({})))
 
-    def values(self, X: Floats) -> Floats:
-        """Shapley values alone, (rows, features); NaN for rows without any observed feature."""
-        complete = ~np.isnan(X).any(axis=1)
-        self._compile_if_due(len(X))
+    def values(self, features: Floats, cells: Floats) -> Floats:
+        """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
+        complete = ~np.isnan(features).any(axis=1)
+        self._compile_if_due(len(features))
         if self.explainer.forms is None:
-            return self._walk(X)
+            return self._walk(features, cells)
         if complete.all():
-            return np.asarray(self.explainer.shares(X).values)
-        result = np.empty_like(X)
+            return np.asarray(self.explainer.shares(features).values)
+        result = np.empty_like(cells)
         if complete.any():
-            result[complete] = self.explainer.shares(X[complete]).values
-        result[~complete] = self._walk(X[~complete])
+            result[complete] = self.explainer.shares(features[complete]).values
+        result[~complete] = self._walk(features[~complete], cells[~complete])
         return result
 
-    def _walk(self, X: Floats) -> Floats:
-        result = np.full(X.shape, np.nan)
-        some = ~np.isnan(X).all(axis=1)  # the others get no score, so there is nothing to share out
+    def _walk(self, features: Floats, cells: Floats) -> Floats:
+        result = np.full(cells.shape, np.nan)
+        some = ~np.isnan(features).all(axis=1)  # the others get no score, so there is nothing to share out
         if some.any():
-            result[some] = self.explain(X[some]).values
+            result[some] = self.explain(features[some], cells[some]).values
         return result
 
     def _compile_if_due(self, n_rows: int) -> None:

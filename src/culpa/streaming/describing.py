@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from culpa.columns import lagged_names
 from culpa.detector import PCADetector
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.store import open_model
@@ -26,6 +27,7 @@ class Description:
     explained_variance: float
     noise_variance: float
     scaled: bool
+    lags: int
     statistic: str
     limit: float
     limit_kind: str
@@ -47,12 +49,13 @@ def describe(path: Path) -> Description:
         rows=model.n_samples_,
         features=[
             {"name": name, "mean": float(mean), "std": float(spread), "unit": units.get(name, "")}
-            for name, mean, spread in zip(_names(detector), detector.mean_, std, strict=True)
+            for name, mean, spread in zip(_names(detector), detector.mean_, std, strict=False)  # present values
         ],
         components=model.n_components_,
         explained_variance=float(model.explained_variance_ratio_.sum()),
         noise_variance=model.noise_variance_,
         scaled=detector.scale,
+        lags=detector.lags,
         statistic=detector.statistic,
         limit=detector.limit_,
         limit_kind=detector.limit,
@@ -69,7 +72,7 @@ def _names(detector: PCADetector) -> tuple[str, ...]:
 
 
 def _oddities(detector: PCADetector) -> list[str]:
-    model, names = detector.model_, _names(detector)
+    model, names = detector.model_, lagged_names(_names(detector), detector.lags)
     d, found = len(names), []
     if model.n_samples_ < _ROWS_PER_FEATURE * d:
         found.append(f"only {model.n_samples_} training rows for {d} features: the limits are unsteady.")

@@ -50,7 +50,8 @@ def incidents(
             at = np.flatnonzero(scored.anomaly)
             rows = scored.batch.rows[at]
             here = None if times is None else times[at]
-            if found := gathering.add(rows, scored.batch.X[at], rows if here is None else here, here):
+            cells = scored.batch.X[at]
+            if found := gathering.add(rows, scored.features[at], cells, rows if here is None else here, here):
                 _write(found, clock, sink, summary)
         assert gathering is not None
         found = gathering.finish()
