@@ -232,19 +232,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
         One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
         among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
-        rows themselves: the Beta limit for T2.
+        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
         check_is_fitted(self)
-        columns: dict[str, list[Any]] = {name: [] for name in ("statistic", "confidence", "kind", "limit")}
-        for name, score in self._charted().items():
-            for confidence in sorted(
-                {float(fraction(level, "confidences")) for level in (*confidences, self.confidence)}
-            ):
-                kind = self._limits.kind_of(score, training=training)
-                line = (name, confidence, kind, self._limits(score, confidence, training=training))
-                for column, cell in zip(columns.values(), line, strict=True):
-                    column.append(cell)
-        return frame_like(None, columns)
+        levels = sorted({float(fraction(level, "confidences")) for level in (*confidences, self.confidence)})
+        lines = [
+            (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
+            for name, score in self._charted().items()
+            for level in levels
+            if self._limits.knows(score, level)
+        ]
+        columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
+        return frame_like(None, dict(columns))
 
     def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
