@@ -85,6 +85,18 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
     return table
 
 
+def complete_rows(table: Table) -> Rows:
+    """The numbers of a table without missing cells."""
+    missing = np.isnan(table.array)
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        raise ValueError(
+            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows: "
+            "drop incomplete rows, or use fit on all rows."
+        )
+    return table.array
+
+
 def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, argument: str = "X") -> None:
     """Refuse a table whose columns are not those of the model."""
     if table.array.shape[1] != n_features:

@@ -16,6 +16,7 @@ from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
+from culpa.scores import QuadraticScore
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
 Floats = NDArray[np.float64]
@@ -84,7 +85,7 @@ class Explainer:
     def __init__(
         self,
         model: Any,
-        score: str = "spe",
+        score: str | QuadraticScore = "spe",
         game: str = "conditional",
         method: str = "auto",
         *,
@@ -114,7 +115,7 @@ class Explainer:
         self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         self._forms: QuadraticForms | None = None
         if game == "retraining":
-            self._check_retraining(score, features)
+            self._check_retraining(features)
         if self.method == "exact":
             plan.check_affordable(self.game, len(self.players))
 
@@ -321,8 +322,8 @@ class Explainer:
         rule = self._rule(len(self.players))
         return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
-    def _check_retraining(self, score: str, features: object) -> None:
-        if score not in ("spe", "mse") or features is not None:
+    def _check_retraining(self, features: object) -> None:
+        if self.score.name not in ("spe", "mse") or features is not None:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."

@@ -6,6 +6,7 @@ import typer
 
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
+from culpa.cli.incidents import incidents
 from culpa.cli.info import info
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
@@ -43,7 +44,7 @@ def demo() -> None:
     story.run(Console())
 
 
-for command in (fit, score, explain, info, reproduce):
+for command in (fit, score, explain, incidents, info, reproduce):
     app.command()(command)
 
 

@@ -170,14 +170,16 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[i
         yield rows_done, lambda text: bar.update(task, description=text)
 
 
-def finish(summary: "Summary", source: "Source", output: Path | None, *, quiet: bool, fail_on_anomaly: bool) -> None:
-    """Say what happened, and choose the exit code."""
+def finish(
+    summary: "Summary", source: "Source", output: Path | None, *, quiet: bool, fail_on_anomaly: bool, told: str = ""
+) -> None:
+    """Say what happened (``told`` is what else there was), and choose the exit code."""
     if summary.empty:
         say(f"Warning: {summary.empty:,} row(s) have no observed feature and get no score.")
     if not quiet:
         skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
         where = "" if output is None else f"; wrote {output}"
-        say(f"{summary.rows:,} rows, {summary.anomalies:,} flagged{skipped}{where}")
+        say(f"{summary.rows:,} rows, {summary.anomalies:,} flagged{told and f', {told}'}{skipped}{where}")
     if fail_on_anomaly and summary.anomalies:
         raise typer.Exit(1)
 
