@@ -304,6 +304,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         find = import_module("culpa.incidents").find_incidents
         return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
 
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
         rows = (self._features(self._read(X)) - self.mean_) / self.scale_

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -99,6 +100,16 @@ class Explanation:
             return tuple((i,) for i in range(len(self.feature_names)))
         return tuple(members for _, members in self.groups)
 
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which players have an observed cell in which row: the others cannot be fixed."""
+        return ~np.isnan(self.score_if_fixed)
+
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``why.plot.waterfall(0)``, ``bar``, ``heatmap``, ``scatter``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     @staticmethod
     def concatenate(parts: Sequence["Explanation"]) -> "Explanation":
         """Explanations of several tables by the same explainer, as one."""
@@ -134,7 +145,7 @@ class Explanation:
         """
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
-        present = self._present()
+        present = self.observed
         ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
@@ -208,10 +219,6 @@ class Explanation:
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
-
-    def _present(self) -> NDArray[np.bool_]:
-        """Which players have an observed cell in which row: the others cannot be fixed."""
-        return ~np.isnan(self.score_if_fixed)
 
 
 def _readable(cells: NDArray[Any]) -> Any:

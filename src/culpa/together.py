@@ -95,6 +95,6 @@ def fix_together(explainer: Explainer, table: Table, limit: float, features: Seq
         explainer.score(rows),
         score_if_fixed,
         limit,
-        table.row_labels(),
-        table.native,
+        reading.labels,
+        reading.native,
     )

@@ -86,7 +86,7 @@ def find_incidents(
     **options: Any,
 ) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
-    X, times, name = _split_time(X, time)
+    X, times, name = split_time(X, time)
     table = detector._read(X, min_rows=0)
     if times is not None:
         if len(times) != len(table.array):
@@ -130,7 +130,7 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     return columns
 
 
-def _split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
+def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
     """The features, the rows' times, and what these are called."""
     if isinstance(time, str):
         frame = nw.from_native(X, eager_only=True, pass_through=True)
