@@ -206,7 +206,65 @@ class TestDetector:
 
 
 class TestMonitoring:
-    """What else a detector does, with lags."""
+    @pytest.fixture
+    def broken(self, new):
+        broken = new.copy()
+        broken.loc[100:130, "duty"] += 4.0
+        return broken
+
+    def test_incidents_name_sensors(self, detector, broken):
+        incidents = detector.incidents(broken, gap=3, min_length=5)
+        (incident,) = incidents
+        assert incident.culprits[0].feature == "duty"
+        assert 98 <= incident.first <= 101
+        why = detector.explain(broken, rows=[incident.peak])
+        duty = NAMES.index("duty")
+        assert incident.score == pytest.approx(why.score[0], rel=1e-10)
+        assert incident.culprits[0].actual == broken["duty"][incident.peak]
+        assert incident.culprits[0].expected == pytest.approx(why.expected[0, duty], rel=1e-10)
+        assert incident.n_to_fix == 1
+        # fixing one sensor means its present and past: what the others imply for it
+        assert incident.together == {"duty": pytest.approx(why.expected[0, duty], rel=1e-10)}
+        assert incident.score_if_fixed == pytest.approx(why.score_if_fixed[0, duty], rel=1e-8)
+
+    def test_incidents_in_batches(self, detector, broken, normal, tmp_path, monkeypatch):
+        write(normal, tmp_path / "normal.csv")
+        write(broken, tmp_path / "new.csv")
+        for home in ("columnar", "ndjson"):
+            monkeypatch.setattr(f"culpa.tables.{home}.ROWS", 7, raising=False)
+        run("fit", tmp_path / "normal.csv", "-o", tmp_path / "m.culpa", "--lags", 2)
+        run("incidents", tmp_path / "new.csv", "-m", tmp_path / "m.culpa", "-o", tmp_path / "incidents.csv", "--gap", 3)
+        table = pd.read_csv(tmp_path / "incidents.csv")
+        expected = culpa.load(tmp_path / "m.culpa").incidents(broken, gap=3).to_frame()
+        assert list(table["culprit"]) == list(expected["culprit"])
+        np.testing.assert_allclose(table["score"], expected["score"], rtol=1e-9)
+
+    def test_several_sensors_at_once(self, detector, broken):
+        both = broken.copy()
+        both.loc[100:130, "steam"] -= 20.0
+        fixed = detector.together(both.iloc[:120], ["duty", "steam"])
+        why = detector.explain(both.iloc[:120], groups={"both": ["duty", "steam"]}, rows=[115])
+        places = [why.player_names.index("both"), NAMES.index("duty"), NAMES.index("steam")]
+        assert fixed.score_if_fixed[115] == pytest.approx(why.score_if_fixed[0, places[0]], rel=1e-8)
+        np.testing.assert_allclose(fixed.expected[115], why.expected[0, places[1:]], rtol=1e-8)
+        assert not detector.together(both.iloc[:120], ["duty"]).clears[115]
+        assert fixed.clears[115]
+
+    def test_pieces_of_training_rows(self, normal, new):
+        piecewise = PCADetector(6, lags=2).partial_fit(normal[:500]).partial_fit(normal[500:])
+        rows = lag_matrix(normal.to_numpy(), 2)
+        rows = np.vstack([rows[2:500], rows[502:]])  # the first rows of a piece have no past
+        at_once = PCADetector(6).fit(rows)
+        np.testing.assert_allclose(piecewise.mean_, at_once.mean_, rtol=1e-9)
+        np.testing.assert_allclose(piecewise.limit_, at_once.limit_, rtol=1e-9)
+        scores = at_once.score_samples(lag_matrix(new.to_numpy(), 2)[2:])
+        np.testing.assert_allclose(piecewise.score_samples(new)[2:], scores, rtol=1e-8)
+
+    def test_abnormal_training_rows_and_trimming(self, normal):
+        dirty = normal.copy()
+        dirty.loc[300:330, "duty"] += 4.0
+        listed = PCADetector(6, lags=2, trim=0.05).fit(dirty).abnormal_training_rows_
+        assert set(range(300, 331)) <= set(listed["row"][listed["trimmed"]])
 
     @pytest.fixture
     def bad(self, new):
@@ -219,7 +277,7 @@ class TestMonitoring:
     def watcher(self, normal):
         return PCADetector(11, lags=3).fit(normal)
 
-    def test_incidents(self, watcher, bad, tmp_path):
+    def test_incidents_of_one_and_two_sensors(self, watcher, bad, tmp_path):
         found = watcher.incidents(bad, gap=5, min_length=3)
         assert [incident.culprits[0].feature for incident in found] == ["product", "steam"]
         assert {"steam", "duty"} <= set(found[1].together)
@@ -271,14 +329,6 @@ class TestMonitoring:
         assert (worst["row"] - 5000 == worst["position"]).all()
         trimmed = PCADetector(9, lags=2, trim=0.02).fit(dirty)
         assert {5200, 5201, 5202} <= set(trimmed.abnormal_training_rows_.query("trimmed")["row"])
-
-    def test_learning_stretch_by_stretch(self, normal):
-        detector = PCADetector(6, lags=2).partial_fit(normal[:500]).partial_fit(normal[500:])
-        rows = np.concatenate([lag_matrix(part.to_numpy(), 2)[2:] for part in (normal[:500], normal[500:])])
-        plain = PCADetector(6).fit(rows)
-        np.testing.assert_allclose(detector.limit_, plain.limit_)
-        np.testing.assert_allclose(detector.model_.covariance_, plain.model_.covariance_, atol=1e-9)
-        assert detector.explain(normal[:3]).feature_names == tuple(NAMES)
 
     def test_conformal_limits(self, normal, new):
         detector = PCADetector(6, lags=2).fit(normal).calibrate_limit(new)

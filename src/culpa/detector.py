@@ -130,11 +130,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Learn from more normal rows: the result is that of ``fit`` on all rows so far, to rounding.
 
         It keeps only mean and covariance, so it needs complete rows and a limit by formula; `calibrate_limit` can follow.
-        With lags, every call brings a stretch of consecutive rows of its own.
+        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
         """
         self._check_parameters()
         first = not hasattr(self, "model_")
-        table = check_estimator_input(self, X, reset=first)
+        table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
         moments = Moments.of(self._with_history(table).array)
         if not first:
