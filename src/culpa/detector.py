@@ -140,7 +140,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         )
         self._prepare(self._limits_from([held_out if self.limit == "conformal" else rows[kept]]))
         labels = given.row_labels()[self.lags :][:n]
-        self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence)
+        self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence, self.lags)
         return self
 
     @available_if(_merges)
@@ -153,7 +153,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self._check_parameters()
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
-        moments = Moments.of(complete_rows(self._with_history(table)))
+        complete_rows(table)
+        moments = Moments.of(self._with_history(table).array)
         if not first:
             moments = self._moments_so_far().merge(moments)
         self.fit_moments(moments, table.names if first else self._columns.known_names)
