@@ -229,7 +229,7 @@ def _chart(
     counts = np.zeros(len(rows), dtype=np.intp)
     counts[np.searchsorted(rows, marked.rows)] = marked.counts
     labels = Labels(chart.axis)
-    axis = "row" if time_name is None or not chart.axis.labelled else time_name
+    axis = (time_name or "row") if chart.axis.labelled else "position in the table"
     spans = [chart.axis.span(one.first, one.last) for one in _worst_of(listed, _SHADES)]
     everything = limits(detector, chart.statistics)
     ordered = sorted(chart.statistics, key=lambda statistic: statistic.name != detector.statistic)
