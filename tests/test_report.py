@@ -334,6 +334,7 @@ def test_names_cannot_become_markup():
     parsed.feed(html)
     assert parsed.tags.count("script") == 3  # data, plotly, our own
     assert not {"img", "b", "u", "iframe"} & set(parsed.tags)
+    assert parsed.tags.count("a") == 7  # of the page itself
     assert not parsed.handlers
     text = "".join(parsed.text)
     for name in NASTY:
