@@ -121,8 +121,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
             lambda rows: self._fit_model(rows, table.names).to_normal(), rows, self.trim, self.confidence
         )
         self._prepare(self._limits_from([held_out if self.limit == "conformal" else rows[kept]]))
-        labels = given.row_labels()[self.lags :][:n]
-        self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence)
+        # with lags, the first rows serve only as the others' past
+        positions = np.arange(self.lags, self.lags + n)
+        labels = given.row_labels()[positions]
+        self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, positions, labels, self.confidence)
         return self
 
     @available_if(_merges)

@@ -55,10 +55,12 @@ def fit_without_worst(fit: Callable[[Floats], Normal], X: Floats, trim: float, c
     return kept
 
 
-def abnormal_rows(normal: Normal, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float) -> Any:
+def abnormal_rows(
+    normal: Normal, X: Floats, kept: Mask, positions: NDArray[np.int64], labels: NDArray[Any], confidence: float
+) -> Any:
     """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first."""
     spe, t2, excess = spe_and_t2(normal, X, confidence)
     at = np.flatnonzero((excess > 1) | ~kept)
     at = at[np.argsort(-excess[at], kind="stable")]
-    columns = {"row": labels[at], "position": at, "spe": spe[at], "t2": t2[at]}
+    columns = {"row": labels[at], "position": positions[at], "spe": spe[at], "t2": t2[at]}
     return frame_like(None, columns | {"times_limit": excess[at], "trimmed": ~kept[at]})
