@@ -241,6 +241,22 @@ class TestCulprits:
         np.testing.assert_array_equal(both.expected, why.expected)
         assert len(Explainer(model).explain(X[:0])) == 0
 
+    def test_pictures(self):
+        from culpa.plots.content import Scatter, Waterfall
+
+        X = table()
+        new = X[:20].copy()
+        new.loc[1, "grade"] = "extra fine" if X["grade"][1] == "coarse" else "coarse"
+        new.loc[2, "flow"] = 200.0
+        why = Explainer(pipeline(encoder=OneHotEncoder(handle_unknown="ignore")).fit(X)).explain(new)
+        content = Waterfall.of(why, 1)
+        assert content.actual[content.names.index("grade")] == new["grade"][1]
+        assert content.actual[content.names.index("flow")] == new["flow"][1]
+        assert Scatter.of(why, 2).feature == "flow"
+        assert Scatter.of(why, 2).against in NUMBERS
+        with pytest.raises(ValueError, match="'grade' holds text: choose others"):
+            Scatter.of(why, 2, feature="grade")
+
     def test_fitted_on_polars(self):
         X = pl.from_pandas(table())
         why = Explainer(pipeline().fit(X)).explain(X[:4])

@@ -266,6 +266,77 @@ class TestMonitoring:
         listed = PCADetector(6, lags=2, trim=0.05).fit(dirty).abnormal_training_rows_
         assert set(range(300, 331)) <= set(listed["row"][listed["trimmed"]])
 
+    @pytest.fixture
+    def bad(self, new):
+        bad = new.copy()
+        bad.loc[100:140, "product"] = bad.loc[99, "product"]
+        bad.loc[250:255, ["steam", "duty"]] += [30, -4]
+        return bad
+
+    @pytest.fixture
+    def watcher(self, normal):
+        return PCADetector(11, lags=3).fit(normal)
+
+    def test_incidents_of_one_and_two_sensors(self, watcher, bad, tmp_path):
+        found = watcher.incidents(bad, gap=5, min_length=3)
+        assert [incident.culprits[0].feature for incident in found] == ["product", "steam"]
+        assert {"steam", "duty"} <= set(found[1].together)
+        assert set(found[1].together) <= set(NAMES)
+        why = watcher.explain(bad, rows=[found[0].peak])
+        worst = found[0].culprits[0]
+        assert worst.actual == bad["product"][found[0].peak]
+        assert worst.expected == pytest.approx(why.expected[0, 1])
+        flagged = np.flatnonzero(watcher.predict(bad) == -1)
+        inside = flagged[(flagged >= found[0].first) & (flagged <= found[0].last)]
+        assert worst.value == pytest.approx(watcher.explain(bad, rows=inside).values[:, 1].mean())
+        # the same from the command line
+        watcher.save(tmp_path / "plant.culpa")
+        write(bad, tmp_path / "bad.csv")
+        run(
+            "incidents",
+            tmp_path / "bad.csv",
+            "-m",
+            tmp_path / "plant.culpa",
+            "--gap",
+            5,
+            "--min-length",
+            3,
+            "-o",
+            tmp_path / "i.csv",
+        )
+        told = pd.read_csv(tmp_path / "i.csv")
+        assert told["culprit"].tolist() == ["product", "steam"]
+        np.testing.assert_allclose(told["value"], [incident.culprits[0].value for incident in found], rtol=1e-6)
+
+    def test_several_sensors_fixed_at_once(self, watcher, bad):
+        both = watcher.together(bad, ["steam", "duty"])
+        assert both.actual.shape == both.expected.shape == (300, 2)
+        normal = as_normal(watcher)
+        x = normal.standardise(lag_matrix(bad.to_numpy(), 3))
+        hidden = [j for j in range(24) if j % 6 in (3, 4)]
+        kept = [j for j in range(24) if j not in hidden]
+        filled = normal.gaussian.marginal(np.arange(24)).conditional(x[[254]], kept)[0]
+        np.testing.assert_allclose(both.expected[254], normal.to_user_units(filled)[0, [3, 4]], rtol=1e-6)
+        np.testing.assert_allclose(both.actual[254], bad.loc[254, ["steam", "duty"]])
+        assert set(watcher.together(bad, 2).features[254]) == {"steam", "duty"}
+
+    def test_dirty_training_rows_go_by_their_own_labels(self, normal):
+        dirty = normal[:400].set_index(np.arange(5000, 5400))
+        dirty.iloc[200, 3] += 60
+        detector = PCADetector(9, lags=2).fit(dirty)
+        worst = detector.abnormal_training_rows_
+        assert set(worst["row"][:3]) == {5200, 5201, 5202}
+        assert (worst["row"] - 5000 == worst["position"]).all()
+        trimmed = PCADetector(9, lags=2, trim=0.02).fit(dirty)
+        assert {5200, 5201, 5202} <= set(trimmed.abnormal_training_rows_.query("trimmed")["row"])
+
+    def test_conformal_limits(self, normal, new):
+        detector = PCADetector(6, lags=2).fit(normal).calibrate_limit(new)
+        scores = np.sort(-detector.score_samples(new)[2:])
+        assert detector.limit_ == scores[int(np.ceil(0.99 * (len(scores) + 1))) - 1]
+        held_out = PCADetector(6, lags=2, limit="conformal").fit(normal)
+        assert np.isfinite(held_out.limit_)
+
 
 class TestFiles:
     @pytest.mark.parametrize("named", [True, False])

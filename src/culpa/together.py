@@ -69,12 +69,13 @@ def fix_together(explainer: Explainer, table: Table, limit: float, features: Seq
     """Fix the named features of every row, or each row's ``features`` worst culprits."""
     normal, columns, reading = explainer.normal, explainer.columns, explainer.columns.read(table)
     names = columns.known_names or table.feature_names()
-    n = len(reading.cells)
+    n = len(table.array)
     if isinstance(features, (int, np.integer)):
         if not 1 <= features <= len(names):
             raise ValueError(f"features={features} culprits to fix: choose 1 to {len(names)}, or name the features.")
-        values = explainer.explain(reading).values
-        which = np.argsort(np.where(np.isnan(reading.cells), np.inf, -values), axis=1, kind="stable")[:, :features]
+        why = explainer.explain(reading)
+        gone = np.isnan(why.score_if_fixed)  # nothing of it was observed
+        which = np.argsort(np.where(gone, np.inf, -why.values), axis=1, kind="stable")[:, :features]
     else:
         chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
         if not chosen:
@@ -84,13 +85,13 @@ def fix_together(explainer: Explainer, table: Table, limit: float, features: Seq
     fixed, score_if_fixed = rows.copy(), np.empty(n)
     sets, set_of_row = np.unique(np.sort(which, axis=1), axis=0, return_inverse=True)
     for k, block in enumerate(sets):
-        at, members = np.flatnonzero(set_of_row.ravel() == k), columns.features_of(block)
+        at = np.flatnonzero(set_of_row.ravel() == k)
+        members = columns.features_of(block)
         fixed[at[:, None], members], score_if_fixed[at] = explainer.score.fix(rows[at], members)
-    expected = columns.decode(normal.to_user_units(fixed))
     return Together(
         np.array(names, dtype=np.str_)[which],
-        np.take_along_axis(reading.cells, which, axis=1),
-        np.take_along_axis(expected, which, axis=1),
+        np.take_along_axis(table.array, which, axis=1),
+        np.take_along_axis(columns.decode(normal.to_user_units(fixed)), which, axis=1),
         explainer.score(rows),
         score_if_fixed,
         limit,

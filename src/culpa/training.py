@@ -56,11 +56,14 @@ def fit_without_worst(fit: Callable[[Floats], Normal], X: Floats, trim: float, c
 
 
 def abnormal_rows(
-    normal: Normal, X: Floats, kept: Mask, positions: NDArray[np.int64], labels: NDArray[Any], confidence: float
+    normal: Normal, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float, first: int = 0
 ) -> Any:
-    """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first."""
+    """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first.
+
+    ``first`` is the position of the first row in the user's table.
+    """
     spe, t2, excess = spe_and_t2(normal, X, confidence)
     at = np.flatnonzero((excess > 1) | ~kept)
     at = at[np.argsort(-excess[at], kind="stable")]
-    columns = {"row": labels[at], "position": positions[at], "spe": spe[at], "t2": t2[at]}
+    columns = {"row": labels[at], "position": at + first, "spe": spe[at], "t2": t2[at]}
     return frame_like(None, columns | {"times_limit": excess[at], "trimmed": ~kept[at]})

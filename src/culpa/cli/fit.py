@@ -39,6 +39,14 @@ def fit(
     trim: Annotated[
         float, typer.Option(help="Share of the rows that may be abnormal: the worst are left out of the fit.")
     ] = 0.0,
+    noise: Annotated[float, typer.Option(help="Factor on the model's noise variance.")] = 1.0,
+    shrinkage: Annotated[float, typer.Option(help="Share by which correlations are drawn towards 0.")] = 0.0,
+    game: Annotated[
+        str, typer.Option(help="Game to explain by: conditional, retraining, interventional.")
+    ] = "conditional",
+    ranking: Annotated[
+        str, typer.Option(help="Whom to list first: shapley, leave-one-out, fault-odds ...")
+    ] = "shapley",
     scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
     lags: Annotated[
         int, typer.Option(min=0, help="Judge each row together with this many rows before it (dynamic PCA).")
@@ -90,6 +98,10 @@ def fit(
             limit=limit,
             holdout=holdout,
             trim=trim,
+            noise=noise,
+            shrinkage=shrinkage,
+            game=game,
+            ranking=ranking,
             lags=lags,
         )
         _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)

@@ -111,9 +111,7 @@ def find_incidents(
     found: list[Incident] = []
     for start in range(0, len(flagged), _ROWS_AT_ONCE):
         at = flagged[start : start + _ROWS_AT_ONCE]
-        found += gathering.add(
-            at, reading.features[at], reading.cells[at], labels[at], None if times is None else times[at]
-        )
+        found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
     found += gathering.finish()
     return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
 

@@ -129,7 +129,7 @@ class Gathering:
         units: Mapping[str, str] | None = None,
         time_name: str | None = None,
         dated: bool = False,
-        explain: Callable[[Floats, Floats], Explanation] | None = None,
+        explain: Callable[[Reading], Explanation] | None = None,
     ) -> None:
         if not isinstance(min_length, (int, np.integer)) or min_length < 1:
             raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
@@ -141,39 +141,24 @@ class Gathering:
             time_name,
             dated,
         )
-        self._columns, self._players = explainer.columns, explainer.players
-        # columns of the table behind each player
-        self._members: list[tuple[int, ...]] = [(i,) for i in range(len(self._columns.names))]
-        self._names = self._columns.names
-        if explainer.groups is not None:
-            self._members = [members for _, members in explainer.groups]
-            self._names = tuple(name for name, _ in explainer.groups)
-        self._explain = explain or (
-            lambda features, cells: explainer.explain(Reading(features, cells, np.arange(len(cells))))
-        )
+        self._columns = explainer.columns
+        # each player's name, and the columns behind it
+        self._players = explainer.groups or tuple((name, (i,)) for i, name in enumerate(self._columns.names))
+        self._explain = explain or explainer.explain
         self._open: _Draft | None = None
         self._last: tuple[int, Any] | None = None  # position and time of the last flagged row
 
     def add(
-        self,
-        positions: NDArray[np.int64],
-        features: Floats,
-        cells: Floats,
-        labels: Any,
-        times: Times | None = None,
+        self, positions: NDArray[np.int64], rows: Reading, labels: Any, times: Times | None = None
     ) -> list[Incident]:
-        """Incidents that are over when the next flagged rows have come.
-
-        Rows have positions in the table, features as the model takes them, cells as the table has them, labels, and times
-        if there are some.
-        """
+        """Flagged rows (with positions in the table, labels, times if there are some) -> incidents that are over."""
         if not len(positions):
             return []
-        why = self._explain(features, cells)
+        why = self._explain(rows)
         starts = np.flatnonzero(self._begins(positions, times))
         goes_on = not len(starts) or starts[0] != 0
         cuts = np.concatenate([[0], starts]) if goes_on else starts
-        pieces = list(self._pieces(why, features, positions, labels, cuts))
+        pieces = list(self._pieces(why, rows.features, positions, labels, cuts))
         self._last = int(positions[-1]), None if times is None else times[-1]
         if goes_on:
             assert self._open is not None
@@ -243,17 +228,18 @@ class Gathering:
         for k in range(1, ranked.shape[1] + 1):
             sets: dict[tuple[int, ...], list[int]] = {}
             for at in waiting:
-                block = sorted(i for player in ranked[at, :k] for i in self._players[player])
-                sets.setdefault(tuple(block), []).append(at)
-            for members, at_rows in sets.items():
+                blamed = sorted(i for player in ranked[at, :k] for i in self._players[player][1])
+                sets.setdefault(tuple(blamed), []).append(at)
+            for block, at_rows in sets.items():
+                members = self._columns.features_of(block)
                 expected, fixed = self.score.fix(standard[at_rows], members)
                 whole = standard[at_rows].copy()
                 whole[:, members] = expected
-                cells = self._columns.decode(self.normal.to_user_units(whole))
-                for at, score, row in zip(at_rows, fixed, cells, strict=True):
+                values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
+                for at, score, value in zip(at_rows, fixed, values, strict=True):
                     if score <= self.limit:
-                        columns = sorted(i for player in ranked[at, :k] for i in self._members[player])
-                        result[at] = k, {self._columns.names[i]: float(row[i]) for i in columns}, float(score)
+                        names = (self._columns.names[i] for i in block)
+                        result[at] = k, dict(zip(names, value.tolist(), strict=True)), float(score)
             waiting = [at for at in waiting if result[at][0] is None]
             if not waiting:
                 break
@@ -266,17 +252,18 @@ class Gathering:
         errors = draft.std_error()
         culprits = []
         for k in ranked[: max(_SHOWN, n_to_fix or 0)].tolist():
-            single = self._members[k][0] if len(self._members[k]) == 1 else None
+            name, columns = self._players[k]
+            single = columns[0] if len(columns) == 1 else None
             culprits.append(
                 Culprit(
-                    self._names[k],
+                    name,
                     float(draft.mean[k]),
                     float(errors[k]),
                     float(draft.mean[k] * draft.n / draft.score_sum),
                     np.nan if single is None else float(draft.worst["data"][single]),
                     np.nan if single is None else float(draft.worst["expected"][single]),
                     float(draft.worst["score_if_fixed"][k]),
-                    "" if single is None else self.units.get(self._names[k], ""),
+                    "" if single is None else self.units.get(name, ""),
                 )
             )
         start, end, peak_label = draft.labels

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
-from culpa.columns import History
+from culpa.columns import History, Reading
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.limits import named_score
@@ -40,6 +40,13 @@ class Scored:
     features: Floats
     score: Floats
     anomaly: Mask
+
+    def reading(self, which: Any) -> Reading:
+        """Some of the rows, to be explained in Arrow tables."""
+        import pyarrow as pa
+
+        features = self.features[which]
+        return Reading(features, self.batch.X[which], np.arange(len(features)), native=pa.table({}))
 
 
 Progress = Callable[[Summary], None]
@@ -177,20 +184,15 @@ def _joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[s
     return result
 
 
-def _rows(scored: Scored, which: Any) -> tuple[Floats, Floats]:
-    """Some rows as the model takes them, and as they are."""
-    return scored.features[which], scored.batch.X[which]
-
-
 def _wide(scored: Scored, keep: Mask, blame: Blame, limit: float) -> dict[str, Any]:
-    values = blame.values(*_rows(scored, slice(None) if keep.all() else keep))
+    values = blame.values(scored.reading(slice(None) if keep.all() else keep))
     columns = _joined(_labels(scored.batch, keep), _verdict(scored, keep, limit), own=blame.names)
     return columns | dict(zip(blame.names, np.ascontiguousarray(values.T), strict=True))
 
 
 def _long(scored: Scored, keep: Mask, blame: Blame, limit: float, k: int) -> dict[str, Any]:
     which = np.flatnonzero(keep)
-    table = blame.explain(*_rows(scored, which)).top(k)
+    table = blame.explain(scored.reading(which)).top(k)
     at = which[table.column("row").to_numpy()] if table.num_rows else which[:0]
     labels = {"row": scored.batch.rows[at]}
     if scored.batch.carried:
@@ -206,7 +208,7 @@ def _inline(scored: Scored, keep: Mask, blame: Blame, limit: float, k: int) -> d
     culprits: list[Any] = [...] * len(keep)
     which = np.flatnonzero(keep)
     if len(which):
-        for position, found in _by_row(blame.explain(*_rows(scored, which)), k).items():
+        for position, found in _by_row(blame.explain(scored.reading(which)), k).items():
             culprits[which[position]] = found
     return _joined(columns, {"culprits": culprits})
 

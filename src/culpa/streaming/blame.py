@@ -35,34 +35,27 @@ class Blame:
         self._walked = 0
         n_features: int = explainer.normal.gaussian.n_features
         fits = 8 * N_NETS * n_features**3 <= explainer.memory
-        self._may_compile = fits and not (live and n_features > _AT_ONCE)
+        self._may_compile = explainer.game.quadratic and fits and not (live and n_features > _AT_ONCE)
 
-    def explain(self, features: Floats, cells: Floats) -> Explanation:
-        """Everything there is to say about some rows, in Arrow tables."""
-        import pyarrow as pa
+    def explain(self, rows: Reading) -> Explanation:
+        """Everything there is to say about some rows."""
+        self._compile_if_due(len(rows.features))
+        return self.explainer.explain(rows)
 
-        self._compile_if_due(len(features))
-        return self.explainer.explain(Reading(features, cells, np.arange(len(features)), native=pa.table({})))
-
-    def values(self, features: Floats, cells: Floats) -> Floats:
+    def values(self, rows: Reading) -> Floats:
         """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
-        complete = ~np.isnan(features).any(axis=1)
-        self._compile_if_due(len(features))
-        if self.explainer.forms is None:
-            return self._walk(features, cells)
-        if complete.all():
-            return np.asarray(self.explainer.shares(features).values)
-        result = np.empty_like(cells)
-        if complete.any():
-            result[complete] = self.explainer.shares(features[complete]).values
-        result[~complete] = self._walk(features[~complete], cells[~complete])
-        return result
-
-    def _walk(self, features: Floats, cells: Floats) -> Floats:
-        result = np.full(cells.shape, np.nan)
-        some = ~np.isnan(features).all(axis=1)  # the others get no score, so there is nothing to share out
-        if some.any():
-            result[some] = self.explain(features[some], cells[some]).values
+        missing = np.isnan(rows.features)
+        complete, some = ~missing.any(axis=1), ~missing.all(axis=1)
+        self._compile_if_due(len(missing))
+        compiled = self.explainer.forms is not None
+        if compiled and complete.all():
+            return np.asarray(self.explainer.shares(rows.features).values)
+        result = np.full(rows.cells.shape, np.nan)
+        if compiled and complete.any():
+            result[complete] = self.explainer.shares(rows.features[complete]).values
+        walked = some & ~complete if compiled else some  # the others get no score, so there is nothing to share out
+        if walked.any():
+            result[walked] = self.explain(rows.choose(walked)).values
         return result
 
     def _compile_if_due(self, n_rows: int) -> None:
