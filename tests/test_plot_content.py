@@ -44,8 +44,6 @@ def explanation(values, *, data=None, groups=None, std_error=0.0, base=1.0, **kn
     n, players = values.shape
     data = np.ones((n, players)) if data is None else np.asarray(data, dtype=np.float64)
     exact = not np.any(std_error)
-    members = [[i] for i in range(players)] if groups is None else [list(own) for _, own in groups]
-    gone = np.column_stack([np.isnan(data[:, own]).all(axis=1) for own in members])  # cannot be fixed
     return Explanation(
         **{
             "values": values,
@@ -54,7 +52,7 @@ def explanation(values, *, data=None, groups=None, std_error=0.0, base=1.0, **kn
             "base_value": base,
             "data": data,
             "expected": data + 0.5,
-            "score_if_fixed": np.where(gone, np.nan, 0.0),
+            "score_if_fixed": np.zeros(values.shape) if groups else np.where(np.isnan(data), np.nan, 0.0),
             "feature_names": tuple(f"f{i}" for i in range(data.shape[1])),
             "rows": np.arange(n),
             "exact": exact,

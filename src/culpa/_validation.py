@@ -117,6 +117,19 @@ def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
     return nw.from_dict(dict(columns), backend=backend).to_native()
 
 
+def same_kind(native: Any, values: Rows) -> Any:
+    """Numbers of the shape of a table as the user gave it: an array, or a data frame with the same columns and index."""
+    frame = nw.from_native(native, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return values
+    columns = dict(zip(frame.columns, values.T, strict=True))
+    result = nw.from_dict(columns, backend=frame.implementation).to_native()
+    index = nw.maybe_get_index(frame)
+    if index is not None:
+        result.index = index
+    return result
+
+
 def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
     """``value`` if it is allowed, else a ValueError that lists what is and guesses what was meant."""
     allowed = list(allowed)
@@ -149,9 +162,16 @@ def fraction(value: float, argument: str) -> float:
     return float(value)
 
 
+def share(value: float, argument: str) -> float:
+    """``value`` if it lies between 0 and 1, both included."""
+    if not (isinstance(value, (int, float, np.number)) and 0 <= value <= 1):
+        raise ValueError(f"{argument} must lie between 0 and 1, got {value!r}")
+    return float(value)
+
+
 def positive(value: float, argument: str) -> float:
     """``value`` if it is a positive number."""
-    if not (isinstance(value, (int, float, np.number)) and value > 0):
+    if not (isinstance(value, (int, float, np.number)) and 0 < value < math.inf):
         raise ValueError(f"{argument} must be a positive number, got {value!r}")
     return float(value)
 

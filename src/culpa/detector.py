@@ -12,12 +12,12 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import scores
+from culpa import contributions, games, scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
 from culpa.columns import Lagged, check_lags, lagged_names
-from culpa.explainer import Explainer
+from culpa.explainer import RANKINGS, Explainer
 from culpa.explanation import Explanation
 from culpa.limits import FROM_ROWS, KINDS, Limits, named_score
 from culpa.models import PPCA, Moments, Normal
@@ -61,6 +61,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
     lags : int
         Dynamic PCA: every row is judged together with the ``lags`` rows before it, and each sensor is blamed for its
         present and past values together. Rows must be consecutive then.
+    noise : float
+        Factor on the maximum-likelihood noise variance. It leaves the reconstruction error as it is, and makes the model
+        that explains it trust its components less (above 1) or more.
+    shrinkage : float
+        Share, 0 to 1, by which the training covariance is drawn towards its diagonal; with ``n_components = d - 1`` the
+        model is the shrunk covariance itself. `culpa.calibrate` chooses what finds culprits best.
+    game : {"conditional", "retraining", "interventional"}
+        What `explain` takes a coalition of features to be worth.
+    ranking : str
+        Whom an explanation's `top` lists first: "shapley", or a criterion of `culpa.contributions`.
 
     Attributes
     ----------
@@ -100,6 +110,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         holdout: float = 0.2,
         trim: float = 0.0,
         lags: int = 0,
+        noise: float = 1.0,
+        shrinkage: float = 0.0,
+        game: str = "conditional",
+        ranking: str = "shapley",
     ) -> None:
         self.n_components = n_components
         self.scale = scale
@@ -109,6 +123,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.holdout = holdout
         self.trim = trim
         self.lags = lags
+        self.noise = noise
+        self.shrinkage = shrinkage
+        self.game = game
+        self.ranking = ranking
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
@@ -171,7 +189,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         if self.scale:
             self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
         names = None if names is None else lagged_names(names, self.lags)
-        self.model_ = PPCA(self.n_components).fit_moments(moments.scaled(self.mean_, self.scale_), names)
+        self.model_ = self._model().fit_moments(moments.scaled(self.mean_, self.scale_), names)
         if hasattr(self, "abnormal_training_rows_"):
             del self.abnormal_training_rows_
         return self._prepare(self._limits_from(batches))
@@ -215,19 +233,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
         One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
         among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
-        rows themselves: the Beta limit for T2.
+        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
         check_is_fitted(self)
-        columns: dict[str, list[Any]] = {name: [] for name in ("statistic", "confidence", "kind", "limit")}
-        for name, score in self._charted().items():
-            for confidence in sorted(
-                {float(fraction(level, "confidences")) for level in (*confidences, self.confidence)}
-            ):
-                kind = self._limits.kind_of(score, training=training)
-                line = (name, confidence, kind, self._limits(score, confidence, training=training))
-                for column, cell in zip(columns.values(), line, strict=True):
-                    column.append(cell)
-        return frame_like(None, columns)
+        levels = sorted({float(fraction(level, "confidences")) for level in (*confidences, self.confidence)})
+        lines = [
+            (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
+            for name, score in self._charted().items()
+            for level in levels
+            if self._limits.knows(score, level)
+        ]
+        columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
+        return frame_like(None, dict(columns))
 
     def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
@@ -238,10 +255,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = self._read(X, min_rows=0)
         return self.explainer(**options).explain(table, rows)
 
+    def contributions(self, X: Any, criterion: str = "rbc", *, statistic: str | None = None) -> Any:
+        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
+
+        ``criterion`` is one of `culpa.contributions.NAMES`; the statistic is the detector's own unless told otherwise, and
+        the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
+        Shapley values, which respect correlations.
+        """
+        table = self._read(X, min_rows=0)
+        if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
+            statistic = self.statistic
+        return contributions.of_model(self, table, criterion, statistic)
+
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        if options.setdefault("score", self.statistic) == self.statistic and "features" not in options:
+        options = {"score": self.statistic, "game": self.game, "ranking": self.ranking} | options
+        if options["score"] == self.statistic and "features" not in options:
             options["score"] = self._score  # the one that was fitted, with its weights
         for known, explainer in self._explainers:
             if _same(known, options):
@@ -303,6 +333,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         find = import_module("culpa.incidents").find_incidents
         return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
+
+    def report(self, X: Any, *, time: Any = None, title: str = "Whose fault is it?", **options: Any) -> Any:
+        """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
+
+        Parameters
+        ----------
+        X, time
+            As for `incidents`.
+        title
+            What the page is called.
+        options
+            ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for `incidents`; and those of
+            `Explainer`, such as ``groups``.
+
+        Returns
+        -------
+        Report
+            With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
+        """
+        check_is_fitted(self)
+        return import_module("culpa.report").make_report(self, X, time=time, title=title, **options)
 
     @property
     def plot(self) -> Any:
@@ -377,12 +428,21 @@ class PCADetector(OutlierMixin, BaseEstimator):
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
         check_lags(self.lags)
+        one_of(self.game, games.NAMES, "game")
+        one_of(self.ranking, RANKINGS, "ranking")
+        if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
+            raise ValueError(
+                f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
+            )
+
+    def _model(self) -> PPCA:
+        return PPCA(self.n_components, noise=self.noise, shrinkage=self.shrinkage)
 
     def _fit_model(self, X: Floats, names: tuple[str, ...] | None) -> Self:
         """Scaling and model."""
         self._gathered = None
         self.mean_, self.scale_ = _moments(X, self.scale)
-        self.model_ = PPCA(self.n_components).fit(Table((X - self.mean_) / self.scale_, names))
+        self.model_ = self._model().fit(Table((X - self.mean_) / self.scale_, names))
         return self
 
     def _moments_so_far(self) -> Moments:

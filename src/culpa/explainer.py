@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa import games, shapley
+from culpa import contributions, games, shapley
 from culpa._compiled import one_blas_thread
 from culpa._missing import patterns, warn_about_empty_rows
 from culpa._validation import default_names, feature_positions, one_of, positive
@@ -22,6 +22,7 @@ from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 Floats = NDArray[np.float64]
 
 METHODS = ("auto", "exact", "permutation", "algorithm1")
+RANKINGS = ("shapley", *contributions.NAMES)
 
 _ROWS_AT_ONCE = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
@@ -39,6 +40,9 @@ class Explainer:
         What is explained. "mse" is "spe" divided by the number of features (in the retraining game, of each coalition).
     game : {"conditional", "retraining", "interventional"}
         What a coalition of features is worth.
+    ranking : str
+        Whom `Explanation.top` lists first: "shapley", by their Shapley values, or a criterion of `culpa.contributions` that
+        finds single wrong features more often, such as "leave-one-out" or "fault-odds". The values stay Shapley values.
     method : {"auto", "exact", "permutation", "algorithm1"}
         How worth is shared out. "auto" is exact where that is affordable, and else samples orders. `chosen` tells.
     features : list of names or positions, optional
@@ -89,6 +93,7 @@ class Explainer:
         game: str = "conditional",
         method: str = "auto",
         *,
+        ranking: str = "shapley",
         features: Sequence[str | int] | None = None,
         groups: Mapping[str, Sequence[str | int]] | None = None,
         tolerance: float = 0.01,
@@ -104,6 +109,7 @@ class Explainer:
         self.normal: Normal = as_normal(model)
         self.method = one_of(method, METHODS, "method")
         self.game_name = one_of(game, games.NAMES, "game")
+        self.ranking = one_of(ranking, RANKINGS, "ranking")
         self.columns = _columns(self.normal, features, groups)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
@@ -152,6 +158,8 @@ class Explainer:
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, P)),
         }
+        if self.ranking != "shapley":
+            parts["suspicion"] = np.empty((n, P))
         self._compile_if_it_pays(int((~np.isnan(reading.features).any(axis=1)).sum()))
         replicates, evaluations = 0, 0
         for start in range(0, n, _ROWS_AT_ONCE):
@@ -172,9 +180,17 @@ class Explainer:
             n_replicates=replicates,
             score_name=self.score.name,
             game=self.game_name,
+            ranking=self.ranking,
             method="exact" if not replicates else "permutation" if self.method == "auto" else self.method,
             native=reading.native,
         )
+
+    def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
+        """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
+        reading = self.columns.read(X)
+        features = reading.features if rows is None else reading.features[rows]
+        expected = self._expected(self.normal.standardise(features))
+        return np.asarray(self.columns.decode(self.normal.to_user_units(expected)))
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
@@ -254,11 +270,17 @@ class Explainer:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self.game.total(rows[at], observed)
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
-        alone = all(len(player) == 1 for player in self.players)
-        expected = self.score.gaussian.expected(rows, None if alone else self.players)
+        expected = self._expected(rows)
         part["expected"][:] = self.columns.decode(self.normal.to_user_units(expected))
+        if "suspicion" in part:
+            found = contributions.of_rows(self.normal, rows, self.ranking, self.score)
+            part["suspicion"][:] = contributions.of_players(found, self.players)
         part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
         return replicates, evaluations
+
+    def _expected(self, rows: Floats) -> Floats:
+        alone = all(len(player) == 1 for player in self.players)
+        return self.score.gaussian.expected(rows, None if alone else self.players)
 
     def _share_out(self, rows: Any, players: Players) -> Shares:
         """Shapley values of rows with the same features observed."""
@@ -323,7 +345,7 @@ class Explainer:
         return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
     def _check_retraining(self, features: object) -> None:
-        if self.score.name not in ("spe", "mse") or features is not None:
+        if self.score.name not in games.RETRAINABLE or features is not None:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."

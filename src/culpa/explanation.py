@@ -15,7 +15,7 @@ from culpa._validation import frame_like
 Floats = NDArray[np.float64]
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
-_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "rows")
+_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +50,10 @@ class Explanation:
     n_replicates : int
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
+    ranking : str
+        Whom `top` lists first: "shapley", or a criterion of `culpa.contributions`.
+    suspicion : ndarray of shape (rows, players) or None
+        The criterion, where ``ranking`` is one.
     """
 
     values: Floats
@@ -68,6 +72,8 @@ class Explanation:
     method: str
     n_replicates: int = 0
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
+    ranking: str = "shapley"
+    suspicion: Floats | None = None
     native: Any = None  # the table that was explained, kept to answer in kind
 
     def __len__(self) -> int:
@@ -82,7 +88,7 @@ class Explanation:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"row {key} of an explanation of {len(self)} rows")
             key = [int(key)]
-        return replace(self, **{name: getattr(self, name)[key] for name in _PER_ROW})
+        return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
         how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
@@ -117,13 +123,15 @@ class Explanation:
             raise ValueError("concatenate needs at least one explanation.")
         first = parts[0]
         for part in parts:
-            for name in ("feature_names", "groups", "score_name", "game", "base_value"):
+            for name in ("feature_names", "groups", "score_name", "game", "ranking", "base_value"):
                 if getattr(part, name) != getattr(first, name):
                     raise ValueError(
                         f"cannot concatenate explanations with different {name}: "
                         f"{getattr(first, name)!r} and {getattr(part, name)!r}."
                     )
-        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_ROW}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in first._per_row()
+        }
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
 
@@ -146,7 +154,8 @@ class Explanation:
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
-        ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
+        blame = self.values if self.suspicion is None else self.suspicion
+        ranked = np.argsort(np.where(present, -blame, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
         row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]
@@ -161,6 +170,8 @@ class Explanation:
             "feature": np.array(self.player_names, dtype=np.str_)[player],
             "value": values,
         }
+        if self.suspicion is not None:
+            columns["suspicion"] = self.suspicion[row, player]
         if not self.exact:
             columns["std_error"] = self.std_error[row, player]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -194,7 +205,9 @@ class Explanation:
         n, d, players = len(read["score"]), len(read["feature_names"]), len(read["groups"] or read["feature_names"])
         for name in ("data", "expected"):
             read[name] = _cells(read[name], (n, d))
-        for name in ("values", "std_error", "score", "score_if_fixed"):
+        for name in ("values", "std_error", "score", "score_if_fixed", "suspicion"):
+            if read[name] is None:
+                continue
             width = () if name == "score" else (players,)  # an empty list does not know its width
             read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
         read["rows"] = np.array(read["rows"])
@@ -219,6 +232,9 @@ class Explanation:
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
+
+    def _per_row(self) -> Iterator[str]:
+        return (name for name in _PER_ROW if getattr(self, name) is not None)
 
 
 def _readable(cells: NDArray[Any]) -> Any:

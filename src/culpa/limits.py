@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 KINDS = ("auto", "jackson-mudholkar", "box", "f", "empirical", "conformal")
 FROM_ROWS = ("empirical", "conformal")  # from scores of rows; the others are formulas
 
-# of the scores behind empirical and conformal limits, the largest are kept: all of a small table, a tenth of a huge one
+# of the scores behind empirical and conformal limits, the largest are kept: all of a small table, an eighth of a huge one
 _FEWEST_KEPT = 1 << 14
-_SHARE_KEPT = 0.1
+_SHARE_KEPT = 1 / 8
 
 
 def jackson_mudholkar(eigenvalues: Floats, confidence: float) -> float:
@@ -109,6 +109,11 @@ class Tail:
             )
         return self._at(rank - 1)
 
+    def reaches(self, kind: str, confidence: float) -> bool:
+        """Whether there are scores enough for that."""
+        place = confidence * (self.n - 1) if kind == "empirical" else math.ceil((self.n + 1) * confidence - 1e-9) - 1
+        return self.n - len(self.largest) <= math.floor(place) < self.n
+
     def _at(self, place: int) -> float:
         """The score with ``place`` scores below it."""
         dropped = self.n - len(self.largest)
@@ -147,6 +152,11 @@ class Limits:
             tail = self.tails[score.name]
             return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
         return control_limit(score, self.normal, confidence, kind)
+
+    def knows(self, score: scores.QuadraticScore, confidence: float) -> bool:
+        """Whether there is a limit: rows may be too few for so much confidence."""
+        kind = self.kind_of(score)
+        return kind not in FROM_ROWS or self.tails[score.name].reaches(kind, confidence)
 
     @staticmethod
     def tails_of(quadratic: Iterable[scores.QuadraticScore], batches: Iterable[Floats]) -> dict[str, Tail]:

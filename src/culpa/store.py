@@ -19,6 +19,8 @@ from culpa._files import write_whole
 from culpa._validation import default_names, frame_like
 from culpa.columns import lagged_names
 from culpa.detector import PCADetector
+from culpa.explainer import RANKINGS
+from culpa.games import NAMES as GAMES
 from culpa.limits import KINDS, Limits, Tail
 from culpa.models import PPCA, LatentGaussian
 from culpa.scores import NAMES
@@ -223,13 +225,14 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
 
 
 def _model(arrays: Arrays, header: dict[str, Any]) -> PPCA:
-    model = PPCA(header["parameters"]["n_components"])
+    parameters = header["parameters"]
+    model = PPCA(parameters["n_components"], noise=parameters["noise"], shrinkage=parameters["shrinkage"])
     model.n_features_in_ = len(arrays["mean"])
     training = header["training"]
     model.n_samples_, model.n_iter_, model.converged_ = training["rows"], training["iterations"], training["converged"]
     model.mean_, model.covariance_ = arrays["model.mean"], arrays["model.covariance"]
-    model._keep(LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"]))
     model.components_ = arrays["model.axes"]
+    model._keep(LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"]))
     return model
 
 
@@ -326,6 +329,12 @@ def _are_parameters(parameters: dict[str, Any], n_features: int) -> bool:
         and 0 < parameters["holdout"] < 1
         and _is_number(parameters["trim"])
         and 0 <= parameters["trim"] < 0.5
+        and _is_number(parameters["noise"])
+        and parameters["noise"] > 0
+        and _is_number(parameters["shrinkage"])
+        and 0 <= parameters["shrinkage"] <= 1
+        and parameters["game"] in GAMES
+        and parameters["ranking"] in RANKINGS
         and _is_number(confidence)
         and 0 < cast(float, confidence) < 1
     )

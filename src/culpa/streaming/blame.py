@@ -35,7 +35,7 @@ class Blame:
         self._walked = 0
         n_features: int = explainer.normal.gaussian.n_features
         fits = 8 * N_NETS * n_features**3 <= explainer.memory
-        self._may_compile = fits and not (live and n_features > _AT_ONCE)
+        self._may_compile = explainer.game.quadratic and fits and not (live and n_features > _AT_ONCE)
 
     def explain(self, rows: Reading) -> Explanation:
         """Everything there is to say about some rows."""

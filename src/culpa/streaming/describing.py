@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from culpa import __version__
 from culpa.columns import lagged_names
 from culpa.detector import PCADetector
 from culpa.models.latent import RELATIVE_FLOOR
-from culpa.store import open_model
+from culpa.store import FORMAT, open_model
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this make an unsteady covariance
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
@@ -39,13 +40,18 @@ class Description:
 def describe(path: Path) -> Description:
     """Read a model file and say what it is."""
     detector, header = open_model(path)
+    return describe_detector(detector, header["format"], header["culpa"])
+
+
+def describe_detector(detector: PCADetector, format: int = FORMAT, culpa: str = __version__) -> Description:
+    """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     model = detector.model_
-    units = header["units"]
+    units = getattr(detector, "units_", {})
     forms = detector.explainer().forms
     std = np.sqrt(np.diag(model.covariance_)) * detector.scale_
     return Description(
-        format=header["format"],
-        culpa=header["culpa"],
+        format=format,
+        culpa=culpa,
         rows=model.n_samples_,
         features=[
             {"name": name, "mean": float(mean), "std": float(spread), "unit": units.get(name, "")}
