@@ -32,7 +32,7 @@ def explanation(values, *, data=None, groups=None, std_error=0.0, base=1.0, **kn
             "base_value": base,
             "data": data,
             "expected": data + 0.5,
-            "score_if_fixed": np.zeros(values.shape),
+            "score_if_fixed": np.zeros(values.shape) if groups else np.where(np.isnan(data), np.nan, 0.0),
             "feature_names": tuple(f"f{i}" for i in range(data.shape[1])),
             "rows": np.arange(n),
             "exact": exact,

@@ -208,3 +208,56 @@ def test_paper_scale():
     detector = PCADetector().fit(wine.X[wine.y == 0])
     spe, mse = (Explainer(detector, score=name).explain(wine.X[:3]) for name in ("spe", "mse"))
     np.testing.assert_allclose(mse.values * 13, spe.values, rtol=1e-10)
+
+
+def test_ranking_by_a_criterion_reorders_top_and_leaves_the_values(detector, new, why):
+    ranked = detector.explain(new, ranking="leave-one-out")
+    np.testing.assert_array_equal(ranked.values, why.values)
+    wanted = detector.contributions(new, "leave-one-out").to_numpy()
+    np.testing.assert_allclose(ranked.suspicion, wanted)
+    top = ranked.top(5)
+    for row in range(6):
+        seen = np.flatnonzero(~np.isnan(wanted[row]))
+        order = [NAMES[i] for i in seen[np.argsort(-wanted[row, seen])]]
+        assert top[top["row"] == row]["feature"].tolist() == order
+    assert (top.groupby("row")["suspicion"].diff().dropna() <= 0).all()
+    assert "suspicion" not in why.top(1)
+
+
+def test_suspicion_travels_with_its_rows(detector, new):
+    ranked = detector.explain(new, ranking="fault-odds")
+    np.testing.assert_array_equal(ranked[2].suspicion, ranked.suspicion[2:3])
+    joined = Explanation.concatenate([ranked[:2], ranked[2:]])
+    np.testing.assert_array_equal(joined.suspicion, ranked.suspicion)
+    again = Explanation.from_dict(json.loads(ranked.to_json()))
+    assert again.ranking == "fault-odds"
+    np.testing.assert_array_equal(again.suspicion, ranked.suspicion)
+    with pytest.raises(ValueError, match="different ranking"):
+        Explanation.concatenate([ranked, detector.explain(new)])
+
+
+def test_a_group_is_as_suspect_as_its_worst_member(detector, new):
+    ranked = detector.explain(new, ranking="z-score", groups={"drive": ["power", "speed"]})
+    alone = detector.contributions(new, "z-score").to_numpy()
+    assert ranked.player_names[-1] == "drive"
+    np.testing.assert_allclose(ranked.suspicion[:, -1], np.nanmax(alone[:, 3:], axis=1))
+
+
+def test_rows_without_cells_are_suspect_of_nothing(detector, new):
+    empty = new.copy()
+    empty.iloc[0] = np.nan
+    with pytest.warns(UserWarning, match="1 row"):
+        ranked = detector.explain(empty, ranking="rbc")
+    assert np.isnan(ranked.suspicion[0]).all()
+    assert 0 not in ranked.top(1)["row"].tolist()
+
+
+def test_a_detector_brings_its_game_and_ranking(table, new):
+    detector = PCADetector(2, game="interventional", ranking="rbc").fit(table)
+    why = detector.explain(new)
+    assert (why.game, why.ranking) == ("interventional", "rbc")
+    assert detector.explain(new, ranking="shapley", game="conditional").suspicion is None
+    with pytest.raises(ValueError, match="did you mean 'leave-one-out'"):
+        PCADetector(ranking="leave-one").fit(table)
+    with pytest.raises(ValueError, match="use statistic='spe' or 'mse'"):
+        PCADetector(statistic="t2", game="retraining").fit(table)

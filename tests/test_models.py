@@ -127,6 +127,49 @@ class TestPPCA:
             worse = LatentGaussian(model.mean_, W, model.noise_variance_ * (1 + 0.05 * rng.normal()))
             assert worse.log_density(X).mean() < best + 1e-5
 
+    @pytest.mark.parametrize("missing", [False, True])
+    def test_shrinkage_draws_the_covariance_towards_its_diagonal(self, missing):
+        X = np.random.default_rng(3).normal(size=(12, 5)) @ np.random.default_rng(4).normal(size=(5, 5))
+        if missing:
+            X[0, 0] = np.nan
+        model = PPCA(4, shrinkage=0.1).fit(X)
+        S = model.covariance_ if missing else np.cov(X.T)
+        wanted = 0.9 * S + 0.1 * np.diag(np.diag(S))
+        np.testing.assert_allclose(model.get_covariance(), wanted, rtol=1e-8)
+        np.testing.assert_allclose(model.covariance_, S)  # what the data say stays
+        # the maximum-likelihood model of the shrunk covariance, also with fewer components
+        variances, U = np.linalg.eigh(wanted)
+        model = PPCA(2, shrinkage=0.1).fit(X)
+        if not missing:
+            s2 = variances[:3].mean()
+            C = s2 * np.eye(5) + U[:, 3:] @ np.diag(variances[3:] - s2) @ U[:, 3:].T
+            np.testing.assert_allclose(model.get_covariance(), C)
+
+    def test_shrinkage_makes_up_for_missing_rows(self):
+        X = np.random.default_rng(3).normal(size=(4, 6))
+        model = PPCA(5, shrinkage=0.2).fit(X)
+        np.testing.assert_allclose(model.get_covariance(), 0.8 * np.cov(X.T) + 0.2 * np.diag(np.cov(X.T).diagonal()))
+
+    def test_noise_is_a_factor_on_the_noise_variance_alone(self):
+        X = np.random.default_rng(3).normal(size=(40, 5)) * [5, 4, 1, 1, 1]
+        plain = PPCA(2).fit(X)
+        for factor in (0.1, 3.0):
+            model = PPCA(2, noise=factor).fit(X)
+            assert model.noise_variance_ == pytest.approx(factor * plain.noise_variance_)
+            np.testing.assert_allclose(model.residuals(X), plain.residuals(X), atol=1e-12)
+            np.testing.assert_allclose(model.explained_variance_, plain.explained_variance_)
+            along = model.components_ @ model.get_covariance() @ model.components_.T
+            np.testing.assert_allclose(along, np.diag(plain.explained_variance_), atol=1e-10)
+
+    def test_bad_noise_and_shrinkage(self):
+        X = np.random.default_rng(3).normal(size=(40, 5))
+        for options in ({"noise": 0}, {"noise": -1.0}, {"noise": np.inf}):
+            with pytest.raises(ValueError, match="noise must be a positive number"):
+                PPCA(2, **options).fit(X)
+        for share in (-0.1, 1.1, "some"):
+            with pytest.raises(ValueError, match="shrinkage must lie between 0 and 1"):
+                PPCA(2, shrinkage=share).fit(X)
+
     def test_attributes_agree_with_scikit_learn(self):
         X = factors()
         ours, theirs = PPCA(3).fit(X), PCA(3, svd_solver="full").fit(X)

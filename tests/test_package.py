@@ -9,7 +9,9 @@ import culpa
 
 
 def test_public_names():
-    assert dir(culpa) == ["Explainer", "Explanation", "LatentGaussian", "PCADetector", "PPCA", "__version__", "load"]
+    assert dir(culpa) == sorted(
+        ["Explainer", "Explanation", "Lags", "LatentGaussian", "PCADetector", "PPCA", "__version__", "load"]
+    )
     for name in dir(culpa):
         assert getattr(culpa, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -40,7 +40,16 @@ def same(actual, expected):
 
 
 @pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
-@pytest.mark.parametrize("options", [{}, {"scale": False}, {"limit": "empirical"}, {"n_components": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale": False},
+        {"limit": "empirical"},
+        {"n_components": 2, "noise": 3.0},
+        {"n_components": 4, "shrinkage": 0.02, "ranking": "fault-odds"},
+    ],
+)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_loaded_detector_behaves_like_the_saved_one(tmp_path, statistic, options, compiled, missing):
@@ -57,6 +66,7 @@ def test_a_loaded_detector_behaves_like_the_saved_one(tmp_path, statistic, optio
     pd.testing.assert_frame_equal(again.statistics(new), detector.statistics(new))
     for field in ("values", "std_error", "score", "expected", "score_if_fixed"):
         same(getattr(again.explain(new), field), getattr(detector.explain(new), field))
+    pd.testing.assert_frame_equal(again.explain(new).top(2), detector.explain(new).top(2))
     for name in ("components_", "explained_variance_", "explained_variance_ratio_", "covariance_", "mean_"):
         same(getattr(again.model_, name), getattr(detector.model_, name))
     same(
@@ -152,6 +162,10 @@ HOSTILE = {
     "statistic list": (set_parameter(statistic=["spe"]), "'parameters'"),
     "confidence": (set_parameter(confidence=2), "'parameters'"),
     "components": (set_parameter(n_components=None), "'parameters'"),
+    "noise": (set_parameter(noise=-1.0), "'parameters'"),
+    "shrinkage": (set_parameter(shrinkage=2), "'parameters'"),
+    "game": (set_parameter(game="chess"), "'parameters'"),
+    "ranking": (set_parameter(ranking="eval"), "'parameters'"),
     "nan": (set_array("mean", np.array([np.nan] * 5)), "'mean' holds a number that is not finite"),
     "infinite": (set_array("model.covariance", np.full((5, 5), np.inf)), "not finite"),
     "scale zero": (set_array("scale", np.zeros(5)), "not positive"),

@@ -22,15 +22,17 @@ __version__ = "0.1.0"
 _HOMES = {
     "Explainer": "culpa.explainer",
     "Explanation": "culpa.explanation",
+    "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
     "load": "culpa.store",
 }
 
-__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__", "load"]
+__all__ = ["PPCA", "Explainer", "Explanation", "Lags", "LatentGaussian", "PCADetector", "__version__", "load"]
 
 if TYPE_CHECKING:
+    from culpa.columns import Lags
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation

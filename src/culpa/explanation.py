@@ -15,7 +15,7 @@ from culpa._validation import frame_like
 Floats = NDArray[np.float64]
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
-_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "rows")
+_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,8 @@ class Explanation:
     base_value : float
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game).
     data, expected : ndarray of shape (rows, features)
-        The rows, and what the other features imply each feature should have been, both in the user's units.
+        The rows, and what the other features imply each feature should have been, both in the user's units. Arrays of
+        objects where columns of text are among them; NaN where several columns were mixed.
     score_if_fixed : ndarray of shape (rows, players)
         What the score would be with that player at its expected values.
     feature_names : tuple of str
@@ -49,14 +50,18 @@ class Explanation:
     n_replicates : int
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
+    ranking : str
+        Whom `top` lists first: "shapley", or a criterion of `culpa.contributions`.
+    suspicion : ndarray of shape (rows, players) or None
+        The criterion, where ``ranking`` is one.
     """
 
     values: Floats
     std_error: Floats
     score: Floats
     base_value: float
-    data: Floats
-    expected: Floats
+    data: NDArray[Any]
+    expected: NDArray[Any]
     score_if_fixed: Floats
     feature_names: tuple[str, ...]
     rows: NDArray[Any]
@@ -67,6 +72,8 @@ class Explanation:
     method: str
     n_replicates: int = 0
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
+    ranking: str = "shapley"
+    suspicion: Floats | None = None
     native: Any = None  # the table that was explained, kept to answer in kind
 
     def __len__(self) -> int:
@@ -81,7 +88,7 @@ class Explanation:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"row {key} of an explanation of {len(self)} rows")
             key = [int(key)]
-        return replace(self, **{name: getattr(self, name)[key] for name in _PER_ROW})
+        return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
         how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
@@ -101,9 +108,8 @@ class Explanation:
 
     @property
     def observed(self) -> NDArray[np.bool_]:
-        """Which players have an observed cell in which row."""
-        seen = ~np.isnan(self.data)
-        return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
+        """Which players have an observed cell in which row: the others cannot be fixed."""
+        return ~np.isnan(self.score_if_fixed)
 
     @property
     def plot(self) -> Any:
@@ -117,13 +123,15 @@ class Explanation:
             raise ValueError("concatenate needs at least one explanation.")
         first = parts[0]
         for part in parts:
-            for name in ("feature_names", "groups", "score_name", "game", "base_value"):
+            for name in ("feature_names", "groups", "score_name", "game", "ranking", "base_value"):
                 if getattr(part, name) != getattr(first, name):
                     raise ValueError(
                         f"cannot concatenate explanations with different {name}: "
                         f"{getattr(first, name)!r} and {getattr(part, name)!r}."
                     )
-        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PER_ROW}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in first._per_row()
+        }
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
 
@@ -140,12 +148,14 @@ class Explanation:
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
         limit to see whether fixing this feature would clear the alarm. ``share`` is the value over the row's score;
         in a row that is not abnormal (its score near or below the base value) there is no blame to share, and shares
-        may be negative or above 1. Rows without any observed feature are left out.
+        may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
+        ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
-        ranked = np.argsort(np.where(present, -self.values, np.inf), axis=1, kind="stable")[:, :k]
+        blame = self.values if self.suspicion is None else self.suspicion
+        ranked = np.argsort(np.where(present, -blame, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
         row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]
@@ -160,13 +170,15 @@ class Explanation:
             "feature": np.array(self.player_names, dtype=np.str_)[player],
             "value": values,
         }
+        if self.suspicion is not None:
+            columns["suspicion"] = self.suspicion[row, player]
         if not self.exact:
             columns["std_error"] = self.std_error[row, player]
         with np.errstate(divide="ignore", invalid="ignore"):
             columns["share"] = values / self.score[row]
         for name in ("data", "expected"):
             cells = getattr(self, name)[row, single]
-            columns["actual" if name == "data" else name] = np.where(single >= 0, cells, np.nan)
+            columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
         return frame_like(self.native, columns)
 
@@ -190,13 +202,14 @@ class Explanation:
         if missing := known - content.keys():
             raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
         read = {name: content[name] for name in known}
-        for name in _PER_ROW:
-            if name != "rows":
-                read[name] = np.array(read[name], dtype=np.float64)
         n, d, players = len(read["score"]), len(read["feature_names"]), len(read["groups"] or read["feature_names"])
-        for name in _PER_ROW[:-1]:
-            width = () if name == "score" else (d,) if name in ("data", "expected") else (players,)
-            read[name] = read[name].reshape(n, *width)  # an empty list does not know its width
+        for name in ("data", "expected"):
+            read[name] = _cells(read[name], (n, d))
+        for name in ("values", "std_error", "score", "score_if_fixed", "suspicion"):
+            if read[name] is None:
+                continue
+            width = () if name == "score" else (players,)  # an empty list does not know its width
+            read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
         read["rows"] = np.array(read["rows"])
         read["feature_names"] = tuple(read["feature_names"])
         if read["groups"] is not None:
@@ -219,6 +232,28 @@ class Explanation:
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
+
+    def _per_row(self) -> Iterator[str]:
+        return (name for name in _PER_ROW if getattr(self, name) is not None)
+
+
+def _readable(cells: NDArray[Any]) -> Any:
+    """Numbers as they are; texts and numbers together as texts, since a column of a table holds one kind."""
+    if cells.dtype.kind == "f":
+        return cells
+    return [
+        None if cell is None or cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+        for cell in cells
+    ]
+
+
+def _cells(rows: list[list[Any]], shape: tuple[int, int]) -> NDArray[Any]:
+    """Cells from plain lists: float64 unless there is text among them."""
+    text = any(isinstance(cell, str) for row in rows for cell in row)
+    cells = np.array(rows, dtype=object if text else np.float64).reshape(shape)
+    if text:
+        cells[cells == None] = np.nan  # noqa: E711 - cell by cell
+    return cells
 
 
 def _plain(value: Any) -> Any:

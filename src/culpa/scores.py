@@ -78,6 +78,18 @@ class QuadraticScore:
         """A, (d, d)."""
         return self.root.T @ self.root
 
+    def root_given(self, observed: NDArray[np.intp]) -> Floats:
+        """The root of the score as a function of the observed features, the others at their conditional mean.
+
+        (d + p, d) with zeros for features that were not observed.
+        """
+        if len(observed) == self.gaussian.n_features:
+            return self.root
+        seen = np.isin(np.arange(self.gaussian.n_features), observed)
+        # how the whole row's conditional mean moves with each observed cell
+        moves = self.gaussian.conditional(np.diag(seen.astype(np.float64)), observed)[0]
+        return np.asarray(self.root @ moves.T)
+
     @cached_property
     def expectation(self) -> float:
         """Mean score of normal rows, Tr(A C): the base value of every game."""
@@ -97,10 +109,9 @@ class QuadraticScore:
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
-            # how the whole row's conditional mean moves with each observed cell
-            moves = self.gaussian.conditional(np.eye(X.shape[1]) * seen, observed)[0]
-            change_of_score = 2 * self.gaussian.impute(X[rows]) @ self.matrix @ moves.T
-            curvature = moves @ self.matrix @ moves.T
+            root = self.root_given(observed)
+            curvature = root.T @ root
+            change_of_score = 2 * np.where(seen, X[rows], 0.0) @ root.T @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)
             score = self(X[rows])
             for k, block in enumerate(blocks):

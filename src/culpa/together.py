@@ -67,31 +67,34 @@ class Together:
 
 def fix_together(explainer: Explainer, table: Table, limit: float, features: Sequence[str | int] | int) -> Together:
     """Fix the named features of every row, or each row's ``features`` worst culprits."""
-    normal, names = explainer.normal, explainer.normal.feature_names or table.feature_names()
+    normal, columns, reading = explainer.normal, explainer.columns, explainer.columns.read(table)
+    names = columns.known_names or table.feature_names()
     n = len(table.array)
     if isinstance(features, (int, np.integer)):
         if not 1 <= features <= len(names):
             raise ValueError(f"features={features} culprits to fix: choose 1 to {len(names)}, or name the features.")
-        values = explainer.explain(table).values
-        which = np.argsort(np.where(np.isnan(table.array), np.inf, -values), axis=1, kind="stable")[:, :features]
+        why = explainer.explain(reading)
+        gone = np.isnan(why.score_if_fixed)  # nothing of it was observed
+        which = np.argsort(np.where(gone, np.inf, -why.values), axis=1, kind="stable")[:, :features]
     else:
         chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
         if not chosen:
             raise ValueError("features must name at least one feature.")
         which = np.tile(chosen, (n, 1))
-    rows = normal.standardise(table.array)
+    rows = normal.standardise(reading.features)
     fixed, score_if_fixed = rows.copy(), np.empty(n)
     sets, set_of_row = np.unique(np.sort(which, axis=1), axis=0, return_inverse=True)
     for k, block in enumerate(sets):
         at = np.flatnonzero(set_of_row.ravel() == k)
-        fixed[np.ix_(at, block)], score_if_fixed[at] = explainer.score.fix(rows[at], block)
+        members = columns.features_of(block)
+        fixed[at[:, None], members], score_if_fixed[at] = explainer.score.fix(rows[at], members)
     return Together(
         np.array(names, dtype=np.str_)[which],
         np.take_along_axis(table.array, which, axis=1),
-        np.take_along_axis(normal.to_user_units(fixed), which, axis=1),
+        np.take_along_axis(columns.decode(normal.to_user_units(fixed)), which, axis=1),
         explainer.score(rows),
         score_if_fixed,
         limit,
-        table.row_labels(),
-        table.native,
+        reading.labels,
+        reading.native,
     )

@@ -38,6 +38,14 @@ Id = Annotated[
     list[str] | None,
     typer.Option("--id", help="Column to carry along untouched, such as a time; may be repeated.", show_default=False),
 ]
+Time = Annotated[
+    str | None, typer.Option(help="Column with the rows' times, in ascending order.", show_default="row numbers")
+]
+Gap = Annotated[
+    str,
+    typer.Option(help="What may lie between flagged rows of one incident: a number of rows, or a span like '5min'."),
+]
+MinLength = Annotated[int, typer.Option(min=1, help="Flagged rows that an incident has at least.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 FailOnAnomaly = Annotated[bool, typer.Option("--fail-on-anomaly", help="Exit with 1 if a row is flagged.")]
@@ -113,6 +121,11 @@ def source_from(
 def to_path(text: str) -> Path | None:
     """A path, or ``None`` for a dash."""
     return None if text == "-" else Path(text)
+
+
+def to_gap(text: str) -> int | str:
+    """A number of rows, or a span of time as it was written."""
+    return int(text) if text.isdecimal() else text
 
 
 def read_model(path: Path) -> "PCADetector":

@@ -17,16 +17,9 @@ def incidents(
     model: common.Model,
     output: common.Output = "-",
     format: common.OutputFormat = None,
-    time: Annotated[
-        str | None, typer.Option(help="Column with the rows' times, in ascending order.", show_default="row numbers")
-    ] = None,
-    gap: Annotated[
-        str,
-        typer.Option(
-            help="What may lie between flagged rows of one incident: a number of rows, or a span like '5min'."
-        ),
-    ] = "0",
-    min_length: Annotated[int, typer.Option(min=1, help="Flagged rows that an incident has at least.")] = 1,
+    time: common.Time = None,
+    gap: common.Gap = "0",
+    min_length: common.MinLength = 1,
     text: Annotated[bool, typer.Option("--text", help="Print the sentences alone, one line each.")] = False,
     input_format: common.InputFormat = None,
     delimiter: common.Delimiter = None,
@@ -65,7 +58,7 @@ def incidents(
                 source,
                 sink,
                 time=time,
-                gap=int(gap) if gap.isdecimal() else gap,
+                gap=common.to_gap(gap),
                 min_length=min_length,
                 progress=lambda summary: rows_done(summary.rows),
                 note=note,

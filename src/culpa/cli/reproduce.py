@@ -17,10 +17,14 @@ class Part(StrEnum):
     table2 = "table2"
     figures = "figures"
     all = "all"
+    limits = "limits"
 
 
 def reproduce(
-    what: Annotated[Part, typer.Argument(help="Part of the paper.", show_default=False)],
+    what: Annotated[
+        Part,
+        typer.Argument(help="Part of the paper, all of it, or false alarms of control limits.", show_default=False),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -29,9 +33,9 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the figures and, with 'all', reproduction.md.")
-    ] = Path("culpa-reproduction"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for figures and pages.")] = Path(
+        "culpa-reproduction"
+    ),
     seeds: Annotated[int, typer.Option(min=2, max=1000, help="Runs of Algorithm 1 behind means and ranges.")] = 20,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")] = False,
 ) -> None:
@@ -87,9 +91,10 @@ def _print(results: "Results") -> None:
     for sheet in results.sheets():
         console.print(to_rich(sheet), "")
     missed = [check for check in results.checks if not check.holds]
-    console.print(
-        f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
-    )
+    if results.checks:
+        console.print(
+            f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
+        )
     for check in missed:
         console.print(
             f"{check.what}: expected {check.expected:g}, found {check.found:.4f}", style="red", highlight=False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa import scores
+from culpa import contributions, scores
 from culpa.experiments.cars import Cars, extreme_values, prepare
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
@@ -77,7 +77,7 @@ def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Fi
     spoiled[0, at] = extreme_values(cars.test, "MAX")[at]
     table = CoalitionTable(cars.game, spoiled)
     sampled = table.algorithm1(N_ORDERS, range(n_seeds))[:, 0, :]
-    errors = (spoiled @ scores.spe(cars.normal.centred).matrix)[0] ** 2
+    errors = contributions.cdc(spoiled, scores.spe(cars.normal.centred).root)[0]
     return Figure(
         number,
         row,

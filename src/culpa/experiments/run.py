@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from culpa._validation import one_of
-from culpa.experiments import drawing, figures, sheets, table1, table2
+from culpa.experiments import drawing, false_alarms, figures, limits_page, sheets, table1, table2
 from culpa.experiments.checks import Check, check_figures, check_table1, check_table2
+from culpa.experiments.false_alarms import FalseAlarms
 from culpa.experiments.figures import Figure, Figures
 from culpa.experiments.published import Progress, silent
 from culpa.experiments.report import report
 from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
-PARTS = ("table1", "table2", "figures", "all")
+PARTS = ("table1", "table2", "figures", "all", "limits")  # "all" is all of the paper
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
@@ -34,6 +35,7 @@ class Results:
     figures: Figures | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
+    limits: FalseAlarms | None = None
 
     def sheets(self) -> list[sheets.Sheet]:
         """Tables for people."""
@@ -44,6 +46,8 @@ class Results:
             result.append(sheets.figures_sheet(self.figures))
         if self.table2:
             result += [sheets.table2_sheet(self.table2), sheets.algorithm1_sheet(self.table2)]
+        if self.limits:
+            result += limits_page.sheets(self.limits)
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,6 +71,8 @@ def reproduce(
 ) -> Results:
     """Run one part of the paper or all of it; figures and the report are written to the folder ``output``."""
     one_of(what, PARTS, "part of the paper")
+    if what == "limits":
+        return _limits(data, Path(output), n_seeds, progress)
     parts = [part for part in _EXPERIMENTS if what in (part, "all")]
     if "figures" in parts:
         drawing.require_matplotlib()
@@ -79,6 +85,16 @@ def reproduce(
         checks += check(done[part])
     files = _write_all(Path(output), done, checks)
     return Results(**done, checks=tuple(checks), files=tuple(files))
+
+
+def _limits(data: str | os.PathLike[str] | None, output: Path, n_seeds: int, progress: Progress) -> Results:
+    """What the paper does not have: false alarms of control limits."""
+    _make_folder(output)
+    found = false_alarms.run(data, n_seeds=n_seeds, progress=progress)
+    content = limits_page.to_json(found)
+    page = limits_page.page(limits_page.from_json(content))
+    files = (write(output / "limits.json", content.encode()), write(output / "limits.md", page.encode()))
+    return Results(None, None, None, (), files, found)
 
 
 def write(path: Path, content: bytes) -> Path:

@@ -1,15 +1,8 @@
 """Table I: how often is the feature that was spoiled among the most blamed?
 
-Formulas of the criteria, for a standardised row x, A = I - B the matrix of the reconstruction error, C the model's
-covariance:
-
-| criterion | blame of feature i |
-| --- | --- |
-| reconstruction error | (A x)_i^2 |
-| RBC of SPE | (A x)_i^2 / A_ii |
-| x (A x) | x_i (A x)_i |
-| Mahalanobis leave-one-out | (C^-1 x)_i^2 / (C^-1)_ii |
-| x (C^-1 x) | x_i (C^-1 x)_i |
+A is the matrix of the reconstruction error, C the model's covariance. `culpa.contributions` has the formulas of
+everything that is not a Shapley value: the reconstruction error of a feature is its complete decomposition contribution
+to SPE, x (A x) its partial one, x (C^-1 x) the partial one to the Mahalanobis distance.
 """
 
 import os
@@ -19,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa import scores
+from culpa import contributions, scores
 from culpa.experiments.cars import EXTREMES, Cars, Extreme, hits, prepare, spoil
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.games import Conditional, Game, Interventional, Retraining
 from culpa.models import LatentGaussian
+from culpa.models.latent import shrunk
 from culpa.shapley import exact
 
 Floats = NDArray[np.float64]
@@ -101,7 +95,7 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
     """Everything that ranks features without chance."""
     gaussian, sample = cars.normal.centred, cars.normal.sample_covariance
     assert sample is not None
-    A, score = scores.spe(gaussian).matrix, scores.mse(gaussian)
+    spe, score = scores.spe(gaussian).root, scores.mse(gaussian)
     games: dict[str, Game] = {
         "Shapley, exact": Conditional(score),
         "Shapley, interventional": Interventional(score),
@@ -111,17 +105,16 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
         ),
     }
     shapley = {name: _shapley_of(game, cars.players) for name, game in games.items()}
-    shrunk = (1 - _SHRINKAGE) * sample + _SHRINKAGE * np.diag(np.diag(sample))
     return {
-        "reconstruction error": lambda x: (x @ A) ** 2,
+        "reconstruction error": lambda x: contributions.cdc(x, spe),
         "Shapley, exact": shapley.pop("Shapley, exact"),
         "|Shapley|, exact": lambda x: np.abs(exact(games["Shapley, exact"], x, cars.players).values),
         **shapley,
-        "|x|": np.abs,
-        "x (A x)": lambda x: x * (x @ A),
-        "RBC of SPE": lambda x: (x @ A) ** 2 / np.diag(A),
+        "|x|": lambda x: contributions.z_scores(x, sample),
+        "x (A x)": lambda x: contributions.pdc(x, spe),
+        "RBC of SPE": lambda x: contributions.rbc(x, spe),
         **_mahalanobis(gaussian.covariance, ""),
-        **_mahalanobis(shrunk, ", sample covariance"),
+        **_mahalanobis(shrunk(sample, _SHRINKAGE), ", sample covariance"),
     }
 
 
@@ -129,12 +122,9 @@ def noise_sweep(cars: Cars, factors: tuple[float, ...] = SWEEP) -> tuple[SweepPo
     """Hits@1 of exact Shapley values under models that differ only in how much noise they assume."""
     sample, gaussian = cars.normal.sample_covariance, cars.normal.centred
     assert sample is not None
-    variances, axes = np.linalg.eigh(sample)
-    kept = slice(None, -gaussian.n_components - 1, -1)
     points = []
     for factor in factors:
-        noise = float(gaussian.noise_variance) * factor
-        model = LatentGaussian.from_eigen(gaussian.mean, axes[:, kept].T, variances[kept], noise)
+        model = LatentGaussian.from_covariance(sample, gaussian.n_components, noise=factor)
         blame = _shapley_of(Conditional(scores.mse(model)), cars.players)
         points.append(SweepPoint(factor, *(float(_hits(cars, blame, extreme)[0]) for extreme in EXTREMES)))
     return tuple(points)
@@ -186,10 +176,10 @@ def _shapley_of(game: Game, players: list[list[int]]) -> Criterion:
 
 
 def _mahalanobis(covariance: Floats, suffix: str) -> dict[str, Criterion]:
-    P = np.linalg.inv(covariance)
+    root = contributions.root_of(np.linalg.inv(covariance))
     return {
-        f"Mahalanobis leave-one-out{suffix}": lambda x: (x @ P) ** 2 / np.diag(P),
-        f"x (C^-1 x){suffix}": lambda x: x * (x @ P),
+        f"Mahalanobis leave-one-out{suffix}": lambda x: contributions.rbc(x, root),
+        f"x (C^-1 x){suffix}": lambda x: contributions.pdc(x, root),
     }
 
 

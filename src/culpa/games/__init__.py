@@ -6,5 +6,6 @@ from culpa.games.interventional import Interventional
 from culpa.games.retraining import Retraining
 
 NAMES = ("conditional", "retraining", "interventional")
+RETRAINABLE = ("spe", "mse")  # scores that the retraining game can explain
 
-__all__ = ["NAMES", "Coalitions", "Conditional", "Game", "Interventional", "Retraining"]
+__all__ = ["NAMES", "RETRAINABLE", "Coalitions", "Conditional", "Game", "Interventional", "Retraining"]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
-from culpa._validation import Table, frame_like, one_of
+from culpa._validation import frame_like, one_of
+from culpa.columns import Reading
 from culpa.incidents.gathering import Culprit, Gathering, Incident
 from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
 
@@ -103,13 +104,14 @@ def find_incidents(
         time_name=None if times is None else name,
         dated=times is not None and over_several_days(times),
     )
-    scores = _scores(explainer, table)
+    reading = explainer.columns.read(table)
+    scores = _scores(explainer, reading)
     flagged = np.flatnonzero(scores > detector.limit_)
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
     for start in range(0, len(flagged), _ROWS_AT_ONCE):
         at = flagged[start : start + _ROWS_AT_ONCE]
-        found += gathering.add(at, table.array[at], labels[at], None if times is None else times[at])
+        found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
     found += gathering.finish()
     return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
 
@@ -154,13 +156,13 @@ def _units(detector: "PCADetector", units: Mapping[str, str] | None, names: Sequ
     return {**getattr(detector, "units_", {}), **(units or {})}
 
 
-def _scores(explainer: "Explainer", table: Table) -> Floats:
-    X, score, normal = table.array, explainer.score, explainer.normal
+def _scores(explainer: "Explainer", reading: Reading) -> Floats:
+    X, score, normal = reading.features, explainer.score, explainer.normal
     with one_blas_thread(len(X)):
         parts = [score(normal.standardise(X[k : k + _ROWS_AT_ONCE])) for k in range(0, len(X), _ROWS_AT_ONCE)]
     result = np.concatenate([np.empty(0), *parts])
     if np.isnan(result).any():
-        warn_about_empty_rows(table.row_labels()[np.isnan(result)])
+        warn_about_empty_rows(reading.labels[np.isnan(result)])
     return result
 
 

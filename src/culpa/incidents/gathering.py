@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import Table, default_names
+from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.incidents.times import Span, Times
@@ -129,7 +129,7 @@ class Gathering:
         units: Mapping[str, str] | None = None,
         time_name: str | None = None,
         dated: bool = False,
-        explain: Callable[[Floats], Explanation] | None = None,
+        explain: Callable[[Reading], Explanation] | None = None,
     ) -> None:
         if not isinstance(min_length, (int, np.integer)) or min_length < 1:
             raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
@@ -141,22 +141,24 @@ class Gathering:
             time_name,
             dated,
         )
-        features = self.normal.feature_names or default_names(self.normal.gaussian.n_features)
-        self._features, self._players = features, explainer.players
-        self._names = features if explainer.groups is None else tuple(name for name, _ in explainer.groups)
-        self._explain = explain or (lambda rows: explainer.explain(Table(rows, self.normal.feature_names)))
+        self._columns = explainer.columns
+        # each player's name, and the columns behind it
+        self._players = explainer.groups or tuple((name, (i,)) for i, name in enumerate(self._columns.names))
+        self._explain = explain or explainer.explain
         self._open: _Draft | None = None
         self._last: tuple[int, Any] | None = None  # position and time of the last flagged row
 
-    def add(self, positions: NDArray[np.int64], X: Floats, labels: Any, times: Times | None = None) -> list[Incident]:
-        """Flagged rows (positions in the table, features, labels, times if there are some) -> incidents that are over."""
+    def add(
+        self, positions: NDArray[np.int64], rows: Reading, labels: Any, times: Times | None = None
+    ) -> list[Incident]:
+        """Flagged rows (with positions in the table, labels, times if there are some) -> incidents that are over."""
         if not len(positions):
             return []
-        why = self._explain(X)
+        why = self._explain(rows)
         starts = np.flatnonzero(self._begins(positions, times))
         goes_on = not len(starts) or starts[0] != 0
         cuts = np.concatenate([[0], starts]) if goes_on else starts
-        pieces = list(self._pieces(why, positions, labels, cuts))
+        pieces = list(self._pieces(why, rows.features, positions, labels, cuts))
         self._last = int(positions[-1]), None if times is None else times[-1]
         if goes_on:
             assert self._open is not None
@@ -185,7 +187,9 @@ class Gathering:
                 result[0] = times[0] - self._last[1] > self.gap
         return result
 
-    def _pieces(self, why: Explanation, positions: NDArray[np.int64], labels: Any, cuts: NDArray[np.int64]) -> Any:
+    def _pieces(
+        self, why: Explanation, features: Floats, positions: NDArray[np.int64], labels: Any, cuts: NDArray[np.int64]
+    ) -> Any:
         counts = np.diff([*cuts, len(positions)])
         means = np.add.reduceat(why.values, cuts, axis=0) / counts[:, None]
         scatter = np.add.reduceat((why.values - np.repeat(means, counts, axis=0)) ** 2, cuts, axis=0)
@@ -204,7 +208,8 @@ class Gathering:
                 scatter[k],
                 errors[k],
                 float(why.score[peak]),
-                {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")},
+                {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")}
+                | {"features": features[peak].copy()},
             )
 
     def _finished(self, drafts: list[_Draft]) -> list[Incident]:
@@ -212,7 +217,7 @@ class Gathering:
         if not drafts:
             return []
         ranked = np.argsort(-np.stack([draft.mean for draft in drafts]), axis=1, kind="stable")
-        fixes = self._fixes(np.stack([draft.worst["data"] for draft in drafts]), ranked)
+        fixes = self._fixes(np.stack([draft.worst["features"] for draft in drafts]), ranked)
         return [self._incident(*parts) for parts in zip(drafts, ranked, fixes, strict=True)]
 
     def _fixes(self, rows: Floats, ranked: NDArray[np.intp]) -> list[tuple[int | None, dict[str, float], float]]:
@@ -223,16 +228,17 @@ class Gathering:
         for k in range(1, ranked.shape[1] + 1):
             sets: dict[tuple[int, ...], list[int]] = {}
             for at in waiting:
-                block = sorted(i for player in ranked[at, :k] for i in self._players[player])
-                sets.setdefault(tuple(block), []).append(at)
-            for members, at_rows in sets.items():
+                blamed = sorted(i for player in ranked[at, :k] for i in self._players[player][1])
+                sets.setdefault(tuple(blamed), []).append(at)
+            for block, at_rows in sets.items():
+                members = self._columns.features_of(block)
                 expected, fixed = self.score.fix(standard[at_rows], members)
                 whole = standard[at_rows].copy()
                 whole[:, members] = expected
-                values = self.normal.to_user_units(whole)[:, members]
+                values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
                 for at, score, value in zip(at_rows, fixed, values, strict=True):
                     if score <= self.limit:
-                        names = (self._features[i] for i in members)
+                        names = (self._columns.names[i] for i in block)
                         result[at] = k, dict(zip(names, value.tolist(), strict=True)), float(score)
             waiting = [at for at in waiting if result[at][0] is None]
             if not waiting:
@@ -246,17 +252,18 @@ class Gathering:
         errors = draft.std_error()
         culprits = []
         for k in ranked[: max(_SHOWN, n_to_fix or 0)].tolist():
-            single = self._players[k][0] if len(self._players[k]) == 1 else None
+            name, columns = self._players[k]
+            single = columns[0] if len(columns) == 1 else None
             culprits.append(
                 Culprit(
-                    self._names[k],
+                    name,
                     float(draft.mean[k]),
                     float(errors[k]),
                     float(draft.mean[k] * draft.n / draft.score_sum),
                     np.nan if single is None else float(draft.worst["data"][single]),
                     np.nan if single is None else float(draft.worst["expected"][single]),
                     float(draft.worst["score_if_fixed"][k]),
-                    "" if single is None else self.units.get(self._names[k], ""),
+                    "" if single is None else self.units.get(name, ""),
                 )
             )
         start, end, peak_label = draft.labels

@@ -98,18 +98,21 @@ class LatentGaussian:
 
     @classmethod
     def from_covariance(
-        cls, covariance: ArrayLike, n_components: int, mean: ArrayLike | None = None
+        cls, covariance: ArrayLike, n_components: int, mean: ArrayLike | None = None, *, noise: float = 1.0
     ) -> "LatentGaussian":
-        """Maximum-likelihood PPCA of a covariance matrix with ``n_components`` latent variables."""
+        """Maximum-likelihood PPCA of a covariance matrix with ``n_components`` latent variables.
+
+        ``noise`` multiplies its noise variance: the same axes, but a model that trusts them more or less.
+        """
         covariance = np.asarray(covariance, dtype=np.float64)
         d = len(covariance)
         if not 0 < n_components < d:
             raise ValueError(f"n_components={n_components} must be at least 1 and less than the {d} features.")
         variances, axes = linalg.eigh(covariance)
         variances, axes = variances[::-1], axes[:, ::-1]
-        noise = float(variances[n_components:].mean())
+        left_over = noise * float(variances[n_components:].mean())
         centre = np.zeros(d) if mean is None else mean
-        return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], noise)
+        return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], left_over)
 
     @property
     def n_features(self) -> int:
@@ -292,6 +295,16 @@ class LatentGaussian:
                 z = (X[:, others] - self.mean[others]) @ self._posterior(others)[0].T
                 result[:, at] = self.mean[block] + z @ self.loadings[block].T
         return result
+
+
+def shrunk(covariance: Floats, share: float) -> Floats:
+    """A covariance drawn a share of the way towards its diagonal: correlations count less, variances stay.
+
+    References
+    ----------
+    Schäfer and Strimmer (2005), "A shrinkage approach to large-scale covariance matrix estimation".
+    """
+    return (1 - share) * covariance + share * np.diag(np.diag(covariance))
 
 
 def _rotated(loadings: Floats, noise: Floats) -> Floats:

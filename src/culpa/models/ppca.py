@@ -7,14 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import Table, check_estimator_input, fraction, one_of
+from culpa._validation import Table, check_estimator_input, complete_rows, fraction, one_of, positive, share
 from culpa.models.em import em, expected_covariance
-from culpa.models.latent import LatentGaussian
+from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
 Floats = NDArray[np.float64]
+
+
+def _merges(model: "PPCA") -> bool:
+    """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
+    if model.method == "em" or model.n_components == "mle":
+        raise ValueError("n_components='mle' and method='em' need all rows at once: use fit.")
+    return True
 
 
 class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -25,6 +33,11 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components : int, float or "mle"
         Number of components; or the share of variance that they must explain (the smallest number that does, at
         most d - 1); or Minka's estimate.
+    noise : float
+        Factor on the maximum-likelihood noise variance. The axes stay; above 1 the model trusts them less.
+    shrinkage : float
+        Share, 0 to 1, by which the sample covariance is drawn towards its diagonal before the model is made of it. With
+        ``n_components = d - 1`` the model's covariance is the shrunk sample covariance itself.
     method : {"auto", "closed-form", "em"}
         "auto" takes the closed form, and expectation-maximisation when cells are missing.
     max_iter, tol : int, float
@@ -55,15 +68,21 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Tipping and Bishop (1999), "Probabilistic principal component analysis".
     """
 
+    _moments: Moments | None = None  # of the rows that partial_fit has seen
+
     def __init__(
         self,
         n_components: int | float | Literal["mle"] = 0.95,
         *,
+        noise: float = 1.0,
+        shrinkage: float = 0.0,
         method: Literal["auto", "closed-form", "em"] = "auto",
         max_iter: int = 1000,
         tol: float = 1e-8,
     ) -> None:
         self.n_components = n_components
+        self.noise = noise
+        self.shrinkage = shrinkage
         self.method = method
         self.max_iter = max_iter
         self.tol = tol
@@ -71,13 +90,14 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like."""
         table = check_estimator_input(self, X, reset=True, min_rows=2)
-        one_of(self.method, ("auto", "closed-form", "em"), "method")
+        self._check_parameters()
         missing = np.isnan(table.array)
         if missing.any():
             _refuse_empty_columns(table, missing)
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
         self.n_samples_ = len(table.array)
+        self._moments = None
         if self.method == "em" or missing.any():
             self._fit_em(table.array)
         else:
@@ -87,16 +107,38 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Learn from the mean and covariance of complete rows, as gathered in one pass over a large table."""
         check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
+        self._check_parameters()
         _refuse_few(moments)
         if isinstance(self.n_components, str) or self.method == "em":
             raise ValueError("n_components='mle' and method='em' need the rows themselves: use fit.")
         self.n_samples_ = moments.n
-        variances, axes = np.linalg.eigh(moments.covariance)
-        variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1].T
-        # the sign convention of scikit-learn's PCA: the largest loading of every axis is positive
-        axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-        self._keep_closed_form(moments.mean, axes, variances)
+        self._moments = None
+        self._keep_closed_form(moments.mean, *_eigen(moments.covariance))
         return self
+
+    @available_if(_merges)
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from more rows: the result is that of ``fit`` on all rows so far, to rounding. Rows must be complete."""
+        first = not hasattr(self, "gaussian_")
+        table = check_estimator_input(self, X, reset=first)
+        moments = Moments.of(complete_rows(table))
+        if not first:
+            moments = self.moments_so_far().merge(moments)
+        names = getattr(self, "feature_names_in_", None)
+        self.fit_moments(moments, None if names is None else tuple(names))
+        self._moments = moments
+        return self
+
+    def moments_so_far(self) -> Moments:
+        """Mean and covariance of the rows learned from: as gathered, or as the fitted model has them."""
+        check_is_fitted(self)
+        if self.n_iter_ > 1:
+            raise ValueError(
+                "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from "
+                "more rows: use fit on all of them."
+            )
+        n = self.n_samples_
+        return self._moments or Moments(n, self.mean_, np.zeros_like(self.mean_), self.covariance_ * (n - 1))
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
@@ -161,8 +203,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             centred = np.broadcast_to(np.zeros(()), (self.n_samples_, len(mean)))
         p = self._choose_n_components(variances, centred)
         self.n_iter_, self.converged_ = 1, True
-        self._keep(LatentGaussian.from_eigen(mean, axes[:p], variances[:p], variances[p:].mean()))
-        self.components_ = axes[:p]
+        self._keep_eigen(axes, variances, p)
 
     def _fit_em(self, X: Floats) -> None:
         n, d = X.shape
@@ -183,23 +224,35 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         unbiased = n / (n - 1)
         self.covariance_ = expected_covariance(X - mean, model) * unbiased
         self.mean_ = mean + model.mean
-        variances = ((model.loadings**2).sum(axis=0) + model.noise_variance) * unbiased
-        axes = np.linalg.svd(model.loadings, full_matrices=False)[0].T
-        self._keep(LatentGaussian.from_eigen(self.mean_, axes, variances, float(model.noise_variance) * unbiased))
-        self.components_ = axes
+        variances = np.full(d, float(model.noise_variance) * unbiased)
+        variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
+        self._keep_eigen(np.linalg.svd(model.loadings, full_matrices=False)[0].T, variances, p)
+
+    def _keep_eigen(self, axes: Floats, variances: Floats, p: int) -> None:
+        """The model with p components, from at least the p leading axes and the variances along all of them."""
+        if self.shrinkage:
+            axes, variances = _eigen(shrunk(self.covariance_, self.shrinkage))
+        noise = self.noise * float(variances[p:].mean())
+        self.components_ = axes[:p]
+        self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise))
 
     def _keep(self, gaussian: LatentGaussian) -> None:
         self.gaussian_ = gaussian
         self.n_components_ = gaussian.n_components
         self.noise_variance_ = float(gaussian.noise_variance)
-        self.explained_variance_ = (gaussian.loadings**2).sum(axis=0) + self.noise_variance_
+        self.explained_variance_ = np.einsum("pi,ij,pj->p", self.components_, self.covariance_, self.components_)
         total = np.trace(self.covariance_)
         self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
+
+    def _check_parameters(self) -> None:
+        one_of(self.method, ("auto", "closed-form", "em"), "method")
+        positive(self.noise, "noise")
+        share(self.shrinkage, "shrinkage")
 
     def _choose_n_components(self, variances: Floats, centred: Floats) -> int:
         n, d = centred.shape
         wanted = self.n_components
-        most: int = min(n, d) - 1
+        most: int = d - 1 if self.shrinkage else min(n, d) - 1  # a shrunk covariance has full rank
         if isinstance(wanted, str):
             if wanted != "mle":
                 raise ValueError(
@@ -219,10 +272,18 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if wanted > most:
                 raise ValueError(f"n_components={wanted} needs at least {wanted + 1} rows, got {n}.")
             return int(wanted)
-        share = fraction(wanted, "n_components, unless a whole number,")
+        enough = fraction(wanted, "n_components, unless a whole number,")
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         # 1e-12: a share that is met exactly should not fail by rounding
-        return min(int(np.searchsorted(explained, share - 1e-12)) + 1, most)
+        return min(int(np.searchsorted(explained, enough - 1e-12)) + 1, most)
+
+
+def _eigen(covariance: Floats) -> tuple[Floats, Floats]:
+    """Principal axes, in rows, and the variances along them, largest first."""
+    variances, axes = np.linalg.eigh(covariance)
+    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1].T
+    # the sign convention of scikit-learn's PCA: the largest loading of every axis is positive
+    return axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None], variances
 
 
 def _refuse_few(moments: Moments) -> None:

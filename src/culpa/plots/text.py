@@ -11,12 +11,14 @@ from culpa.plots.content.rows import wall_clock
 TITLES = {"spe": "SPE", "mse": "MSE", "t2": "T²", "mahalanobis": "Mahalanobis distance²", "combined": "combined index"}
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A number with few digits, without an exponent unless it is huge or tiny.
+def number(value: float | str, digits: int = 3) -> str:
+    """A number with few digits, without an exponent unless it is huge or tiny; a text as it is, if it is short.
 
     >>> [number(value) for value in (1234.56, 0.5, -12.3456, 1e9, 2e-7, float("nan"))]
     ['1,235', '0.5', '−12.3', '1e+09', '2e−07', '–']
     """
+    if isinstance(value, str):
+        return shorten(value, 12)
     if np.isnan(value):
         return "–"
     if value and not 1e-4 <= abs(value) < 1e6:

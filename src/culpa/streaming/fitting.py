@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
 from culpa._validation import Table
+from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
 from culpa.tables import Source, TableError
@@ -33,21 +34,21 @@ def fit(
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     with one_blas_thread():
-        moments, n_incomplete = _gather(source, features, progress)
+        moments, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
         return _fit_incomplete(detector, source, features, progress)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
-    return detector.fit_moments(moments, tuple(features), _complete(source, features, progress))
+    return detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
 
 
-def _gather(source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
+def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
     """Moments of the complete rows, and how many are not complete."""
-    moments = Moments.of(np.empty((0, len(features))))
+    moments = Moments.of(np.empty((0, len(features) * (lags + 1))))
     n_incomplete = 0
-    for X in _rows(source, features, progress):
+    for X in _lagged(lags, _rows(source, features, progress)):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
         kept = X if complete.all() else X[complete]
@@ -73,9 +74,18 @@ def _fit_incomplete(detector: PCADetector, source: Source, features: Sequence[st
     return detector.fit(Table(X, tuple(features)))
 
 
-def _complete(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for X in _rows(source, features, progress):
+def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    for X in _lagged(lags, _rows(source, features, progress)):
         yield X[~np.isnan(X).any(axis=1)]
+
+
+def _lagged(lags: int, batches: Iterator[Floats]) -> Iterator[Floats]:
+    """Rows beside the rows before them, from the first one whose whole history is known."""
+    history, without = None, lags
+    for X in batches:
+        history = history or History(lags, X.shape[1])
+        yield history.join(X)[without:]
+        without = max(without - len(X), 0)
 
 
 def _rows(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:

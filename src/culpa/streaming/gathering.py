@@ -50,7 +50,7 @@ def incidents(
             at = np.flatnonzero(scored.anomaly)
             rows = scored.batch.rows[at]
             here = None if times is None else times[at]
-            if found := gathering.add(rows, scored.batch.X[at], rows if here is None else here, here):
+            if found := gathering.add(rows, scored.reading(at), rows if here is None else here, here):
                 _write(found, clock, sink, summary)
         assert gathering is not None
         found = gathering.finish()

@@ -1,6 +1,6 @@
 """What pictures of an explanation show: who is blamed, how much, and by how much a value is off."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ class Waterfall:
         Bar k reaches from ``starts[k]`` to ``starts[k] + values[k]``; ``errors`` are half widths of 95% intervals, zero
         where exact.
     actual, expected : ndarray of shape (bars,)
-        The cell and what the other features imply, in the user's units; NaN for groups and for sums.
+        The cell and what the other features imply, in the user's units, maybe texts; NaN for groups and for sums.
     label : object
         What the user calls the row.
     limit : float or None
@@ -85,8 +85,8 @@ class Waterfall:
     values: Floats
     starts: Floats
     errors: Floats
-    actual: Floats
-    expected: Floats
+    actual: NDArray[Any]
+    expected: NDArray[Any]
     base_value: float
     score: float
     score_name: str
@@ -257,12 +257,17 @@ class Scatter:
         ``feature`` is the most blamed one unless named, ``against`` the one that correlates most with it, and the cloud
         are rows of the table ``normal``, or the other explained rows.
         """
-        one = why[row]
         if len(why.feature_names) < 2:
             raise ValueError("a scatter plot needs a second feature.")
+        cells = why[row].data[0]
+        why = replace(why, data=_numbers(why.data), expected=_numbers(why.expected))
+        one = why[row]
         cloud = np.delete(why.data, row, axis=0) if normal is None else _normal_rows(normal, why)
         i = _worst(one, cloud) if feature is None else _position(feature, why, "feature")
         j = _companion(cloud, one, i) if against is None else _position(against, why, "against")
+        for at in (i, j):
+            if isinstance(cells[at], str):
+                raise ValueError(f"{why.feature_names[at]!r} holds text: choose others by feature and against.")
         x_observed = not np.isnan(one.data[0, j])
         return cls(
             why.feature_names[i],
@@ -283,10 +288,20 @@ def _some(why: Explanation) -> Explanation:
     return why
 
 
-def _cells(why: Explanation, cells: Floats, select: Selection) -> Floats:
+def _cells(why: Explanation, cells: NDArray[Any], select: Selection) -> NDArray[Any]:
     """Cells behind the bars; groups and sums have none of their own."""
-    own = [cells[why.players[k][0]] if len(why.players[k]) == 1 else np.nan for k in select.shown]
-    return np.array([*own, *([np.nan] if len(select.others) else [])], dtype=np.float64)
+    own: list[Any] = [cells[why.players[k][0]] if len(why.players[k]) == 1 else np.nan for k in select.shown]
+    if cells.dtype.kind != "f":
+        own = [x if isinstance(x, float) else np.nan if x is None else str(x) for x in own]
+    return np.array([*own, *([np.nan] if len(select.others) else [])], dtype=cells.dtype)
+
+
+def _numbers(cells: NDArray[Any]) -> Floats:
+    """Cells that have a place on an axis; NaN for texts."""
+    if cells.dtype.kind == "f":
+        return cells
+    numbers = [cell if isinstance(cell, float) else np.nan for cell in cells.ravel()]
+    return np.array(numbers, dtype=np.float64).reshape(cells.shape)
 
 
 def _peaks(score: Floats, max_rows: int | None) -> Positions:

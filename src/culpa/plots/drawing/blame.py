@@ -59,9 +59,9 @@ def draw_waterfall(content: Waterfall, ax: "Axes | None" = None) -> "Axes":
         ax.axvline(content.limit, color=palette.STRICT, linewidth=1.2, linestyle="--", zorder=0.5)
     ax.axvline(0, color=ink(), linewidth=0.8)
     _room_for_texts(ax, reach, values, content.limit)
-    if not np.isnan(content.expected).all():
+    if any(cell == cell for cell in content.expected):  # not NaN
         cells = {"actual": content.actual, "expected": content.expected}
-        columns(ax, 0, {name: ["" if np.isnan(x) else number(x, 4) for x in column] for name, column in cells.items()})
+        columns(ax, 0, {name: ["" if x != x else number(x, 4) for x in column] for name, column in cells.items()})
     missing = f" ({len(content.missing)} missing)" if content.missing else ""
     title(ax, f"Row {row}: who is to blame for its {score_name}{missing}")
     limit = "" if content.limit is None else f"; dashed line: limit {number(content.limit)}"

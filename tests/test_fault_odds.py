@@ -1,0 +1,75 @@
+"""Log-odds of faults against densities summed over explicit sets."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from culpa import PCADetector, fault_odds
+from culpa.fault_odds import FAULT_SIZE, PRIOR_ODDS, fault_log_odds
+
+
+def by_definition(X, C, most):
+    d = len(C)
+    sets = [F for k in range(most + 1) for F in combinations(range(d), k)]
+    logs = []
+    for F in sets:
+        faulty = np.isin(np.arange(d), F)
+        spoiled = C + np.diag(FAULT_SIZE**2 * np.diag(C) * faulty)
+        logs.append(multivariate_normal(np.zeros(d), spoiled).logpdf(X) + len(F) * np.log(PRIOR_ODDS))
+    logs = np.stack(logs, axis=1)
+    member = np.array([[j in F for j in range(d)] for F in sets])
+    return np.stack(
+        [logsumexp(logs[:, member[:, j]], axis=1) - logsumexp(logs[:, ~member[:, j]], axis=1) for j in range(d)], axis=1
+    )
+
+
+@pytest.fixture
+def covariance():
+    root = np.random.default_rng(0).normal(size=(6, 6))
+    return root @ root.T + 0.1 * np.eye(6)
+
+
+def test_adds_up_all_sets_of_up_to_three_features(covariance):
+    X = np.random.default_rng(1).normal(size=(40, 6)) * 3
+    found = fault_log_odds(X, np.linalg.inv(covariance), np.sqrt(np.diag(covariance)))
+    np.testing.assert_allclose(found, by_definition(X, covariance, 3), atol=1e-10)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_many_features_allow_fewer_faults_at_once(covariance, most, monkeypatch):
+    monkeypatch.setattr(fault_odds, "_MOST_SETS", {1: 6, 2: 21}[most])
+    fault_odds._sets.cache_clear()
+    X = np.random.default_rng(1).normal(size=(40, 6)) * 3
+    found = fault_log_odds(X, np.linalg.inv(covariance), np.sqrt(np.diag(covariance)))
+    fault_odds._sets.cache_clear()
+    np.testing.assert_allclose(found, by_definition(X, covariance, most), atol=1e-10)
+
+
+def test_extreme_rows_neither_overflow_nor_tie(covariance):
+    X = np.random.default_rng(1).normal(size=(40, 6)) * 1e5
+    found = fault_log_odds(X, np.linalg.inv(covariance), np.sqrt(np.diag(covariance)))
+    assert np.isfinite(found).all()
+    assert all(len(np.unique(row)) == 6 for row in found)
+
+
+def test_chunks_do_not_matter(covariance, monkeypatch):
+    X = np.random.default_rng(1).normal(size=(40, 6)) * 3
+    arguments = X, np.linalg.inv(covariance), np.sqrt(np.diag(covariance))
+    whole = fault_log_odds(*arguments)
+    monkeypatch.setattr(fault_odds, "_AT_ONCE", 100)
+    np.testing.assert_allclose(fault_log_odds(*arguments), whole, atol=1e-12)
+    assert fault_log_odds(X[:0], *arguments[1:]).shape == (0, 6)
+
+
+def test_a_second_fault_is_not_hidden_by_the_first():
+    """Two of five sensors of one quantity are off together: leaving one out at a time blames the others."""
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(500, 1)) + 0.1 * rng.normal(size=(500, 5))
+    detector = PCADetector(4, statistic="mahalanobis", shrinkage=0.01).fit(normal)
+    row = np.zeros((1, 5))
+    row[0, :2] = 2.0
+    assert sorted(np.argsort(-detector.contributions(row, "fault-odds")[0])[:2].tolist()) == [0, 1]
+    assert (detector.contributions(row, "fault-odds")[0] > 0).tolist() == [True, True, False, False, False]
