@@ -10,25 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from report_cases import NAMES, NASTY, PLANT, nasty_report
 from typer.testing import CliRunner
 
 from culpa import PCADetector
 from culpa.cli import app
-from culpa.datasets import make_plant
 from culpa.report import page
 from culpa.report.caps import Caps
 from culpa.report.thin import marks
-
-PLANT = make_plant()
-NAMES = list(PLANT.feature_names)
-NASTY = (
-    "<script>window.ran = true; alert(1)</script>",
-    "<img src=x onerror=\"window.ran = true; alert('quote')\">",
-    "emoji 🔥 & &lt;b&gt;bold&lt;/b&gt; \u2028 end",
-    "</script><b onmouseover=alert(1)>long " + "name " * 40,
-    "حرارة المفاعل (أعلى)",
-    "%{y} $x^2$ {{ 7 * 7 }} {% raw %} ' \" `",
-)
 
 
 def normal():
@@ -336,14 +325,6 @@ class Elements(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
-
-
-def nasty_report(title="Whose fault is it?"):
-    columns = [*NASTY, *NAMES[len(NASTY) :]]
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=columns))
-    detector.units_ = {NASTY[0]: "<b>m3/h</b>"}
-    labels = [f"<script>alert({i})</script>" for i in range(400)]
-    return detector.report(pd.DataFrame(PLANT.new, columns=columns, index=labels), title=title, source="<u>a.csv</u>")
 
 
 def test_names_cannot_become_markup():

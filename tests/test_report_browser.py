@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from test_report import NAMES, NASTY, PLANT, nasty_report
+from report_cases import NAMES, NASTY, PLANT, nasty_report
 
 from culpa import Explanation, PCADetector
 from culpa.report import Report
