@@ -464,7 +464,7 @@
   $("filter").addEventListener("input", (event) => { list.words = event.target.value.trim(); sortIncidents(); });
   $("incident-hint").textContent = incidents.length
     ? `${plural(incidents.length, "incident")}${incidents.length < report.overview.incidents ? `, the worst of ${report.overview.incidents.toLocaleString("en-US")}` : ""}. Sort by a column's name; open one with a click, or with the arrow keys.`
-    : "There are none: no row is above the limit.";
+    : report.overview.flagged ? "There are none: the flagged rows are in stretches too short to be an incident." : "There are none: no row is above the limit.";
   document.querySelector(".incidents").hidden = !incidents.length;
   $("heat").hidden = !heatmap.incidents.length;
 
