@@ -51,8 +51,8 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
             stretches,
             (0, 1),
             transform=ax.get_xaxis_transform(),
-            facecolor=palette.SHADE,
-            edgecolor=palette.SHADE,
+            color=palette.RAISES,
+            alpha=0.25,
             linewidth=0.8,
             zorder=0,
         )
