@@ -96,6 +96,20 @@ def test_batches_do_not_matter(detector, new, monkeypatch):
                 assert (x.value, x.std_error) == pytest.approx((y.value, y.std_error), rel=1e-9)
 
 
+def test_culprits_are_ranked_as_the_detector_ranks(plant, new):
+    detector = PCADetector(ranking="leave-one-out").fit(pd.DataFrame(plant.normal, columns=new.columns))
+    found = detector.incidents(new, gap=3, min_length=5)
+    for incident in found:
+        flagged = [
+            row for row in range(incident.first, incident.last + 1) if detector.predict(new[row : row + 1]) == -1
+        ]
+        why = detector.explain(new.iloc[flagged])
+        order = np.argsort(-why.suspicion.sum(axis=0))
+        assert [c.feature for c in incident.culprits] == [why.feature_names[i] for i in order[: len(incident.culprits)]]
+    together = detector.together(new[310:320], 2)
+    assert together.features.ravel().tolist() == detector.explain(new[310:320]).top(2)["feature"].tolist()
+
+
 def test_sampled_values_keep_their_sampling_error(detector, new):
     one = detector.incidents(new.iloc[229:232], method="permutation", n_orders=64)[0]
     why = detector.explain(new.iloc[230:231], method="permutation", n_orders=64)

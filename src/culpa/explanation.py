@@ -107,6 +107,11 @@ class Explanation:
         return tuple(members for _, members in self.groups)
 
     @property
+    def blame(self) -> Floats:
+        """What players are ranked by: Shapley values, or the suspicion of another criterion, (rows, players)."""
+        return self.values if self.suspicion is None else self.suspicion
+
+    @property
     def observed(self) -> NDArray[np.bool_]:
         """Which players have an observed cell in which row: the others cannot be fixed."""
         return ~np.isnan(self.score_if_fixed)
@@ -154,8 +159,7 @@ class Explanation:
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
-        blame = self.values if self.suspicion is None else self.suspicion
-        ranked = np.argsort(np.where(present, -blame, np.inf), axis=1, kind="stable")[:, :k]
+        ranked = np.argsort(np.where(present, -self.blame, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
         row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]

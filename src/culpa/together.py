@@ -75,7 +75,7 @@ def fix_together(explainer: Explainer, table: Table, limit: float, features: Seq
             raise ValueError(f"features={features} culprits to fix: choose 1 to {len(names)}, or name the features.")
         why = explainer.explain(reading)
         gone = np.isnan(why.score_if_fixed)  # nothing of it was observed
-        which = np.argsort(np.where(gone, np.inf, -why.values), axis=1, kind="stable")[:, :features]
+        which = np.argsort(np.where(gone, np.inf, -why.blame), axis=1, kind="stable")[:, :features]
     else:
         chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
         if not chosen:

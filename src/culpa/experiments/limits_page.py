@@ -69,8 +69,8 @@ def _in_short(result: FalseAlarms) -> str:
   {alarms(_FEW, "conformal")} conformal. With heavy tails: {formulas[_HEAVY][0]} and {formulas[_HEAVY][1]} by formula,
   {alarms(_HEAVY, "conformal")} conformal.
 - On {len(real)} real data sets, whose rows are not Gaussian, the formula of Jackson and Mudholkar raises from
-  {_percent(min(formula))} to {_percent(max(formula))} false alarms where 1% were asked for; the conformal limit, on the
-  {len(conformal)} sets with rows enough for it, from {_percent(min(conformal))} to {_percent(max(conformal))}.
+  {_from_to(formula)} false alarms where 1% were asked for; the conformal limit, on the
+  {len(conformal)} sets with rows enough for it, from {_from_to(conformal)}.
 - The guarantee is for rows that could have come in any order. Rows with memory could not: in the simulated plant,
   conformal 99% limits raise {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, whose noise has no
   memory, and {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, whose states have.
@@ -130,6 +130,10 @@ def _trimmed(result: FalseAlarms) -> Sheet:
         "500 Gaussian training rows, 12 sensors, 99% limit of SPE. Abnormal training rows have one sensor 6 standard "
         "deviations off, the faults to detect 3. Limit: relative to that of a detector fitted to the clean rows.",
     )
+
+
+def _from_to(shares: list[float]) -> str:
+    return f"{_percent(min(shares, default=None))} to {_percent(max(shares, default=None))}"
 
 
 def _percent(share: float | None) -> str:

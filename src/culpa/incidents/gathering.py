@@ -51,9 +51,10 @@ class Incident:
     ``peak_label`` are what the user calls these rows: times where there are some (pandas Timestamps for dates), else row
     labels. ``score`` is that of the worst row, ``limit`` the detector's.
 
-    ``culprits`` are the worst ones, most to blame first. Fixing the first ``n_to_fix`` of them together clears the alarm
-    in the worst row; ``together`` has the value that the remaining features imply for each feature among them, and
-    ``score_if_fixed`` the score with all of them at these values. ``n_to_fix`` is ``None`` where nothing would clear it.
+    ``culprits`` are the worst ones, most to blame first (by Shapley values, or by the detector's ``ranking``). Fixing the
+    first ``n_to_fix`` of them together clears the alarm in the worst row; ``together`` has the value that the remaining
+    features imply for each feature among them, and ``score_if_fixed`` the score with all of them at these values.
+    ``n_to_fix`` is ``None`` where nothing would clear it.
     """
 
     first: int
@@ -88,6 +89,7 @@ class _Draft:
     mean: Floats  # of the values
     scatter: Floats  # sum of squared deviations of the values from their mean
     error_sum: Floats
+    blame_sum: Floats  # of what culprits are ranked by
     score: float
     worst: dict[str, Floats] = field(repr=False)
 
@@ -98,6 +100,7 @@ class _Draft:
         self.scatter = self.scatter + other.scatter + step**2 * (self.n * other.n / n)
         self.mean = self.mean + step * (other.n / n)
         self.error_sum = self.error_sum + other.error_sum
+        self.blame_sum = self.blame_sum + other.blame_sum
         self.n, self.score_sum, self.last, self.labels[1] = (
             n,
             self.score_sum + other.score_sum,
@@ -194,6 +197,9 @@ class Gathering:
         means = np.add.reduceat(why.values, cuts, axis=0) / counts[:, None]
         scatter = np.add.reduceat((why.values - np.repeat(means, counts, axis=0)) ** 2, cuts, axis=0)
         errors = np.add.reduceat(why.std_error, cuts, axis=0)
+        # who is not there in a row is as little to blame for it as the least suspect
+        least = np.fmin.reduce(why.blame, axis=1, keepdims=True)
+        blame = np.add.reduceat(np.where(why.observed, why.blame, least), cuts, axis=0)
         sums = np.add.reduceat(why.score, cuts)
         for k, (cut, n) in enumerate(zip(cuts.tolist(), counts.tolist(), strict=True)):
             peak = cut + int(np.argmax(why.score[cut : cut + n]))
@@ -207,6 +213,7 @@ class Gathering:
                 means[k],
                 scatter[k],
                 errors[k],
+                blame[k],
                 float(why.score[peak]),
                 {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")}
                 | {"features": features[peak].copy()},
@@ -216,7 +223,7 @@ class Gathering:
         drafts = [draft for draft in drafts if draft.n >= self.min_length]
         if not drafts:
             return []
-        ranked = np.argsort(-np.stack([draft.mean for draft in drafts]), axis=1, kind="stable")
+        ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
         fixes = self._fixes(np.stack([draft.worst["features"] for draft in drafts]), ranked)
         return [self._incident(*parts) for parts in zip(drafts, ranked, fixes, strict=True)]
 

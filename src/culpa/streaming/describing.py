@@ -64,7 +64,7 @@ def describe_detector(detector: PCADetector, format: int = FORMAT, culpa: str = 
         lags=detector.lags,
         statistic=detector.statistic,
         limit=detector.limit_,
-        limit_kind=detector.limit,
+        limit_kind=detector.limit_kind_,
         confidence=detector.confidence,
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         warnings=list(_oddities(detector)),

@@ -1,7 +1,7 @@
 """Learning from a table of any size.
 
-One pass gathers mean and covariance. Two things need the rows again: missing cells (expectation-maximisation, which
-holds the features in memory) and empirical limits (which hold one score per row).
+One pass gathers mean and covariance. Missing cells (expectation-maximisation), trimming and conformal limits hold the
+features in memory instead; empirical limits read the rows again and hold one score per row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,10 +33,17 @@ def fit(
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
+    if detector.limit == "conformal" or detector.trim:
+        return _fit_whole(detector, source, features, progress, complete_only=complete_only)
     with one_blas_thread():
         moments, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
-        return _fit_incomplete(detector, source, features, progress)
+        if not source.again:
+            raise TableError(
+                f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
+                "incomplete rows with --complete-only."
+            )
+        return _fit_whole(detector, source, features, progress)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
@@ -56,13 +63,22 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
     return moments, n_incomplete
 
 
-def _fit_incomplete(detector: PCADetector, source: Source, features: Sequence[str], progress: Progress) -> PCADetector:
-    if not source.again:
-        raise TableError(
-            f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
-            "incomplete rows with --complete-only."
-        )
-    X = np.concatenate(list(_rows(source, features, progress)))
+def _fit_whole(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    progress: Progress,
+    *,
+    complete_only: bool = False,
+) -> PCADetector:
+    """Fit to all rows at once, held in memory."""
+    X = np.concatenate([np.empty((0, len(features))), *_rows(source, features, progress)])
+    if complete_only and np.isnan(X).any():
+        if detector.lags:
+            raise TableError(
+                f"{source.name}: rows left out by --complete-only would break the past of others: drop it."
+            )
+        X = X[~np.isnan(X).any(axis=1)]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(
