@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import explanation
 from sklearn.decomposition import PCA, FactorAnalysis
 
-from culpa import Explainer, Explanation, PCADetector
+from culpa import Explainer, PCADetector
 from culpa.datasets import make_plant
 from culpa.plots.content import Bars, ControlChart, Distance, Heatmap, Loadings, RowAxis, Scatter, Waterfall, thin
 from culpa.plots.content.blame import LEFT_OVER
@@ -36,35 +37,6 @@ def new(plant):
 @pytest.fixture(scope="module")
 def why(detector, new):
     return detector.explain(new.iloc[50:80])
-
-
-def explanation(values, *, data=None, groups=None, std_error=0.0, base=1.0, **known):
-    """An explanation with given Shapley values."""
-    values = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    n, players = values.shape
-    data = np.ones((n, players)) if data is None else np.asarray(data, dtype=np.float64)
-    exact = not np.any(std_error)
-    return Explanation(
-        **{
-            "values": values,
-            "std_error": np.broadcast_to(std_error, values.shape).astype(np.float64),
-            "score": values.sum(axis=1) + base,
-            "base_value": base,
-            "data": data,
-            "expected": data + 0.5,
-            "score_if_fixed": np.zeros(values.shape) if groups else np.where(np.isnan(data), np.nan, 0.0),
-            "feature_names": tuple(f"f{i}" for i in range(data.shape[1])),
-            "rows": np.arange(n),
-            "exact": exact,
-            "n_evaluations": 1,
-            "score_name": "spe",
-            "game": "conditional",
-            "method": "exact" if exact else "permutation",
-            "n_replicates": 0 if exact else 6,
-            "groups": groups,
-        }
-        | known
-    )
 
 
 # waterfall

@@ -43,8 +43,8 @@ class Report:
         """
         path = Path(path)
         as_json = path.suffix.lower() == ".json" if json is None else json
-        text = self.to_json() if as_json else self.to_html()
         with write_whole(path, force=force) as file:
+            text = self.to_json() if as_json else self.to_html()
             file.write(text.encode("utf-8", errors="replace"))
         return path
 

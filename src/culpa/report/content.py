@@ -236,7 +236,7 @@ def _chart(
     return Chart(
         time=chart.axis.in_time,
         axis=axis,
-        word="" if chart.axis.in_time else f"{axis} ",
+        word="" if chart.axis.in_time else f"{time_name or 'row'} ",
         log=_needs_log(ordered),
         row=rows.tolist(),
         x=labels.places(rows),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -100,6 +101,8 @@ def place(x: Any) -> str | int | float:
 def _plain(label: Any) -> str | int | float:
     if isinstance(label, np.datetime64):
         return row_label(label)
+    if isinstance(label, np.timedelta64):
+        return str(pd.Timedelta(label)).removeprefix("0 days ")
     if isinstance(label, np.generic):
         label = label.item()
     return label if isinstance(label, (int, float)) and label == label else str(label)

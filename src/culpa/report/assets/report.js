@@ -22,8 +22,8 @@
   const signed = (x) => (x > 0 ? "+" : "") + number(x);
   const percent = (x) => (Number.isFinite(x) ? `${short.format(Math.round(x * 1000) / 10)}%` : "–");
   const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
-  // plotly reads some markup in texts; escaped, it shows them as they are
-  const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\s+/g, " ");
+  // plotly reads some markup and formulas in texts; escaped, it shows them as they are
+  const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;").replace(/\s+/g, " ");
   const cut = (text, most) => {
     const signs = Array.from(String(text).replace(/\s+/g, " "));
     const head = Math.ceil((most - 1) * 0.6);
@@ -31,8 +31,8 @@
   };
   // at first the name of everybody who can be blamed; a text stands for itself, such as a sum of others
   const playerName = (player) => (typeof player === "number" ? report.players[player] : player);
-  const tickName = (name, most) => safe(cut(name, narrow() && !printing ? Math.min(most, 13) : most));
-  const wrapped = (text) => Array.from(safe(text).matchAll(/.{1,60}(?:\s|$)|.{60}/g), (part) => part[0]).join("<br>");
+  const tickName = (name) => cut(name, narrow() && !printing ? 13 : 30);
+  const wrapped = (text) => Array.from(String(text).replace(/\s+/g, " ").matchAll(/.{1,60}(?:\s|$)|.{60}/gu), (part) => safe(part[0])).join("<br>");
   const withUnit = (text, feature) => (feature.unit ? `${text} ${feature.unit}` : text);
   const rowWord = (label) => `${chart.word}${label}`;
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
@@ -70,12 +70,19 @@
     return found;
   }
 
+  // room for names beside an axis, measured: plotly's own search for it may go round in circles
+  const ruler = document.createElement("canvas").getContext("2d");
+  function roomFor(texts, size = 12) {
+    ruler.font = `${size}px system-ui, sans-serif`;
+    return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width))) + 12;
+  }
+
   function layout(c, own) {
-    const axis = { gridcolor: c.grid, zerolinecolor: c.line, linecolor: c.line, automargin: true };
+    const axis = { gridcolor: c.grid, zerolinecolor: c.line, linecolor: c.line };
     const axes = Object.fromEntries(Object.keys(own).filter((k) => /^[xy]axis\d*$/.test(k)).map((k) => [k, { ...axis, ...own[k] }]));
     return {
       font: { family: "system-ui, sans-serif", size: 12, color: c.ink }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      margin: { l: 50, r: narrow() ? 10 : 30, t: 10, b: 40 }, showlegend: false, autosize: true,
+      margin: { l: 62, r: narrow() ? 10 : 30, t: 10, b: 55 }, showlegend: false, autosize: true,
       hoverlabel: { bgcolor: c.paper, bordercolor: c.line, font: { color: c.ink }, align: "left", namelength: -1 }, ...own, ...axes,
     };
   }
@@ -279,7 +286,7 @@
     const c = colours(), n = detail.player.length;
     const starts = [];
     detail.value.reduce((at, value) => (starts.push(at), at + value), details.base_value);
-    const names = ["normal rows, on average", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`];
+    const names = ["normal rows, on average", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`].map(tickName);
     const unknown = detail.player.map((player) => (typeof player === "number" ? (detail.value[detail.player.indexOf(player)] < 0 ? c.down : c.up) : c.rest));
     const hover = detail.player.map((player, k) => `${wrapped(playerName(player))}<br>${signed(detail.value[k])}`
       + (detail.error[k] ? ` ± ${roughly(detail.error[k])} (95%)` : ""));
@@ -294,11 +301,11 @@
     const ends = [0, details.base_value, detail.score, details.limit, ...starts.map((start, k) => start + detail.value[k])];
     const low = Math.min(...ends), high = Math.max(...ends), room = (narrow() ? 0.24 : 0.14) * (high - low || 1);
     const own = {
-      yaxis: { tickvals: positions, ticktext: names.map((name) => tickName(name, 30)), autorange: "reversed", showgrid: false, zeroline: false },
+      yaxis: { tickvals: positions, ticktext: names.map(safe), autorange: "reversed", showgrid: false, zeroline: false },
       xaxis: { title: { text: safe(details.title) }, range: [low < 0 ? low - room : 0, high + room] }, height: 27 * (n + 2) + 70, bargap: 0.3,
       shapes: [{ type: "line", x0: details.limit, x1: details.limit, yref: "paper", y0: 0, y1: 1, line: { color: c.bad, width: 1.5 } }],
       annotations: [{ x: details.limit, yref: "paper", y: 1, yanchor: "bottom", showarrow: false, text: "limit", font: { size: 11, color: c.bad } }],
-      margin: { l: 20, r: 20, t: 22, b: 40 },
+      margin: { l: roomFor(names), r: 20, t: 22, b: 50 },
     };
     draw("waterfall", [bars], layout(c, own));
   }
@@ -362,7 +369,7 @@
     const own = {
       xaxis: { type: chart.time ? "date" : "linear", title: { text: safe(chart.axis) }, zeroline: false },
       yaxis: { title: { text: safe(cut(withUnit(cut(feature.name, 24), feature), 34)) }, zeroline: false }, showlegend: true, height: 270,
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 50, r: 20, t: 30, b: 40 },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 62, r: 20, t: 30, b: 60 },
       shapes: [{ type: "rect", x0: history.span[0], x1: history.span[1], yref: "paper", y0: 0, y1: 1, fillcolor: c.shade, line: { width: 0 }, layer: "below" }],
     };
     draw("history", [line(one.expected, "expected", c.down, "dot"), line(one.actual, "actual", c.up, "solid")], layout(c, own));
@@ -376,13 +383,14 @@
     const c = colours();
     const step = Math.ceil(columns.length / (narrow() ? 8 : 30));
     const ticks = columns.map((_, k) => k).filter((k) => k % step === 0);
+    const below = ticks.map((k) => cut(columns[k], 20)), slanted = below.some((text) => text.length > 4), names = rows.map(tickName), size = rows.length > 40 ? 9 : 12;
     const trace = { type: "heatmap", z: values, x: columns.map((_, k) => k), y: rows.map((_, k) => k), colorscale: diverging(c), zmin: -scale, zmax: scale, zmid: 0,
       hoverinfo: "text", hovertext: hover, xgap: columns.length > 60 ? 0 : 1, ygap: rows.length > 60 ? 0 : 1, hoverongaps: false,
       colorbar: { thickness: 10, outlinewidth: 0, tickfont: { color: c.ink }, ...bar } };
     const own = {
-      xaxis: { title: { text: axis }, tickvals: ticks, ticktext: ticks.map((k) => safe(cut(columns[k], 20))), showgrid: false, zeroline: false, tickangle: columns.some((one) => one.length > 4) ? -45 : 0 },
-      yaxis: { tickvals: rows.map((_, k) => k), ticktext: rows.map((name) => tickName(name, 30)), autorange: "reversed", showgrid: false, zeroline: false, tickfont: { size: rows.length > 40 ? 9 : 12 } },
-      height: Math.max(rows.length, 3) * (rows.length > 40 ? 12 : 20) + 110, margin: { l: 20, r: 10, t: 10, b: 60 },
+      xaxis: { tickvals: ticks, ticktext: below.map(safe), showgrid: false, zeroline: false, tickangle: slanted ? -45 : 0, title: { text: axis, standoff: 8 } },
+      yaxis: { tickvals: rows.map((_, k) => k), ticktext: names.map(safe), autorange: "reversed", showgrid: false, zeroline: false, tickfont: { size } },
+      height: Math.max(rows.length, 3) * (rows.length > 40 ? 12 : 20) + 70 + (slanted ? 0.75 * roomFor(below) : 0), margin: { l: roomFor(names, size), r: 10, t: 10, b: 45 + (slanted ? 0.75 * roomFor(below) : 0) },
     };
     draw(id, [trace], layout(c, own));
   }
