@@ -12,6 +12,7 @@ NASTY = (
     "<img src=x onerror=\"window.ran = true; alert('quote')\">",
     "emoji 🔥 & &lt;b&gt;bold&lt;/b&gt; \u2028 end",
     "</script><b onmouseover=alert(1)>long " + "name " * 40,
+    "<b>b</b><a href='//x.y'>z</a>",  # markup that plotly would understand
     "حرارة المفاعل (أعلى)",
     "%{y} $x^2$ {{ 7 * 7 }} {% raw %} ' \" `",
 )

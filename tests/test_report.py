@@ -293,7 +293,7 @@ def test_times(detector):
     numbers = detector.report(new(), time=np.arange(400) * 0.5).content.chart
     assert (numbers.time, numbers.x[3], numbers.word) == (False, 1.5, "time ")
     spans = detector.report(new(), time=pd.to_timedelta(np.arange(400), unit="min")).content
-    assert (spans.chart.label[61], spans.chart.word, spans.chart.axis) == ("01:01:00", "time ", "row")
+    assert (spans.chart.label[61], spans.chart.word, spans.chart.axis) == ("01:01:00", "time ", "position in the table")
 
 
 def test_labels(detector):
@@ -334,6 +334,7 @@ def test_names_cannot_become_markup():
     parsed.feed(html)
     assert parsed.tags.count("script") == 3  # data, plotly, our own
     assert not {"img", "b", "u", "iframe"} & set(parsed.tags)
+    assert parsed.tags.count("a") == 7  # of the page itself
     assert not parsed.handlers
     text = "".join(parsed.text)
     for name in NASTY:

@@ -334,6 +334,7 @@ def test_hostile_names_are_shown_and_never_run(visit, folder):
     assert "<img src=x onerror" in " ".join(ticks)
     assert "حرارة المفاعل (أعلى)" in ticks
     assert any(tick.startswith("<script>window.ra") for tick in ticks)
+    assert "<b>b</b><a href='//x.y'>z</a>" in ticks
     assert any("emoji 🔥 & &lt;b" in tick for tick in ticks)
     page.locator("#model summary").click()
     assert set(NASTY) <= set(seen(page, "#model details th"))

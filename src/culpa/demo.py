@@ -30,17 +30,19 @@ def run(console: Console, output: Path) -> None:
     n_train = len(normal) - int(wine.y.sum())
     train = frame.iloc[normal[:n_train]]
     new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # not sorted by what they are
+    other = wine.y[new.index] == 1
+    new = new.reset_index(drop=True)
     detector = PCADetector().fit(train)
     flagged = detector.predict(new) == -1
     why = detector.explain(new[flagged])
 
     console.print(
         f"[bold]culpa demo[/bold]: {len(train)} normal wines, {train.shape[1]} measurements each; "
-        f"{len(new)} new wines, {int(wine.y.sum())} of them from another cultivar.\n"
+        f"{len(new)} new wines, {int(other.sum())} of them from another cultivar.\n"
         f"The model keeps {detector.model_.n_components_} components "
         f"({detector.model_.explained_variance_ratio_.sum():.0%} of the variance). "
         f"Rows with a reconstruction error above {detector.limit_:.2f} (99% limit) are flagged.\n"
-        f"{int(flagged.sum())} wines are flagged, {int(wine.y[new.index[flagged]].sum())} of them from the other cultivar. "
+        f"{int(flagged.sum())} wines are flagged, {int(other[flagged].sum())} of them from the other cultivar. "
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
         f"{why.n_evaluations:,} coalitions of features were valued.\n"
     )

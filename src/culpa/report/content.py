@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from culpa._validation import Table
 from culpa.detector import PCADetector
+from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.incidents import Incident, Incidents, split_time
-from culpa.plots.content import ControlChart, Heatmap, Statistic, thin
+from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
 from culpa.report.caps import Caps
 from culpa.report.details import Detail, History, detail, histories, main_culprits
@@ -165,7 +166,8 @@ def content(
         caps = Caps.of(len(table.array))
         listed = _worst(found, caps.incidents)
         score = next(one for one in chart.statistics if one.name == detector.statistic).values
-        bars = caps.bars(len(detector.explainer(**options).players), len(listed))
+        explainer = detector.explainer(**options)
+        bars = caps.bars(len(explainer.players), len(listed))
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
         why = detector.explain(table, rows, **options)
     labels = Labels(chart.axis)
@@ -173,7 +175,8 @@ def content(
     settings = {
         "data": f"{source + ': ' if source else ''}{len(table.array):,} rows of {table.array.shape[1]} features",
         "fingerprint of the data": fingerprint(table.array),
-        "blame": f"{why.game} game, {detector.explainer(**options).chosen}",
+        "blame": f"{why.game} game, {explainer.chosen}",
+        "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
         "incidents": f"gap={gap!r}, min_length={min_length!r}",
     } | {name: repr(value) for name, value in options.items()}
     return Content(
@@ -184,7 +187,7 @@ def content(
         members=[list(members) for members in why.players],
         overview=_overview(detector, table, chart, found, listed, why, source, caps),
         chart=_chart(detector, chart, listed, score, None if times is None else time_name, caps),
-        incidents=_stories(detector, why, table, chart, listed, caps, options),
+        incidents=_stories(explainer, why, table, chart.axis, listed, caps),
         details=Details(
             f"{TITLES[why.score_name]}: how much each {'feature' if why.groups is None else 'group'} adds",
             why.base_value,
@@ -229,7 +232,7 @@ def _chart(
     counts = np.zeros(len(rows), dtype=np.intp)
     counts[np.searchsorted(rows, marked.rows)] = marked.counts
     labels = Labels(chart.axis)
-    axis = "row" if time_name is None or not chart.axis.labelled else time_name
+    axis = (time_name or "row") if chart.axis.labelled else "position in the table"
     spans = [chart.axis.span(one.first, one.last) for one in _worst_of(listed, _SHADES)]
     everything = limits(detector, chart.statistics)
     ordered = sorted(chart.statistics, key=lambda statistic: statistic.name != detector.statistic)
@@ -267,16 +270,10 @@ def _needs_log(statistics: Sequence[Statistic]) -> bool:
 
 
 def _stories(
-    detector: PCADetector,
-    why: Explanation,
-    table: Table,
-    chart: ControlChart,
-    listed: Sequence[Incident],
-    caps: Caps,
-    options: dict[str, Any],
+    explainer: Explainer, why: Explanation, table: Table, axis: RowAxis, listed: Sequence[Incident], caps: Caps
 ) -> list[Story]:
-    explainer, labels = detector.explainer(**options), Labels(chart.axis)
-    past = histories(explainer, why, table, chart.axis, listed, caps.history)
+    labels = Labels(axis)
+    past = histories(explainer, why, table, axis, listed, caps.history)
     return [
         Story(
             incident.first,

@@ -151,7 +151,7 @@
     });
     const bottom = n > 1 ? `y${n}` : "y";
     const xaxis = { anchor: bottom, title: { text: safe(chart.axis) }, type: chart.time ? "date" : "linear", zeroline: false };
-    const own = { ...axes, xaxis, annotations, shapes: chartShapes(c), height: (printing ? 165 : narrow() ? 190 : 235) * n + 60, hovermode: "closest", dragmode: "zoom", uirevision: "keep" };
+    const own = { ...axes, xaxis, annotations, shapes: chartShapes(c), height: (printing ? 145 : narrow() ? 190 : 235) * n + 60, hovermode: "closest", dragmode: "zoom", uirevision: "keep" };
     draw("chart", chartTraces(c), layout(c, own), true);
   }
 
@@ -318,7 +318,7 @@
       const feature = members.length === 1 ? model.features[members[0]] : null;
       const line = element("tr");
       const error = detail.error[k] ? ` ± ${roughly(detail.error[k])}` : "";
-      line.append(named("th", playerName(player), { scope: "row" }),
+      line.append(named("th", playerName(player), { scope: "row", class: playerName(player).length > 40 ? "long" : "" }),
         dataCell(detail.actual[k], feature ? withUnit(number(detail.actual[k]), feature) : "–"),
         dataCell(detail.expected[k], feature ? withUnit(number(detail.expected[k]), feature) : "–"),
         dataCell(detail.value[k], signed(detail.value[k]) + error), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score)));
@@ -464,7 +464,7 @@
   $("filter").addEventListener("input", (event) => { list.words = event.target.value.trim(); sortIncidents(); });
   $("incident-hint").textContent = incidents.length
     ? `${plural(incidents.length, "incident")}${incidents.length < report.overview.incidents ? `, the worst of ${report.overview.incidents.toLocaleString("en-US")}` : ""}. Sort by a column's name; open one with a click, or with the arrow keys.`
-    : "There are none: no row is above the limit.";
+    : report.overview.flagged ? "There are none: the flagged rows are in stretches too short to be an incident." : "There are none: no row is above the limit.";
   document.querySelector(".incidents").hidden = !incidents.length;
   $("heat").hidden = !heatmap.incidents.length;
 
