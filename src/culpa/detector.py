@@ -463,7 +463,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return self._set_limit(limits, limit)
 
     def _score_named(self, name: str) -> scores.QuadraticScore:
-        """The score with the weights it has at the detector's confidence: always the same object, so that it is known again."""
+        """The score weighed by the detector's confidence: always the same object, so that explainers are known again."""
         if name not in self._scores:
             self._scores[name] = named_score(name, self.to_normal(), confidence=self.confidence)
         return self._scores[name]
