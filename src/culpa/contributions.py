@@ -110,7 +110,7 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
     return _BY_INDEX[criterion](X, root)
 
 
-def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = None) -> Any:
+def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticScore | None = None) -> Any:
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
     ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
@@ -123,9 +123,10 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = Non
     >>> of_model(PCA(2).fit(X), X, "rbc").shape
     (150, 4)
     """
-    if criterion in OF_MAHALANOBIS and score not in (None, "mahalanobis"):
+    name = score.name if isinstance(score, QuadraticScore) else score
+    if criterion in OF_MAHALANOBIS and name not in (None, "mahalanobis"):
         raise ValueError(
-            f"criterion={criterion!r} is about the Mahalanobis distance, not {score!r}: leave the score out."
+            f"criterion={criterion!r} is about the Mahalanobis distance, not {name!r}: leave the score out."
         )
     normal = as_normal(model)
     reading = normal.columns.read(X)

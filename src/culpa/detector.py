@@ -97,6 +97,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     """
 
     _explainers: list[tuple[dict[str, Any], Explainer]]
+    _scores: dict[str, scores.QuadraticScore]
     _gathered: Moments | None = None  # of the rows that partial_fit has seen
 
     def __init__(
@@ -265,14 +266,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = self._read(X, min_rows=0)
         if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
             statistic = self.statistic
-        return contributions.of_model(self, table, criterion, statistic)
+        return contributions.of_model(self, table, criterion, statistic and self._score_named(statistic))
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        options = {"score": self.statistic, "game": self.game, "ranking": self.ranking} | options
-        if options["score"] == self.statistic and "features" not in options:
-            options["score"] = self._score  # the one that was fitted, with its weights
+        options = {"score": self._score.name, "game": self.game, "ranking": self.ranking} | options
+        if options["score"] in scores.NAMES and "features" not in options:
+            options["score"] = self._score_named(options["score"])
         for known, explainer in self._explainers:
             if _same(known, options):
                 return explainer
@@ -457,9 +458,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _prepare(self, limits: Limits, limit: float | None = None) -> Self:
         """Everything that follows from the model and how limits are found; model files, which know it, start from here."""
-        self._score = named_score(self.statistic, self.to_normal(), confidence=self.confidence)
-        self._explainers = []
+        self._explainers, self._scores = [], {}
+        self._score = self._score_named(self.statistic)
         return self._set_limit(limits, limit)
+
+    def _score_named(self, name: str) -> scores.QuadraticScore:
+        """The score weighed by the detector's confidence: always the same object, so that explainers are known again."""
+        if name not in self._scores:
+            self._scores[name] = named_score(name, self.to_normal(), confidence=self.confidence)
+        return self._scores[name]
 
     def _set_limit(self, limits: Limits, limit: float | None = None) -> Self:
         self._limits = limits
@@ -471,7 +478,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def _charted(self) -> dict[str, scores.QuadraticScore]:
         """SPE, T2 and the detector's own score."""
         normal = self.to_normal()
-        own = named_score(self.statistic, normal, confidence=self.confidence)
+        own = named_score(self.statistic, normal, confidence=self.confidence)  # also while fitting
         return {score.name: score for score in (scores.spe(normal.centred), scores.t2(normal.centred), own)}
 
     def _limits_from(self, batches: Iterable[Floats] | None, kind: str | None = None) -> Limits:

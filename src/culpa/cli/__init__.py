@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from culpa.cli.calibrate import calibrate
 from culpa.cli.common import guarded
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
@@ -52,7 +53,7 @@ def demo(
         story.run(Console(), output)
 
 
-for command in (fit, score, explain, incidents, report, info, reproduce):
+for command in (fit, calibrate, score, explain, incidents, report, info, reproduce):
     app.command()(command)
 
 

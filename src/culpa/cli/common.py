@@ -183,6 +183,25 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[i
         yield rows_done, lambda text: bar.update(task, description=text)
 
 
+@contextmanager
+def work_bar(*, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """How to report the share of the work done and what is being done: a bar on a terminal, silence elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=doing)
+
+
 def finish(
     summary: "Summary", source: "Source", output: Path | None, *, quiet: bool, fail_on_anomaly: bool, told: str = ""
 ) -> None:

@@ -91,7 +91,7 @@ def fit(
         chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
         features = choose_features(known, source.name, chosen, dropped, carried)
         detector = PCADetector(
-            _components(components),
+            components_of(components),
             scale=scale,
             statistic=statistic,
             confidence=confidence,
@@ -123,7 +123,8 @@ def _learn(
             detector.explainer().compile()
 
 
-def _components(text: str) -> int | float:
+def components_of(text: str) -> int | float:
+    """A number of components, or a share of variance."""
     try:
         return float(text) if "." in text or "e" in text.lower() else int(text)
     except ValueError:

@@ -40,6 +40,8 @@ def _print(about: "Description") -> None:
         "trained on": f"{about.rows:,} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
+        "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
+        "blame": f"{about.game} game, culprits ranked by {about.ranking}",
         "explainer": about.explainer,
         "format": f"{about.format}, written by culpa {about.culpa}",
     }

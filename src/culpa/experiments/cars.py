@@ -10,9 +10,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa.datasets import load_cars04
+from culpa.datasets import Dataset, load_cars04
 from culpa.detector import PCADetector
 from culpa.games import Conditional
+from culpa.localisation import places, within
 from culpa.models import Normal
 from culpa.scores import mse
 
@@ -50,11 +51,16 @@ class Trials(NamedTuple):
 
 def prepare(data: str | os.PathLike[str] | None = None) -> Cars:
     """Load the cars, split them and fit the model."""
-    cars = load_cars04(data)
+    dataset = load_cars04(data)
+    train, test = split(dataset)
+    normal = PCADetector(N_COMPONENTS, statistic="mse").fit(train).to_normal()
+    return Cars(normal, normal.standardise(test), dataset.feature_names)
+
+
+def split(cars: Dataset) -> tuple[Floats, Floats]:
+    """Training and test cars, both without missing values."""
     complete = cars.X[~np.isnan(cars.X).any(axis=1)]
-    detector = PCADetector(N_COMPONENTS, statistic="mse").fit(complete[:N_TRAIN])
-    normal = detector.to_normal()
-    return Cars(normal, normal.standardise(complete[N_TRAIN:]), cars.feature_names)
+    return complete[:N_TRAIN], complete[N_TRAIN:]
 
 
 def extreme_values(test: Floats, extreme: Extreme) -> Floats:
@@ -73,6 +79,10 @@ def spoil(test: Floats, extreme: Extreme) -> Trials:
 
 def hits(blame: Floats, changed: NDArray[np.intp], most: int = 3) -> Floats:
     """Hits@1 to Hits@most: share of trials whose spoiled feature is among the n most blamed. Blame is (..., n, d)."""
-    own = np.take_along_axis(blame, np.broadcast_to(changed[:, None], (*blame.shape[:-1], 1)), axis=-1)
-    rank = (blame > own).sum(axis=-1)
-    return np.stack([(rank < n).mean(axis=-1) for n in range(1, most + 1)], axis=-1)
+    above, tied = places(blame, culprits(changed, blame.shape[-1]))
+    return np.stack([within(above, tied, n).mean(axis=-1) for n in range(1, most + 1)], axis=-1)
+
+
+def culprits(changed: NDArray[np.intp], n_features: int) -> NDArray[np.bool_]:
+    """Which cells were spoiled, (n, d)."""
+    return np.asarray(changed[:, None] == np.arange(n_features))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from culpa.experiments.figures import Figures
 from culpa.experiments.published import expected
@@ -54,3 +55,12 @@ def check_figures(result: Figures) -> Iterator[Check]:
     for wanted, figure in zip(expected()["figures"], result.figures, strict=True):
         for name in ("error_blames", "shapley_blames"):
             yield Check(f"Figure {figure.figure}, {name}", wanted[name], getattr(figure, name), 0)
+
+
+def check_localisation(result: dict[str, Any]) -> Iterator[Check]:
+    """Leave-one-out with the shrunk sample covariance, in the cars' own protocol."""
+    found = result["cars"]["entries"]["mahalanobis, rbc; shrinkage 0.01"]
+    wanted = expected()["table1"]["Mahalanobis leave-one-out, sample covariance"]
+    for setting, (at_1, at_3) in found.items():
+        for n, value in (("1", at_1), ("3", at_3)):
+            yield Check(f"Cars, leave-one-out, {setting} Hits@{n}", wanted[setting][n], value, THREE_DIGITS)

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -35,6 +36,11 @@ def report(table1: Table1, table2: Table2, figures: Figures, checks: list[Check]
         _table2(table2),
         _afterword(),
     )
+    return to_page(parts)
+
+
+def to_page(parts: Iterable[str]) -> str:
+    """Markdown with its paragraphs wrapped."""
     return "\n\n".join(flow(block) for part in parts for block in re.split(r"\n{2,}", part.strip())) + "\n"
 
 

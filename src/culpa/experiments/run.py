@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from culpa._validation import one_of
-from culpa.experiments import drawing, false_alarms, figures, limits_page, sheets, table1, table2
-from culpa.experiments.checks import Check, check_figures, check_table1, check_table2
+from culpa.experiments import (
+    drawing,
+    false_alarms,
+    figures,
+    limits_page,
+    localisation,
+    localisation_page,
+    sheets,
+    table1,
+    table2,
+)
+from culpa.experiments.checks import Check, check_figures, check_localisation, check_table1, check_table2
 from culpa.experiments.false_alarms import FalseAlarms
 from culpa.experiments.figures import Figure, Figures
 from culpa.experiments.published import Progress, silent
@@ -17,12 +27,19 @@ from culpa.experiments.report import report
 from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
-PARTS = ("table1", "table2", "figures", "all", "limits")  # "all" is all of the paper
+PAPER = ("table1", "table2", "figures")  # what "all" means
+PARTS = (*PAPER, "localisation", "limits", "all")
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
     "table2": (table2.run, check_table2, 12.0),
     "figures": (figures.run, check_figures, 1.0),
+    "localisation": (
+        lambda data, *, n_seeds, progress: localisation.run(data, progress=progress),
+        check_localisation,
+        200.0,
+    ),
+    "limits": (false_alarms.run, lambda found: (), 60.0),
 }
 
 
@@ -33,9 +50,10 @@ class Results:
     table1: Table1 | None
     table2: Table2 | None
     figures: Figures | None
+    localisation: dict[str, Any] | None
+    limits: FalseAlarms | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
-    limits: FalseAlarms | None = None
 
     def sheets(self) -> list[sheets.Sheet]:
         """Tables for people."""
@@ -46,6 +64,11 @@ class Results:
             result.append(sheets.figures_sheet(self.figures))
         if self.table2:
             result += [sheets.table2_sheet(self.table2), sheets.algorithm1_sheet(self.table2)]
+        if self.localisation:
+            result += [
+                localisation_page.overall_sheet(self.localisation),
+                localisation_page.sets_sheet(self.localisation),
+            ]
         if self.limits:
             result += limits_page.sheets(self.limits)
         return result
@@ -69,14 +92,14 @@ def reproduce(
     n_seeds: int = 20,
     progress: Progress = silent,
 ) -> Results:
-    """Run one part of the paper or all of it; figures and the report are written to the folder ``output``."""
+    """Run one part of the paper, all of it, or what goes beyond it; pictures and pages go to the folder ``output``."""
     one_of(what, PARTS, "part of the paper")
-    if what == "limits":
-        return _limits(data, Path(output), n_seeds, progress)
-    parts = [part for part in _EXPERIMENTS if what in (part, "all")]
+    parts = PAPER if what == "all" else (what,)
     if "figures" in parts:
         drawing.require_matplotlib()
         _make_folder(Path(output) / "figures")
+    if what not in (*PAPER, "all"):
+        _make_folder(Path(output))
     done: dict[str, Any] = dict.fromkeys(_EXPERIMENTS)
     checks: list[Check] = []
     for part in parts:
@@ -85,16 +108,6 @@ def reproduce(
         checks += check(done[part])
     files = _write_all(Path(output), done, checks)
     return Results(**done, checks=tuple(checks), files=tuple(files))
-
-
-def _limits(data: str | os.PathLike[str] | None, output: Path, n_seeds: int, progress: Progress) -> Results:
-    """What the paper does not have: false alarms of control limits."""
-    _make_folder(output)
-    found = false_alarms.run(data, n_seeds=n_seeds, progress=progress)
-    content = limits_page.to_json(found)
-    page = limits_page.page(limits_page.from_json(content))
-    files = (write(output / "limits.json", content.encode()), write(output / "limits.md", page.encode()))
-    return Results(None, None, None, (), files, found)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -117,12 +130,20 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
     if done["figures"]:
         for name, content in drawing.draw(done["figures"]).items():
             files.append(write(output / "figures" / name, content))
-    if all(done.values()):
-        files.append(write(output / "reproduction.md", report(**done, checks=checks).encode()))
+    if all(done[part] for part in PAPER):
+        page = report(done["table1"], done["table2"], done["figures"], checks)
+        files.append(write(output / "reproduction.md", page.encode()))
+    if done["localisation"]:
+        files.append(write(output / "localisation.json", localisation_page.to_json(done["localisation"]).encode()))
+        files.append(write(output / "localisation.md", localisation_page.page(done["localisation"]).encode()))
+    if done["limits"]:
+        kept = limits_page.to_json(done["limits"])
+        files.append(write(output / "limits.json", kept.encode()))
+        files.append(write(output / "limits.md", limits_page.page(limits_page.from_json(kept)).encode()))
     return files
 
 
-def _share_of(progress: Progress, part: str, parts: list[str]) -> Progress:
+def _share_of(progress: Progress, part: str, parts: Sequence[str]) -> Progress:
     """Progress of one part as progress of the whole."""
     work = {name: _EXPERIMENTS[name][2] for name in parts}
     before = sum(work[name] for name in parts[: parts.index(part)])

@@ -5,5 +5,4 @@ LOWERS = "#0072b2"  # blame that lowers it
 PLAIN = "#8d99ae"  # everything that is merely there
 INK = "#1b263b"  # lines and marks on top
 MILD, STRICT = "#e69f00", RAISES  # limits: warning, alarm
-SHADE = "#f3d9c5"  # stretches of time that were flagged
 NOTHING = "#e5e5e5"  # missing cells

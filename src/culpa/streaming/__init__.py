@@ -2,7 +2,7 @@
 
 from culpa.streaming.answering import Summary, explain, score
 from culpa.streaming.describing import Description, describe, describe_detector
-from culpa.streaming.fitting import fit
+from culpa.streaming.fitting import fit, sample
 from culpa.streaming.gathering import incidents
 
-__all__ = ["Description", "Summary", "describe", "describe_detector", "explain", "fit", "incidents", "score"]
+__all__ = ["Description", "Summary", "describe", "describe_detector", "explain", "fit", "incidents", "sample", "score"]

@@ -33,6 +33,10 @@ class Description:
     limit: float
     limit_kind: str
     confidence: float
+    noise: float
+    shrinkage: float
+    game: str
+    ranking: str
     explainer: str
     warnings: list[str]
 
@@ -66,6 +70,10 @@ def describe_detector(detector: PCADetector, format: int = FORMAT, culpa: str = 
         limit=detector.limit_,
         limit_kind=detector.limit_kind_,
         confidence=detector.confidence,
+        noise=detector.noise,
+        shrinkage=detector.shrinkage,
+        game=detector.game,
+        ranking=detector.ranking,
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         warnings=list(_oddities(detector)),
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
 from culpa._validation import Table
+from culpa.calibration import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
@@ -49,6 +50,21 @@ def fit(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
     return detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
+
+
+def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
+    """At most ``most`` complete rows of a table of any size, evenly spaced."""
+    kept: list[Floats] = []
+    stride, seen, held = 1, 0, 0
+    for X in _rows(source, features, progress):
+        complete = X[~np.isnan(X).any(axis=1)]
+        kept.append(complete[-seen % stride :: stride])
+        seen += len(complete)
+        held += len(kept[-1])
+        while held > 2 * most:
+            kept = [np.concatenate(kept)[::2]]
+            stride, held = 2 * stride, len(kept[0])
+    return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
 
 
 def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:

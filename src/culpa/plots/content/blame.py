@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import feature_positions, read_table
+from culpa._validation import feature_positions, read_cells, read_table
 from culpa.explanation import Explanation
 from culpa.plots.content.rows import Positions
 
@@ -259,14 +259,14 @@ class Scatter:
         """
         if len(why.feature_names) < 2:
             raise ValueError("a scatter plot needs a second feature.")
-        cells = why[row].data[0]
+        texts = [isinstance(cell, str) for cell in why[row].data[0]]
+        cloud = np.delete(_numbers(why.data), row, axis=0) if normal is None else _normal_rows(normal, why)
         why = replace(why, data=_numbers(why.data), expected=_numbers(why.expected))
         one = why[row]
-        cloud = np.delete(why.data, row, axis=0) if normal is None else _normal_rows(normal, why)
         i = _worst(one, cloud) if feature is None else _position(feature, why, "feature")
         j = _companion(cloud, one, i) if against is None else _position(against, why, "against")
         for at in (i, j):
-            if isinstance(cells[at], str):
+            if texts[at]:
                 raise ValueError(f"{why.feature_names[at]!r} holds text: choose others by feature and against.")
         x_observed = not np.isnan(one.data[0, j])
         return cls(
@@ -327,6 +327,8 @@ def _position(feature: str | int, why: Explanation, argument: str) -> int:
 
 
 def _normal_rows(normal: Any, why: Explanation) -> Floats:
+    if why.data.dtype.kind != "f":  # a table with texts
+        return np.column_stack([_numbers(read_cells(normal, k, name)) for k, name in enumerate(why.feature_names)])
     table = read_table(normal, argument="normal")
     if table.names is not None:
         return table.array[:, feature_positions(why.feature_names, table.names, "normal")]
@@ -339,14 +341,17 @@ def _normal_rows(normal: Any, why: Explanation) -> Floats:
 
 
 def _worst(one: Explanation, cloud: Floats) -> int:
-    """The most blamed feature; of a group the member that is furthest off, measured by its spread."""
-    values = np.where(one.observed[0], one.values[0], -np.inf)
-    members = list(one.players[int(np.nanargmax(np.nan_to_num(values, nan=-np.inf)))])
+    """The most blamed feature that is a number; of a group the member that is furthest off, measured by its spread."""
+    numbers = ~np.isnan(one.data[0])
+    usable = np.array([numbers[list(members)].any() for members in one.players])
+    if not usable.any():
+        raise ValueError(f"row {one.rows[0]} has no number to show: name a feature.")
+    members = [i for i in one.players[int(np.argmax(np.where(usable, one.values[0], -np.inf)))] if numbers[i]]
     if len(members) == 1:
         return members[0]
     spread = _spread(np.vstack([cloud, one.data])[:, members])
     off = np.abs(one.data[0, members] - one.expected[0, members]) / np.where(spread > 0, spread, 1.0)
-    return members[int(np.argmax(np.nan_to_num(off, nan=-1.0)))]
+    return members[int(np.argmax(off))]
 
 
 def _spread(rows: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import default_names, fraction, read_table
+from culpa._validation import default_names, read_table
 from culpa.detector import PCADetector
 from culpa.incidents import split_time
 from culpa.models import as_normal
@@ -146,8 +146,7 @@ def _statistics(
     values = {name: frame[name].to_numpy() for name in ("spe", "t2")}
     if detector.statistic not in values:
         values[detector.statistic] = -detector.score_samples(table)
-    levels = {*(fraction(level, "confidences") for level in confidences), detector.confidence}
-    lines: Any = detector.control_limits(sorted(levels)).itertuples()
+    lines: Any = detector.control_limits(confidences).itertuples()
     limits: dict[str, dict[float, float]] = {}
     for line in lines:
         limits.setdefault(line.statistic, {})[line.confidence] = line.limit

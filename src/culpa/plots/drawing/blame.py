@@ -104,7 +104,15 @@ def draw_heatmap(content: Heatmap, ax: "Axes | None" = None) -> "Axes":
     extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond, "neither")
     colour_bar(ax, image, f"Shapley value of {score_name}", extend)
     above = strip_above(ax)
-    above.plot(np.arange(len(content.score)), content.score, color=ink(), linewidth=1, marker=_dots(content.score))
+    above.plot(
+        np.arange(len(content.score)),
+        content.score,
+        color=ink(),
+        linewidth=1,
+        marker=_dots(content.score),
+        clip_on=False,
+    )
+    above.margins(y=0.15)
     above.set_ylim(bottom=0)
     above.tick_params(labelbottom=False, labelsize="small")
     above.set_ylabel(score_name, fontsize="small", rotation=0, ha="right", va="center")

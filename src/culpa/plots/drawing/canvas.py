@@ -121,7 +121,7 @@ def columns(ax: "Axes", first: float, texts: "dict[str, Sequence[str]]") -> None
     for right, (heading, cells) in zip(range(58, 1000, 55), texts.items(), strict=False):
         for place, text in enumerate([heading, *cells]):
             ax.annotate(
-                text,
+                literal(text),
                 (1, first + place),
                 xycoords=ax.get_yaxis_transform(),
                 xytext=(right, 0),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEW = 60  # rows that get a mark each
+_MANY = 5000  # rows within the limits that a scatter plot shows
 
 
 def draw_control_chart(
@@ -50,8 +51,8 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
             stretches,
             (0, 1),
             transform=ax.get_xaxis_transform(),
-            facecolor=palette.SHADE,
-            edgecolor=palette.SHADE,
+            color=palette.RAISES,
+            alpha=0.25,
             linewidth=0.8,
             zorder=0,
         )
@@ -79,13 +80,15 @@ def draw_distance(content: Distance, ax: "Axes | None" = None, *, log: bool = Tr
     """T2 to the right, SPE upwards; the worst rows are named."""
     ax = axes_or_new(ax, 7.5, 5.0)
     x, y, out_x, out_y = content.t2.values, content.spe.values, content.t2.flagged, content.spe.flagged
+    within = np.flatnonzero(~(out_x | out_y))
+    within = within[:: -(-len(within) // _MANY) or 1]  # they are a mere background; the others are all shown
     for chosen, marker, colour, label in (
-        (~(out_x | out_y), "o", palette.PLAIN, "within both limits"),
-        (out_x & ~out_y, "s", palette.MILD, "far out, but consistent"),
-        (~out_x & out_y, "^", palette.RAISES, "inconsistent"),
-        (out_x & out_y, "D", ink(), "both"),
+        (within, "o", palette.PLAIN, "within both limits"),
+        (np.flatnonzero(out_x & ~out_y), "s", palette.MILD, "far out, but consistent"),
+        (np.flatnonzero(~out_x & out_y), "^", palette.RAISES, "inconsistent"),
+        (np.flatnonzero(out_x & out_y), "D", ink(), "both"),
     ):
-        if chosen.any():
+        if len(chosen):
             ax.scatter(x[chosen], y[chosen], s=20, marker=marker, facecolors="none", edgecolors=colour, label=label)
     for line, limits in ((ax.axvline, content.t2.limits), (ax.axhline, content.spe.limits)):
         for place, confidence in enumerate(sorted(limits)):

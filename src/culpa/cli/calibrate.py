@@ -1,0 +1,115 @@
+"""`culpa calibrate`: which detector finds the culprits most often in these data?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from culpa.cli import common
+from culpa.cli.fit import components_of
+
+if TYPE_CHECKING:
+    from culpa.calibration import Calibration
+
+
+def calibrate(
+    table: common.Table,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default="none"),
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Columns to learn from, as 'a,b,c' or repeated.", show_default="all")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Columns to leave out, as 'a,b' or repeated.", show_default=False)
+    ] = None,
+    id: common.Id = None,
+    components: Annotated[
+        str, typer.Option(help="Number of components, or the share of variance they must explain.")
+    ] = "0.95",
+    confidence: Annotated[float, typer.Option(help="Share of normal rows below the limit.")] = 0.99,
+    scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind of fault to inject, such as 'bias 3 sd' or 'stuck'; repeatable.", show_default="all"),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=100, help="Faults to inject.")] = 1800,
+    top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 15,
+    seed: Annotated[int, typer.Option(help="Same seed, same choice.")] = 0,
+    input_format: common.InputFormat = None,
+    delimiter: common.Delimiter = None,
+    decimal: common.Decimal = None,
+    encoding: common.Encoding = "utf-8",
+    missing: common.Missing = None,
+    strict: common.Strict = False,
+    sparse: common.Sparse = False,
+    force: common.Force = False,
+    quiet: common.Quiet = False,
+) -> None:
+    """Inject faults into held-out normal rows, show which detector finds the culprits, and write it as a model file.
+
+    Only the table of normal rows is used. The choice is made on at most 20,000 complete rows; the model learns from all.
+
+    \b
+    culpa calibrate normal.csv
+    culpa calibrate normal.csv -o plant.culpa --id time
+    culpa calibrate normal.csv -o plant.culpa --fault stuck --fault 'bias 3 sd'
+    """
+    with common.guarded():
+        from culpa._files import check_free
+        from culpa.calibration import MOST_ROWS, choose
+        from culpa.detector import PCADetector
+        from culpa.faults import KINDS
+        from culpa.streaming import fit, sample
+        from culpa.tables import TableError
+        from culpa.tables.columns import choose_features, split_names
+
+        if output is not None:
+            check_free(output, force=force)
+        source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
+        if not source.again:
+            raise TableError(f"calibrating reads the rows twice, which {source.name} cannot: give a file.")
+        known = source.columns()
+        chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
+        features = choose_features(known, source.name, chosen, dropped, carried)
+        if len(features) < 2:
+            raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+        detector = PCADetector(components_of(components), scale=scale, confidence=confidence)
+        with common.work_bar(quiet=quiet) as progress:
+            drawn = sample(source, features, MOST_ROWS)
+            calibration = choose(drawn, detector, kinds=fault or KINDS, n_trials=trials, seed=seed, progress=progress)
+        if not quiet:
+            _show(calibration, top)
+        if output is not None:
+            best = fit(calibration.best.applied_to(detector), source, features)
+            best.save(output)
+            if not quiet:
+                common.say(f"wrote {output}: {calibration.best.label}")
+
+
+def _show(calibration: "Calibration", top: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe: nothing to wrap for
+        console = Console(width=120)
+    sheet = Table(
+        title=f"Who finds the culprit? {calibration.n_trials:,} injected faults",
+        caption="Hits@1: the most blamed feature is at fault (95% interval). Hits@3: faulty features among the three most "
+        f"blamed. Rank: mean place of the faulty features. Chosen: {calibration.best.label}.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for k, name in enumerate(("setting", "Hits@1", "", "Hits@3", "rank")):
+        sheet.add_column(name, justify="left" if k == 0 else "right")
+    shown = [entry for k, entry in enumerate(calibration.entries) if k < top or entry.setting == calibration.best]
+    for setting, hits1, hits3, rank in shown:
+        interval = f"{hits1.low:.3f}-{hits1.high:.3f}"
+        cells = (setting.label, f"{hits1.value:.3f}", interval, f"{hits3.value:.3f}", f"{rank.value:.2f}")
+        sheet.add_row(*cells, style="bold" if setting == calibration.best else None)
+    console.print(sheet)

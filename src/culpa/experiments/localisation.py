@@ -1,0 +1,160 @@
+"""Beyond the paper: faults injected into twelve data sets. Which criterion finds the features at fault?
+
+Cars as in Table I; the simulated plant without its own faults; of the ten ODDS sets the normal rows, shuffled, at most
+3,000 of them, two thirds to train. All is chosen and fitted on training rows; faults are injected into the others.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa.calibration import choose
+from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, make_plant
+from culpa.detector import PCADetector
+from culpa.experiments.cars import EXTREMES, N_COMPONENTS, culprits, split, spoil
+from culpa.experiments.published import Progress, silent
+from culpa.faults import KINDS, Trials, inject
+from culpa.localisation import Entry, Setting, Verdict, ranked, settings, verdicts
+
+Floats = NDArray[np.float64]
+
+NAMES = ("cars", "plant", *ODDS_NAMES)
+AT_ONCE = (1, 2, 3)
+_MOST_ROWS = 3_000  # normal rows of an ODDS set
+_DIGITS = 4  # of the numbers that are kept: what the machine's rounding cannot reach
+
+
+class Part(NamedTuple):
+    """One data set: training rows and held-out normal rows."""
+
+    training: Floats
+    held_out: Floats
+
+
+def run(
+    data: str | os.PathLike[str] | None = None,
+    *,
+    names: Sequence[str] = NAMES,
+    n_trials: int = 1800,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Run the benchmark on all or some of the data sets; the result is plain numbers, lists and dictionaries.
+
+    ``n_trials`` is the number of faults per data set, for judging and again for calibrating.
+    """
+    sets, broken_down = [], []
+    for done, name in enumerate(names):
+        here = _share_of(progress, done, len(names) + 1)
+        result, breakdown = _one_set(name, load(name, data), n_trials, here)
+        sets.append(result)
+        broken_down.append(breakdown)
+    protocol = _cars_protocol(data, n_trials, _share_of(progress, len(names), len(names) + 1))
+    return {
+        "about": "Written by 'culpa reproduce localisation'. Estimates are [value, low, high] of a 95% interval.",
+        "trials": n_trials,
+        "sets": sets,
+        "breakdown": _mean_breakdown(broken_down),
+        "cars": protocol,
+    }
+
+
+def load(name: str, data: str | os.PathLike[str] | None = None) -> Part:
+    """Training and held-out normal rows of a data set."""
+    if name == "cars":
+        return Part(*split(load_cars04(data)))
+    if name == "plant":
+        plant = make_plant(1000, 400, faults=())
+        return Part(plant.normal, plant.new)
+    dataset = load_odds(name, data)
+    normal = dataset.X[dataset.y == 0]
+    kept = normal[np.random.default_rng(0).permutation(len(normal))[:_MOST_ROWS]]
+    return Part(*np.split(kept, [2 * len(kept) // 3]))
+
+
+def _one_set(name: str, part: Part, n_trials: int, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Everything about one data set, and Hits@1 by kind of fault and by number of faulty features."""
+    chosen = settings(part.training.shape[1])
+    trials = inject(part.held_out, part.training, n_trials=n_trials)
+    judged = _told(verdicts(chosen, part.training, trials), chosen, _half(progress, 0.0), name)
+    entries = ranked(chosen, judged, trials.source)
+    calibration = choose(part.training, n_trials=n_trials, progress=_half(progress, 0.5, name))
+    result = {
+        "name": name,
+        "features": part.training.shape[1],
+        "training": len(part.training),
+        "held_out": len(part.held_out),
+        "trials": len(trials),
+        "calibrated": calibration.best.label,
+        "promised": _rounded(next(entry.hits1 for entry in calibration.entries if entry.setting == calibration.best)),
+        "entries": {entry.setting.label: _plain(entry) for entry in entries},
+    }
+    return result, {s.label: _by_fault(v, trials) for s, v in zip(chosen, judged, strict=True)}
+
+
+def _cars_protocol(data: str | os.PathLike[str] | None, n_trials: int, progress: Progress) -> dict[str, Any]:
+    """Table I's own trials: one cell at its maximum or minimum over the test cars; Hits@1 and Hits@3."""
+    train, test = split(load_cars04(data))
+    chosen = settings(train.shape[1], N_COMPONENTS)
+    found: dict[str, dict[str, list[float]]] = {setting.label: {} for setting in chosen}
+    for extreme in EXTREMES:
+        rows, changed = spoil(test, extreme)
+        trials = Trials(rows, culprits(changed, rows.shape[1]), np.arange(len(rows)), np.full(len(rows), extreme))
+        for setting, verdict in zip(chosen, verdicts(chosen, train, trials), strict=True):
+            found[setting.label][extreme] = _rounded((verdict.hits1.mean(), verdict.hits3.mean()))
+    calibration = choose(
+        train,
+        PCADetector(N_COMPONENTS),
+        kinds=("maximum", "minimum"),
+        at_once=(1,),
+        n_trials=n_trials,
+        progress=_half(progress, 0.5, "cars"),
+    )
+    return {"calibrated": calibration.best.label, "entries": found}
+
+
+def _told(judged: Iterator[Verdict], chosen: Sequence[Setting], progress: Progress, name: str) -> list[Verdict]:
+    result = []
+    for k, verdict in enumerate(judged):
+        result.append(verdict)
+        progress((k + 1) / len(chosen), f"{name}: {chosen[k].label}")
+    return result
+
+
+def _by_fault(verdict: Verdict, trials: Trials) -> dict[str, float]:
+    """Mean Hits@1 by kind of fault and by number of faulty features."""
+    count = trials.culprits.sum(axis=1)
+    parts = {kind: trials.kind == kind for kind in KINDS} | {str(k): count == k for k in AT_ONCE}
+    return {part: float(verdict.hits1[where].mean()) for part, where in parts.items() if where.any()}
+
+
+def _mean_breakdown(per_set: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Means over data sets, of the settings that all of them have."""
+    common = [label for label in per_set[0] if all(label in part for part in per_set)]
+    return {
+        label: {
+            fault: _rounded([np.mean([part[label][fault] for part in per_set if fault in part[label]])])[0]
+            for fault in (*KINDS, *map(str, AT_ONCE))
+        }
+        for label in common
+    }
+
+
+def _plain(entry: Entry) -> dict[str, list[float]]:
+    return {name: list(_rounded(getattr(entry, name))) for name in ("hits1", "hits3", "rank")}
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(float(value), _DIGITS) for value in values]
+
+
+def _half(progress: Progress, start: float, name: str = "") -> Progress:
+    """Progress of one half of the work."""
+    prefix = f"{name}, calibrating: " if name else ""
+    return lambda share, doing: progress(start + share / 2, prefix + doing)
+
+
+def _share_of(progress: Progress, done: int, parts: int) -> Progress:
+    return lambda share, doing: progress((done + share) / parts, doing)
