@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.problems import Problem
-from benchmarks.timing import best_of, once, product_rate
+from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
 from culpa.games import Conditional
 from culpa.games.elimination import tree_kernel
+from culpa.games.few_rows import few_rows_kernel
 from culpa.games.latent import orders_kernel
 
 
@@ -26,7 +27,7 @@ def synthetic(d: int, p: int, n: int) -> tuple[Conditional, np.ndarray, list[lis
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    tree_kernel.worth = orders_kernel.worth = 0.0
+    tree_kernel.worth = orders_kernel.worth = few_rows_kernel.worth = 0.0
 
 
 def exact_walks(quick: bool) -> list[dict[str, Any]]:
@@ -39,7 +40,8 @@ def exact_walks(quick: bool) -> list[dict[str, Any]]:
         rate = product_rate()
         seconds = best_of(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl), 1 if d >= 28 else 3)
         counted = 2.0**d * (3 * p**2 + 6 * p * n)
-        lines.append({"d": d, "p": p, "rows": n, "seconds": seconds, "share of product rate": counted / seconds / rate})
+        line = {"d": d, "p": p, "rows": n, "seconds": seconds, "share of product rate": counted / seconds / rate}
+        lines.append(line | {"megabytes": peak_memory(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl)) / 1e6})
     return lines
 
 
@@ -48,10 +50,10 @@ def sampled_walks(problems: list[Problem]) -> list[dict[str, Any]]:
     lines = []
     for problem in problems:
         rule = shapley.default_rule(problem.d, 8, 0)
-        for n in (1, 10, 100, len(problem.rows)):
+        for n in (1, 10, 30, 100, len(problem.rows)):
             X = problem.rows[:n]
             rate = product_rate()
-            seconds = best_of(lambda q=problem, x=X, r=rule: shapley.permutation(q.game, x, q.players, r), 3)
+            seconds = best_of(lambda q=problem, x=X, r=rule: shapley.permutation(q.game, x, q.players, r), 9)
             counted = rule.n_evaluations * (3 * problem.p**2 + 6 * problem.p * n)
             line = {"problem": problem.name, "d": problem.d, "p": problem.p, "rows": n, "orders": len(rule.orders)}
             lines.append(line | {"seconds": seconds, "share of product rate": counted / seconds / rate})

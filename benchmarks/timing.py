@@ -1,6 +1,7 @@
 """Clocks."""
 
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -29,3 +30,14 @@ def product_rate(size: int = 2000) -> float:
     """Operations per second of a float64 matrix product on all cores."""
     A = np.random.default_rng(0).normal(size=(size, size))
     return 2 * size**3 / best_of(lambda: A @ A)
+
+
+def peak_memory(run: Callable[[], Any]) -> int:
+    """Most bytes held at a time while running, beyond what was held before; after one run to warm up."""
+    run()
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -206,7 +206,7 @@ def test_bad_options(detector, normal, options, message):
     [
         ({"statistic": "q"}, "unknown statistic 'q'"),
         ({"limit": "3 sigma"}, "unknown limit '3 sigma'"),
-        ({"limit": "f"}, "limit='f' is for score='t2'"),
+        ({"limit": "f"}, "limit='f' is for statistic='t2'"),
         ({"confidence": 99}, "confidence must lie between 0 and 1"),
         ({"n_components": 4}, "n_components=4 must be at least 1 and less than the number of features, 4"),
     ],

@@ -93,6 +93,29 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("options", [["--trim", "0.05"], ["--limit", "conformal", "--holdout", "0.4"]])
+def test_trimming_and_conformal_limits(folder, options):
+    result = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", *options)
+    keywords = {"trim": 0.05} if "--trim" in options else {"limit": "conformal", "holdout": 0.4}
+    wanted = PCADetector(**keywords).fit(frame())
+    again = culpa.load(folder / "m.culpa")
+    assert again.limit_ == pytest.approx(wanted.limit_, rel=1e-9)
+    assert f"; {len(wanted.abnormal_training_rows_)} training rows look abnormal" in result.stderr
+    assert len(again.abnormal_training_rows_) == len(wanted.abnormal_training_rows_)
+    kind = json.loads(run("info", folder / "m.culpa", "--json").stdout)["limit_kind"]
+    assert kind == wanted.limit_kind_
+    incomplete = frame()
+    incomplete.iloc[:30, 0] = np.nan
+    write(incomplete, folder / "holes.csv")
+    run("fit", folder / "holes.csv", "-o", folder / "n.culpa", "--complete-only", *options)
+    assert culpa.load(folder / "n.culpa").limit_ == pytest.approx(PCADetector(**keywords).fit(frame()[30:]).limit_)
+
+
+def test_too_few_rows_for_a_conformal_limit(folder):
+    result = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", "--limit", "conformal", code=2)
+    assert "needs at least 99 held-out rows, got 60" in result.stderr
+
+
 def test_moments_merge_in_any_order_and_know_their_limits():
     X = frame(100, shift=1e8).to_numpy()
     parts = [Moments.of(X[a:b]) for a, b in ((0, 1), (1, 1), (1, 60), (60, 100))]

@@ -8,7 +8,7 @@ import pytest
 
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
-from culpa.games import Conditional, Retraining
+from culpa.games import Conditional, Retraining, conditional
 from culpa.shapley import QuadraticForms
 
 GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
@@ -36,7 +36,7 @@ def gaussian(d=9, p=4, seed=0, per_feature=False):
 
 GAMES = {
     "spe": lambda: Conditional(scores.spe(gaussian())),
-    "t2": lambda: Conditional(scores.t2(gaussian())),
+    "t2": lambda: Conditional(scores.t2(gaussian(p=3))),  # odd, where kernels take latent variables two at a time
     "combined": lambda: Conditional(scores.combined(gaussian(), 2.0, 3.0)),
     "some features": lambda: Conditional(scores.of_features(gaussian(), [1, 4])),
     "factor analysis": lambda: Conditional(scores.spe(gaussian(per_feature=True))),
@@ -63,12 +63,15 @@ class TestSameNumbers:
             results.append(shapley.exact(game, self.X[:n], players, n_jobs=2).values)
         assert relative(*results) < 1e-9
 
-    def test_orders_kernel(self, name, players, monkeypatch):
+    @pytest.mark.parametrize("n", [5, 50])  # few rows have a kernel of their own
+    @pytest.mark.parametrize("n_jobs", [1, 2])  # 96 orders at once do not fill its lanes evenly
+    def test_orders_kernel(self, name, players, n, n_jobs, monkeypatch):
         game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
+        X = 2 * np.random.default_rng(2).normal(size=(n, 9))
         results = []
         for pays in (False, True):
             monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations, pays=pays: pays)
-            results.append(shapley.permutation(game, self.X, players, rule, n_jobs=2))
+            results.append(shapley.permutation(game, X, players, rule, n_jobs=n_jobs))
         assert relative(results[0].values, results[1].values) < 1e-9
         assert relative(results[0].std_error, results[1].std_error) < 1e-9
 
@@ -91,19 +94,56 @@ class TestSameNumbers:
 def test_kernels_are_really_used(compiled_always):
     """Guard for the tests above: a kernel that is never called would agree with anything."""
     from culpa.games.elimination import tree_kernel
+    from culpa.games.few_rows import few_rows_kernel
     from culpa.games.latent import orders_kernel
 
-    game, X = GAMES["spe"](), np.ones((2, 9))
-    shapley.exact(game, X, singles(9))
-    shapley.permutation(game, X, singles(9), shapley.default_rule(9, 4, 0))
-    assert tree_kernel._compiled is not None
-    assert orders_kernel._compiled is not None
+    kernels = (tree_kernel, few_rows_kernel, orders_kernel)
+    for kernel in kernels:
+        kernel._compiled = None
+    game, X, rule = GAMES["spe"](), np.ones((50, 9)), shapley.default_rule(9, 4, 0)
+    for k, job in enumerate(
+        (
+            lambda: shapley.exact(game, X[:2], singles(9)),
+            lambda: shapley.permutation(game, X[:2], singles(9), rule),
+            lambda: shapley.permutation(game, X, singles(9), rule),
+        )
+    ):
+        job()
+        assert [kernel._compiled is not None for kernel in kernels] == [True] * (k + 1) + [False] * (2 - k)
+
+
+@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
+def test_covariance_is_as_good_as_its_root_until_it_is_not_used(name, compiled_always):
+    """With the least noise for which few rows are walked by covariance."""
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(12, 5)) * np.logspace(0, -1.5, 5)
+    score = getattr(scores, name)
+    ratio = conditional._WELL_CONDITIONED["residuals" if name == "spe" else "latent variables"]
+    noise = 1.5 * ratio * (loadings**2).sum(axis=0).max()
+    game = Conditional(score(LatentGaussian(np.zeros(12), loadings, noise)))
+    assert game._well_conditioned
+    X = 3 * rng.normal(size=(5, 12))
+    rule = shapley.default_rule(12, 4, 0)
+    by_covariance = shapley.permutation(game, X, singles(12), rule).values
+    game.__dict__["_well_conditioned"] = False
+    by_root = shapley.permutation(game, X, singles(12), rule).values
+    assert 0 < relative(by_covariance, by_root) < 1e-10
 
 
 def test_small_jobs_do_not_wait_for_a_compiler():
     kernel = culpa._compiled.Kernel(lambda: None, worth=1e9)
     assert not kernel.pays(1e6)
     assert kernel.pays(1e12)
+
+
+def test_small_jobs_add_up():
+    kernel = culpa._compiled.Kernel(lambda: None, worth=1e9)
+    assert [kernel.pays(4e8) for _ in range(4)] == [False, False, True, True]
+
+
+def test_threads_inside_threads_do_not_wait_for_each_other():
+    inner = lambda task: sum(culpa._compiled.in_threads(lambda x: x * task, range(5), 2))  # noqa: E731
+    assert culpa._compiled.in_threads(inner, range(8), 2) == [10 * task for task in range(8)]
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +232,19 @@ def test_memory_does_not_grow_with_the_rows():
     # one copy of the table may be made while it is checked; work space for a chunk of rows comes on top
     assert peak < result + X.nbytes + 2**27
     np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-8)
+
+
+def test_exact_values_hold_little_at_a_time(compiled_always):
+    rng = np.random.default_rng(0)
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(20), rng.normal(size=(20, 6)), 0.3)))
+    tracemalloc.start()
+    try:
+        shapley.exact(game, rng.normal(size=(1, 20)), singles(20))
+        assert (
+            tracemalloc.get_traced_memory()[1] < 3e6
+        )  # a coalition's matrices alone are 6 kB, and there are a million
+    finally:
+        tracemalloc.stop()
 
 
 class TestOtherArrayLibraries:

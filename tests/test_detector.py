@@ -129,7 +129,7 @@ class TestLimits:
 
     def test_empirical_needs_training_scores(self):
         normal = as_normal(PPCA(3).fit(plant(100, 0)))
-        with pytest.raises(ValueError, match="needs the training rows' scores"):
+        with pytest.raises(ValueError, match="unknown limit 'empirical'"):
             control_limit(named_score("spe", normal), normal, 0.99, "empirical")
 
 

@@ -17,6 +17,8 @@ FULLY_CONFORMING = [
     PPCA(method="em", tol=1e-4),
     PCADetector(limit="empirical"),
     PCADetector(limit="empirical", statistic="t2"),
+    PCADetector(limit="conformal", holdout=0.5, confidence=0.8),
+    PCADetector(limit="empirical", trim=0.05),
 ]
 
 

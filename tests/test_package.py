@@ -9,7 +9,7 @@ import culpa
 
 
 def test_public_names():
-    names = "Explainer Explanation LatentGaussian PCADetector PPCA __version__ calibrate load"
+    names = "Explainer Explanation Lags LatentGaussian PCADetector PPCA __version__ calibrate load"
     assert dir(culpa) == names.split()
     for name in dir(culpa):
         assert getattr(culpa, name) is not None
@@ -26,21 +26,28 @@ def loaded_after(code):
 
 def test_imports_are_lazy():
     assert not {"sklearn", "numpy", "pandas"} & loaded_after("import culpa, culpa.cli")
-    heavy = {"pandas", "polars", "pyarrow", "matplotlib", "plotly", "rich", "typer", "numba", "torch"}
+    heavy = {"pandas", "polars", "pyarrow", "matplotlib", "plotly", "jinja2", "rich", "typer", "numba", "torch"}
     ours = loaded_after("from culpa import PCADetector, PPCA, Explainer, Explanation")
     assert not heavy & (ours - loaded_after("from sklearn.decomposition import PCA"))
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "culpa", *arguments], capture_output=True, text=True, check=False)
+def run(*arguments, cwd=None):
+    command = [sys.executable, "-m", "culpa", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
-def test_demo():
-    result = run("demo")
+def test_demo(tmp_path):
+    result = run("demo", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     for text in ("109 normal wines", "10 wines are flagged", "alcalinity_of_ash", "proline", "8,192 coalitions"):
         assert text in " ".join(result.stdout.split())
     assert "strange = new[detector.predict(new) == -1]" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith(": culpa-demo-report.html")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["culpa-demo-report.html"]
+    assert "Strange wines" in (tmp_path / "culpa-demo-report.html").read_text()
+    refused = run("demo", "-o", "no/where.html", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "there is no folder" in refused.stderr
 
 
 def test_help_and_version():

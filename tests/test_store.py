@@ -154,6 +154,28 @@ HOSTILE = {
     "limit text": (set_header(limit="1"), "'limit'"),
     "limit negative": (set_header(limit=-1.0), "'limit'"),
     "limit huge": (set_header(limit=10**400), "'limit'"),
+    "limits of another kind": (set_header(limits={"kind": "exact", "rows": {}}), "'limits'"),
+    "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
+    "limits without scores": (set_header(limits={"kind": "empirical", "rows": {"spe": 5}}), "limits.spe"),
+    "scores without limits": (set_array("limits.spe", np.ones(3)), "limits.spe"),
+    "more scores than rows": (
+        lambda arrays, header: (
+            header.update(limits={"kind": "empirical", "rows": {"spe": 2}}),
+            arrays.update({"limits.spe": np.arange(3.0)}),
+        ),
+        "largest of 2 scores",
+    ),
+    "scores not sorted": (
+        lambda arrays, header: (
+            header.update(limits={"kind": "empirical", "rows": {"spe": 9}}),
+            arrays.update({"limits.spe": np.arange(3.0)[::-1].copy()}),
+        ),
+        "largest of 9 scores",
+    ),
+    "abnormal rows of another number": (set_header(abnormal=["a"] * 50), "'abnormal'"),
+    "abnormal rows that are no labels": (set_header(abnormal=[{}]), "'abnormal'"),
+    "trim too large": (set_parameter(trim=0.7), "'parameters'"),
+    "holdout negative": (set_parameter(holdout=-1), "'parameters'"),
     "noise zero": (set_header(noise_variance=0), "'noise_variance'"),
     "training": (set_header(training={"rows": -1, "iterations": 1, "converged": True}), "'training'"),
     "training missing": (lambda arrays, header: header.pop("training"), "'training'"),

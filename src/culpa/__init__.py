@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Explainer": "culpa.explainer",
     "Explanation": "culpa.explanation",
+    "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
@@ -29,10 +30,21 @@ _HOMES = {
     "load": "culpa.store",
 }
 
-__all__ = ["PPCA", "Explainer", "Explanation", "LatentGaussian", "PCADetector", "__version__", "calibrate", "load"]
+__all__ = [
+    "PPCA",
+    "Explainer",
+    "Explanation",
+    "Lags",
+    "LatentGaussian",
+    "PCADetector",
+    "__version__",
+    "calibrate",
+    "load",
+]
 
 if TYPE_CHECKING:
     from culpa.calibration import calibrate
+    from culpa.columns import Lags
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation

@@ -7,6 +7,7 @@ the same formula, in the same file.
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
+_in_pool = threading.local()  # .yes in our threads
 _WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
 
 # Sums may be reordered, but NaN and infinity keep their meaning.
@@ -35,6 +37,7 @@ class Kernel:
         self.function, self.worth = function, worth
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
+        self._done_without = 0.0  # operations
 
     def __call__(self, *arguments: Any) -> Any:
         if self._compiled is None:
@@ -44,10 +47,11 @@ class Kernel:
         return self._compiled(*arguments)
 
     def pays(self, operations: float) -> bool:
-        """Whether to use the kernel for a job of that size: not for small ones while it would have to be prepared."""
+        """Whether to use the kernel for a job of that size: not for small ones, until they have added up."""
         if self._compiled is not None:
             return True
-        return operations > self.worth and find_spec("numba") is not None
+        self._done_without += operations
+        return self._done_without > self.worth and find_spec("numba") is not None
 
 
 def kernel(*, worth: float) -> Callable[[Callable[..., Any]], Kernel]:
@@ -79,6 +83,18 @@ def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
             yield
 
 
+@lru_cache(maxsize=4)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # starting threads takes half a millisecond, as long as explaining a row may take, so they are kept
+    return ThreadPoolExecutor(
+        threads, thread_name_prefix="culpa", initializer=setattr, initargs=(_in_pool, "yes", True)
+    )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
 def in_threads(
     function: Callable[[Any], Result],
     tasks: Iterable[Any],
@@ -98,11 +114,11 @@ def in_threads(
         if progress is not None:
             progress(len(results) / len(tasks), None)
 
-    if threads <= 1:
+    if threads <= 1 or getattr(_in_pool, "yes", False):  # a task of a task would wait for its own thread
         for task in tasks:
             note(function(task))
         return results
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        for result in pool.map(function, tasks):
+    with _blas().limit(limits=1, user_api="blas"):
+        for result in _pool(threads).map(function, tasks):
             note(result)
     return results

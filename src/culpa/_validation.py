@@ -51,13 +51,29 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
     frame = _to_frame(X, argument)
     table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
     _check_shape(table.array, argument, min_rows, min_features)
-    _refuse_infinity(table, argument)
+    refuse_infinity(table, argument)
     return table
 
 
-def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1) -> Table:
+def read_cells(X: Any, position: int, name: str | None = None) -> NDArray[Any]:
+    """One column of a table, found by name where it has names: numbers as float64, anything else as it is."""
+    frame = _to_frame(X, "X")
+    if isinstance(frame, nw.DataFrame):
+        series = frame.get_column(name if name in frame.columns else frame.columns[position])
+        try:
+            return _read_column(series, name, "X")
+        except ValueError:
+            return np.array([*series.to_list(), None], dtype=object)[:-1]  # None: or numpy would look into the cells
+    cells = np.asarray(X, dtype=None if isinstance(X, np.ndarray) else object)[:, position]
+    try:
+        return np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.asarray(cells, dtype=object)
+
+
+def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1, min_features: int = 2) -> Table:
     """Read ``X`` for a scikit-learn style estimator: same names in the same order as in ``fit``, else an error."""
-    table = read_table(X, min_rows=min_rows, min_features=2 if reset else 1)
+    table = read_table(X, min_rows=min_rows, min_features=min_features if reset else 1)
     header = table.array[:0] if table.names is None else _header(table.names)
     try:
         validate_data(estimator, header, reset=reset, skip_check_array=True)
@@ -67,6 +83,18 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
             f"Pass the columns that {type(estimator).__name__} was fitted on, in that order: X[model.feature_names_in_]."
         ) from None
     return table
+
+
+def complete_rows(table: Table) -> Rows:
+    """The numbers of a table without missing cells."""
+    missing = np.isnan(table.array)
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        raise ValueError(
+            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows: "
+            "drop incomplete rows, or use fit on all rows."
+        )
+    return table.array
 
 
 def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, argument: str = "X") -> None:
@@ -89,9 +117,9 @@ def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
     return nw.from_dict(dict(columns), backend=backend).to_native()
 
 
-def same_kind(table: Table, values: Rows) -> Any:
+def same_kind(native: Any, values: Rows) -> Any:
     """Numbers of the shape of a table as the user gave it: an array, or a data frame with the same columns and index."""
-    frame = nw.from_native(table.native, eager_only=True, pass_through=True)
+    frame = nw.from_native(native, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return values
     columns = dict(zip(frame.columns, values.T, strict=True))
@@ -248,7 +276,8 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
         )
 
 
-def _refuse_infinity(table: Table, argument: str) -> None:
+def refuse_infinity(table: Table, argument: str) -> None:
+    """Say where a table holds a number that cannot be squared."""
     # one pass over the data decides (fmax passes over NaN); only a bad table pays for finding the cell
     largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
     if largest > _LARGEST:

@@ -22,14 +22,14 @@ formula from here. Contributions are large for suspects; only pdc and log-odds c
 An index is handed over as a root F with M = F^T F, because squares of residuals keep digits that M x would lose.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from culpa._missing import patterns, warn_about_empty_rows
-from culpa._validation import check_width, one_of, read_table, same_kind
+from culpa._validation import one_of, same_kind
 from culpa.fault_odds import fault_log_odds
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
@@ -110,7 +110,7 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
     return _BY_INDEX[criterion](X, root)
 
 
-def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = None) -> Any:
+def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticScore | None = None) -> Any:
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
     ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
@@ -123,18 +123,23 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | None = Non
     >>> of_model(PCA(2).fit(X), X, "rbc").shape
     (150, 4)
     """
-    if criterion in OF_MAHALANOBIS and score not in (None, "mahalanobis"):
+    name = score.name if isinstance(score, QuadraticScore) else score
+    if criterion in OF_MAHALANOBIS and name not in (None, "mahalanobis"):
         raise ValueError(
-            f"criterion={criterion!r} is about the Mahalanobis distance, not {score!r}: leave the score out."
+            f"criterion={criterion!r} is about the Mahalanobis distance, not {name!r}: leave the score out."
         )
     normal = as_normal(model)
-    table = read_table(X, min_rows=0)
-    check_width(table, normal.gaussian.n_features, normal.feature_names)
-    empty = np.isnan(table.array).all(axis=1)
+    reading = normal.columns.read(X)
+    empty = np.isnan(reading.features).all(axis=1)
     if empty.any():
-        warn_about_empty_rows(table.row_labels()[empty])
-    rows = of_rows(normal, normal.standardise(table.array), criterion, named_score(score or "spe", normal))
-    return same_kind(table, rows)
+        warn_about_empty_rows(reading.labels[empty])
+    found = of_rows(normal, normal.standardise(reading.features), criterion, named_score(score or "spe", normal))
+    return same_kind(reading.native, of_players(found, normal.columns.members))
+
+
+def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
+    """Contributions of features, (n, d), for players made of several: each is as suspect as its worst member."""
+    return np.column_stack([np.fmax.reduce(found[:, list(player)], axis=1) for player in players])
 
 
 def of_rows(normal: Normal, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:

@@ -1,5 +1,7 @@
 """`culpa demo`: the whole story on a real data set that ships with scikit-learn."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -15,29 +17,32 @@ Now with your own table (an array or a data frame of numbers, one row per observ
     detector = PCADetector().fit(normal)   # rows you trust
     strange = new[detector.predict(new) == -1]
     detector.explain(strange).top(3)       # whose fault, and what was expected
+    detector.report(new).save("report.html")
 """
 
 
-def run(console: Console) -> None:
-    """Fit on normal wines, flag strange ones, name the culprits."""
+def run(console: Console, output: Path) -> None:
+    """Fit on normal wines, flag strange ones, name the culprits, write the report."""
     wine = load_wine_outliers()
     frame = pd.DataFrame(wine.X, columns=list(wine.feature_names))
     # train as the benchmark does: the first normal rows; the rest and all anomalies are new
     normal = np.flatnonzero(wine.y == 0)
     n_train = len(normal) - int(wine.y.sum())
     train = frame.iloc[normal[:n_train]]
-    new = frame.drop(index=train.index)
+    new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # not sorted by what they are
+    other = wine.y[new.index] == 1
+    new = new.reset_index(drop=True)
     detector = PCADetector().fit(train)
     flagged = detector.predict(new) == -1
     why = detector.explain(new[flagged])
 
     console.print(
         f"[bold]culpa demo[/bold]: {len(train)} normal wines, {train.shape[1]} measurements each; "
-        f"{len(new)} new wines, {int(wine.y.sum())} of them from another cultivar.\n"
+        f"{len(new)} new wines, {int(other.sum())} of them from another cultivar.\n"
         f"The model keeps {detector.model_.n_components_} components "
         f"({detector.model_.explained_variance_ratio_.sum():.0%} of the variance). "
         f"Rows with a reconstruction error above {detector.limit_:.2f} (99% limit) are flagged.\n"
-        f"{int(flagged.sum())} wines are flagged, {int(wine.y[new.index[flagged]].sum())} of them from the other cultivar. "
+        f"{int(flagged.sum())} wines are flagged, {int(other[flagged].sum())} of them from the other cultivar. "
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
         f"{why.n_evaluations:,} coalitions of features were valued.\n"
     )
@@ -48,6 +53,10 @@ def run(console: Console) -> None:
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)
+    report = detector.report(new, title="Strange wines: whose fault is it?", source="wines of scikit-learn")
+    console.print(
+        f"Report with charts and all details: {report.save(output)}", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def _culprits(top: pd.DataFrame, scores: dict[int, float], limit: float) -> Table:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from culpa import contributions, games, shapley
 from culpa._compiled import one_blas_thread
 from culpa._missing import patterns, warn_about_empty_rows
-from culpa._validation import check_width, default_names, feature_positions, one_of, positive, read_table
+from culpa._validation import default_names, feature_positions, one_of, positive
+from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
+from culpa.scores import QuadraticScore
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
 Floats = NDArray[np.float64]
@@ -32,8 +34,8 @@ class Explainer:
     Parameters
     ----------
     model
-        A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a Pipeline of scalers that ends in
-        one, or a PCADetector.
+        A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a PCADetector, or a Pipeline that ends
+        in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
     score : {"spe", "mse", "t2", "mahalanobis", "combined"}
         What is explained. "mse" is "spe" divided by the number of features (in the retraining game, of each coalition).
     game : {"conditional", "retraining", "interventional"}
@@ -44,9 +46,10 @@ class Explainer:
     method : {"auto", "exact", "permutation", "algorithm1"}
         How worth is shared out. "auto" is exact where that is affordable, and else samples orders. `chosen` tells.
     features : list of names or positions, optional
-        Explain the reconstruction error of these features only (with score "spe" or "mse").
+        Explain the reconstruction error of these features only (with score "spe" or "mse"); a column of a Pipeline
+        stands for everything that was made of it.
     groups : dict of name to list of features, optional
-        Features that are blamed together, such as one-hot columns or one subsystem. The others stay on their own.
+        Features that are blamed together, such as the sensors of one subsystem. The others stay on their own.
     tolerance : float
         Sampled values: norm of a row's standard errors over norm of its values, met by the median of reference rows that
         are drawn from the model.
@@ -86,7 +89,7 @@ class Explainer:
     def __init__(
         self,
         model: Any,
-        score: str = "spe",
+        score: str | QuadraticScore = "spe",
         game: str = "conditional",
         method: str = "auto",
         *,
@@ -107,9 +110,10 @@ class Explainer:
         self.method = one_of(method, METHODS, "method")
         self.game_name = one_of(game, games.NAMES, "game")
         self.ranking = one_of(ranking, RANKINGS, "ranking")
-        names = self.normal.feature_names or default_names(self.normal.gaussian.n_features)
+        self.columns = _columns(self.normal, features, groups)
+        names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = named_score(score, self.normal, chosen)
+        self.score = named_score(score, self.normal, None if chosen is None else self.columns.features_of(chosen))
         self.groups = None if groups is None else _complete_groups(groups, names)
         self.tolerance = positive(tolerance, "tolerance")
         self.budget, self.n_orders, self.exact_budget, self.memory = budget, n_orders, exact_budget, memory
@@ -117,7 +121,7 @@ class Explainer:
         self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         self._forms: QuadraticForms | None = None
         if game == "retraining":
-            self._check_retraining(score, features)
+            self._check_retraining(features)
         if self.method == "exact":
             plan.check_affordable(self.game, len(self.players))
 
@@ -136,34 +140,40 @@ class Explainer:
         rule = self._rule(n_players)
         return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
 
-    def explain(self, X: Any) -> Explanation:
-        """Split the score of every row among its features."""
-        table = read_table(X, min_rows=0)
-        check_width(table, self.normal.gaussian.n_features, self.normal.feature_names)
-        n, d, P = len(table.array), table.array.shape[1], len(self.players)
+    def explain(self, X: Any, rows: Any = None) -> Explanation:
+        """Split the score of every row among its features.
+
+        ``rows`` (positions or a mask) picks the rows to explain; where a model looks back in time, the others still
+        count as what went before.
+        """
+        reading = X if isinstance(X, Reading) else self.columns.read(X)
+        if rows is not None:
+            reading = reading.choose(rows)
+        n, P = len(reading.features), len(self.players)
+        shown = self.columns.decode(self.normal.location[None])
         parts = {
             "values": np.empty((n, P)),
             "std_error": np.zeros((n, P)),
             "score": np.empty(n),
-            "expected": np.empty((n, d)),
+            "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, P)),
         }
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, P))
-        self._compile_if_it_pays(int((~np.isnan(table.array).any(axis=1)).sum()))
+        self._compile_if_it_pays(int((~np.isnan(reading.features).any(axis=1)).sum()))
         replicates, evaluations = 0, 0
         for start in range(0, n, _ROWS_AT_ONCE):
             here = slice(start, start + _ROWS_AT_ONCE)
             part = {name: array[here] for name, array in parts.items()}
             with one_blas_thread(len(part["score"])):
-                done = self._explain_rows(self.normal.standardise(table.array[here]), part, table.row_labels()[here])
+                done = self._explain_rows(self.normal.standardise(reading.features[here]), part, reading.labels[here])
             replicates, evaluations = max(replicates, done[0]), max(evaluations, done[1])
         return Explanation(
             **parts,
             base_value=self.game.base_value,
-            data=table.array,
-            feature_names=self.normal.feature_names or table.feature_names(),
-            rows=table.row_labels(),
+            data=reading.cells,
+            feature_names=self.columns.known_names or reading.names or self.columns.names,
+            rows=reading.labels,
             groups=self.groups,
             exact=not replicates,
             n_evaluations=evaluations,
@@ -172,13 +182,21 @@ class Explainer:
             game=self.game_name,
             ranking=self.ranking,
             method="exact" if not replicates else "permutation" if self.method == "auto" else self.method,
-            native=table.native,
+            native=reading.native,
         )
+
+    def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
+        """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
+        reading = self.columns.read(X)
+        features = reading.features if rows is None else reading.features[rows]
+        expected = self._expected(self.normal.standardise(features))
+        return np.asarray(self.columns.decode(self.normal.to_user_units(expected)))
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
 
-        Returns values and standard errors like ``X``; `explain` has everything else.
+        Returns values and standard errors like ``X``; `explain` has everything else. Rows hold the model's features:
+        where these are made of the user's columns, they have been made before.
         """
         xp, normal = array_namespace(X), self.normal
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
@@ -231,10 +249,10 @@ class Explainer:
 
     @cached_property
     def players(self) -> Players:
-        """Features (or groups of them) by position."""
+        """The model's features behind each column, or each group of columns."""
         if self.groups is None:
-            return [[i] for i in range(self.normal.gaussian.n_features)]
-        return [list(members) for _, members in self.groups]
+            return [list(members) for members in self.columns.members]
+        return [self.columns.features_of(members) for _, members in self.groups]
 
     def _explain_rows(self, rows: Floats, part: dict[str, Floats], labels: NDArray[Any]) -> tuple[int, int]:
         """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
@@ -252,16 +270,17 @@ class Explainer:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self.game.total(rows[at], observed)
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
-        expected = self.score.gaussian.expected(rows, None if self.groups is None else self.players)
-        part["expected"][:] = self.normal.to_user_units(expected)
+        expected = self._expected(rows)
+        part["expected"][:] = self.columns.decode(self.normal.to_user_units(expected))
         if "suspicion" in part:
             found = contributions.of_rows(self.normal, rows, self.ranking, self.score)
-            # a group is as suspect as its worst member
-            part["suspicion"][:] = np.column_stack(
-                [np.fmax.reduce(found[:, player], axis=1) for player in self.players]
-            )
+            part["suspicion"][:] = contributions.of_players(found, self.players)
         part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
         return replicates, evaluations
+
+    def _expected(self, rows: Floats) -> Floats:
+        alone = all(len(player) == 1 for player in self.players)
+        return self.score.gaussian.expected(rows, None if alone else self.players)
 
     def _share_out(self, rows: Any, players: Players) -> Shares:
         """Shapley values of rows with the same features observed."""
@@ -325,8 +344,8 @@ class Explainer:
         rule = self._rule(len(self.players))
         return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
-    def _check_retraining(self, score: str, features: object) -> None:
-        if score not in games.RETRAINABLE or features is not None:
+    def _check_retraining(self, features: object) -> None:
+        if self.score.name not in games.RETRAINABLE or features is not None:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
@@ -336,6 +355,22 @@ class Explainer:
                 "game='retraining' needs the sample covariance, which this model does not keep: "
                 "fit culpa.PPCA or culpa.PCADetector instead."
             )
+
+
+def _columns(normal: Normal, features: Any, groups: Any) -> Columns:
+    """The user's columns, taken apart where a single one of their features was asked for."""
+    if normal.encoding is None:
+        return normal.columns
+    together = groups.values() if isinstance(groups, Mapping) else []
+    wanted = [name for names in (features or [], *together) for name in ([names] if isinstance(names, str) else names)]
+    n_features = normal.gaussian.n_features
+    columns = Opened.for_names(normal.columns, normal.feature_names or default_names(n_features), wanted)
+    if columns.obstacle:
+        raise TypeError(
+            f"{columns.obstacle}, so that blame cannot be traced back through it: use it in a ColumnTransformer, "
+            "for one column at a time, or say with groups=... which of its outputs belong together."
+        )
+    return columns
 
 
 def _complete_groups(

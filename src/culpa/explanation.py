@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +35,8 @@ class Explanation:
     base_value : float
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game).
     data, expected : ndarray of shape (rows, features)
-        The rows, and what the other features imply each feature should have been, both in the user's units.
+        The rows, and what the other features imply each feature should have been, both in the user's units. Arrays of
+        objects where columns of text are among them; NaN where several columns were mixed.
     score_if_fixed : ndarray of shape (rows, players)
         What the score would be with that player at its expected values.
     feature_names : tuple of str
@@ -58,8 +60,8 @@ class Explanation:
     std_error: Floats
     score: Floats
     base_value: float
-    data: Floats
-    expected: Floats
+    data: NDArray[Any]
+    expected: NDArray[Any]
     score_if_fixed: Floats
     feature_names: tuple[str, ...]
     rows: NDArray[Any]
@@ -104,6 +106,21 @@ class Explanation:
             return tuple((i,) for i in range(len(self.feature_names)))
         return tuple(members for _, members in self.groups)
 
+    @property
+    def blame(self) -> Floats:
+        """What players are ranked by: Shapley values, or the suspicion of another criterion, (rows, players)."""
+        return self.values if self.suspicion is None else self.suspicion
+
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which players have an observed cell in which row: the others cannot be fixed."""
+        return ~np.isnan(self.score_if_fixed)
+
+    @property
+    def plot(self) -> Any:
+        """Pictures, with matplotlib: ``why.plot.waterfall(0)``, ``bar``, ``heatmap``, ``scatter``; see `culpa.plots`."""
+        return import_module("culpa.plots").Plots(self)
+
     @staticmethod
     def concatenate(parts: Sequence["Explanation"]) -> "Explanation":
         """Explanations of several tables by the same explainer, as one."""
@@ -136,13 +153,13 @@ class Explanation:
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
         limit to see whether fixing this feature would clear the alarm. ``share`` is the value over the row's score;
         in a row that is not abnormal (its score near or below the base value) there is no blame to share, and shares
-        may be negative or above 1. Rows without any observed feature are left out.
+        may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
+        ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
-        present = self._present()
-        blame = self.values if self.suspicion is None else self.suspicion
-        ranked = np.argsort(np.where(present, -blame, np.inf), axis=1, kind="stable")[:, :k]
+        present = self.observed
+        ranked = np.argsort(np.where(present, -self.blame, np.inf), axis=1, kind="stable")[:, :k]
         rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
         chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
         row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]
@@ -165,7 +182,7 @@ class Explanation:
             columns["share"] = values / self.score[row]
         for name in ("data", "expected"):
             cells = getattr(self, name)[row, single]
-            columns["actual" if name == "data" else name] = np.where(single >= 0, cells, np.nan)
+            columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
         return frame_like(self.native, columns)
 
@@ -189,15 +206,14 @@ class Explanation:
         if missing := known - content.keys():
             raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
         read = {name: content[name] for name in known}
-        if read["suspicion"] is None:
-            del read["suspicion"]
-        for name in _PER_ROW:
-            if name in read and name != "rows":
-                read[name] = np.array(read[name], dtype=np.float64)
         n, d, players = len(read["score"]), len(read["feature_names"]), len(read["groups"] or read["feature_names"])
-        for name in read.keys() & set(_PER_ROW[:-1]):
-            width = () if name == "score" else (d,) if name in ("data", "expected") else (players,)
-            read[name] = read[name].reshape(n, *width)  # an empty list does not know its width
+        for name in ("data", "expected"):
+            read[name] = _cells(read[name], (n, d))
+        for name in ("values", "std_error", "score", "score_if_fixed", "suspicion"):
+            if read[name] is None:
+                continue
+            width = () if name == "score" else (players,)  # an empty list does not know its width
+            read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
         read["rows"] = np.array(read["rows"])
         read["feature_names"] = tuple(read["feature_names"])
         if read["groups"] is not None:
@@ -224,10 +240,24 @@ class Explanation:
     def _per_row(self) -> Iterator[str]:
         return (name for name in _PER_ROW if getattr(self, name) is not None)
 
-    def _present(self) -> NDArray[np.bool_]:
-        """Which players have an observed cell in which row."""
-        seen = ~np.isnan(self.data)
-        return np.column_stack([seen[:, list(members)].any(axis=1) for members in self.players])
+
+def _readable(cells: NDArray[Any]) -> Any:
+    """Numbers as they are; texts and numbers together as texts, since a column of a table holds one kind."""
+    if cells.dtype.kind == "f":
+        return cells
+    return [
+        None if cell is None or cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+        for cell in cells
+    ]
+
+
+def _cells(rows: list[list[Any]], shape: tuple[int, int]) -> NDArray[Any]:
+    """Cells from plain lists: float64 unless there is text among them."""
+    text = any(isinstance(cell, str) for row in rows for cell in row)
+    cells = np.array(rows, dtype=object if text else np.float64).reshape(shape)
+    if text:
+        cells[cells == None] = np.nan  # noqa: E711 - cell by cell
+    return cells
 
 
 def _plain(value: Any) -> Any:

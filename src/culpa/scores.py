@@ -121,6 +121,17 @@ class QuadraticScore:
                 result[rows, k] = fixed if seen[list(block)].any() else np.nan
         return result
 
+    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
+        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
+
+        Cells of the block that are missing stay missing in the score.
+        """
+        at = list(block)
+        expected = self.gaussian.expected(X, [at])[:, at]
+        fixed = X.copy()
+        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
+        return expected, self(fixed)
+
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:
     """Squared prediction error |x - x_hat|^2, the paper's reconstruction error."""

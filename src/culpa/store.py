@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from culpa import __version__
 from culpa._files import write_whole
-from culpa._validation import default_names
+from culpa._validation import default_names, frame_like
+from culpa.columns import lagged_names
 from culpa.detector import PCADetector
 from culpa.explainer import RANKINGS
 from culpa.games import NAMES as GAMES
-from culpa.limits import KINDS
+from culpa.limits import KINDS, Limits, Tail
 from culpa.models import PPCA, LatentGaussian
 from culpa.scores import NAMES
 from culpa.shapley import QuadraticForms
@@ -29,6 +30,15 @@ FORMAT = 1
 
 _LARGEST_HEADER = 1 << 24  # bytes
 _MOST_FEATURES = 100_000
+_MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
+# what is known about these rows beside their labels
+_ABNORMAL: dict[str, Any] = {
+    "position": np.int64,
+    "spe": np.float64,
+    "t2": np.float64,
+    "times_limit": np.float64,
+    "trimmed": np.bool_,
+}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -80,6 +90,10 @@ def _arrays(detector: PCADetector) -> Arrays:
         "model.axes": model.components_,
         "model.covariance": model.covariance_,
     }
+    arrays |= {f"limits.{name}": tail.largest for name, tail in detector._limits.tails.items()}
+    abnormal = _abnormal(detector)
+    if abnormal is not None:
+        arrays["abnormal"] = abnormal[list(_ABNORMAL)].to_numpy(dtype=np.float64)
     forms = detector.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
@@ -88,14 +102,20 @@ def _arrays(detector: PCADetector) -> Arrays:
 
 def _header(detector: PCADetector) -> dict[str, Any]:
     names = getattr(detector, "feature_names_in_", None)
-    model = detector.model_
+    model, abnormal = detector.model_, _abnormal(detector)
     return {
         "format": FORMAT,
         "culpa": __version__,
         "features": None if names is None else [str(name) for name in names],
         "units": dict(getattr(detector, "units_", {})),
-        "parameters": {name: _plain(value) for name, value in detector.get_params().items()},
+        "parameters": {name: _plain(value) for name, value in detector.get_params().items()}
+        | {"lags": detector.to_normal().columns.lags},  # those it was fitted with
         "limit": float(detector.limit_),
+        "limits": {
+            "kind": detector._limits.kind,
+            "rows": {name: tail.n for name, tail in detector._limits.tails.items()},
+        },
+        "abnormal": None if abnormal is None else [_plain_label(label) for label in abnormal["row"]],
         "noise_variance": float(model.noise_variance_),
         "training": {
             "rows": int(model.n_samples_),
@@ -107,6 +127,17 @@ def _header(detector: PCADetector) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _abnormal(detector: PCADetector) -> Any:
+    """The worst of the training rows that looked abnormal, if they are known."""
+    table = getattr(detector, "abnormal_training_rows_", None)
+    return None if table is None else table[:_MOST_ABNORMAL]
+
+
+def _plain_label(label: Any) -> Any:
+    label = _plain(label)
+    return label if isinstance(label, (str, int)) or _is_number(label) else str(label)
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
@@ -164,19 +195,26 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
-    d = _check_arrays(arrays)
+    d = _count_features(arrays)
     _check_header(header, d)
+    _check_arrays(arrays, header, d)
     try:
         detector = PCADetector(**header["parameters"])
         detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
-        detector.n_features_in_ = d
+        detector.n_features_in_ = d // (detector.lags + 1)
         detector.model_ = _model(arrays, header)
         if header["features"] is not None:
-            names = np.array(header["features"], dtype=object)
-            detector.feature_names_in_ = detector.model_.feature_names_in_ = names
+            detector.feature_names_in_ = np.array(header["features"], dtype=object)
+            names = lagged_names(header["features"], detector.lags)
+            detector.model_.feature_names_in_ = np.array(names, dtype=object)
         if header["units"]:
             detector.units_ = header["units"]
-        detector._prepare(float(header["limit"]))
+        tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
+        detector._prepare(Limits(detector.to_normal(), header["limits"]["kind"], tails), float(header["limit"]))
+        if header["abnormal"] is not None:
+            columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
+            columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
+            detector.abnormal_training_rows_ = frame_like(None, {"row": header["abnormal"], **columns})
         if any(name.startswith("forms.") for name in arrays):
             detector.explainer().forms = QuadraticForms.from_arrays(
                 {name.removeprefix("forms."): array for name, array in arrays.items() if name.startswith("forms.")}
@@ -198,12 +236,16 @@ def _model(arrays: Arrays, header: dict[str, Any]) -> PPCA:
     return model
 
 
-def _check_arrays(arrays: Arrays) -> int:
-    """Number of features, once all shapes agree and all numbers are finite."""
+def _count_features(arrays: Arrays) -> int:
     loadings = arrays.get("model.loadings", np.empty(0))
     if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
         raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
-    d, p = loadings.shape
+    return int(loadings.shape[0])
+
+
+def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
+    """All arrays are there, all shapes agree and all numbers are finite."""
+    p = arrays["model.loadings"].shape[1]
     shapes: dict[str, tuple[int, ...]] = {
         "mean": (d,),
         "scale": (d,),
@@ -212,10 +254,18 @@ def _check_arrays(arrays: Arrays) -> int:
         "model.axes": (p, d),
         "model.covariance": (d, d),
     }
-    optional = {"forms.coefficients", "forms.constants", "forms.sizes"}
-    if set(arrays) not in (set(shapes), set(shapes) | optional):
-        odd = sorted((set(arrays) ^ set(shapes)) - optional) or sorted(optional - set(arrays))
+    forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
+    expected = set(shapes) | {f"limits.{name}" for name in header["limits"]["rows"]}
+    expected |= set() if header["abnormal"] is None else {"abnormal"}
+    expected |= forms if forms & set(arrays) else set()
+    if odd := sorted(set(arrays) ^ expected):
         raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
+    if header["abnormal"] is not None:
+        shapes["abnormal"] = (len(header["abnormal"]), len(_ABNORMAL))
+    for name, n in header["limits"]["rows"].items():
+        tail = arrays[f"limits.{name}"]
+        if tail.ndim != 1 or len(tail) > n or (np.diff(tail) < 0).any():
+            raise ModelFileError(f"array 'limits.{name}' does not hold the largest of {n} scores.")
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
@@ -226,40 +276,59 @@ def _check_arrays(arrays: Arrays) -> int:
         raise ModelFileError("array 'scale' holds a number that is not positive.")
     if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
         raise ModelFileError("array 'forms.sizes' is not two counts.")
-    return int(d)
 
 
 def _check_header(header: dict[str, Any], d: int) -> None:
     """Every field's type and range."""
     names, units = header.get("features"), header.get("units")
     parameters, training = header.get("parameters"), header.get("training")
+    if not (isinstance(parameters, dict) and _are_parameters(parameters, d)):
+        raise ModelFileError("the header's field 'parameters' is missing or not valid.")
+    n_columns = d // (parameters["lags"] + 1)
     checks = {
-        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == d),
+        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
-        and set(units) <= set(names or default_names(d)),
+        and set(units) <= set(names or default_names(n_columns)),
         "culpa": isinstance(header.get("culpa"), str),
         "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
+        "limits": _are_limits(header.get("limits")),
+        "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
         "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "training": isinstance(training, dict)
         and _is_count(training.get("rows"))
         and _is_count(training.get("iterations"))
         and isinstance(training.get("converged"), bool),
-        "parameters": isinstance(parameters, dict) and _are_parameters(parameters),
     }
     for field, holds in checks.items():
         if not holds:
             raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
 
 
-def _are_parameters(parameters: dict[str, Any]) -> bool:
+def _are_limits(limits: Any) -> bool:
+    return (
+        isinstance(limits, dict)
+        and limits.get("kind") in KINDS
+        and isinstance(rows := limits.get("rows"), dict)
+        and set(rows) <= set(NAMES)
+        and all(_is_count(n) for n in rows.values())
+    )
+
+
+def _are_parameters(parameters: dict[str, Any], n_features: int) -> bool:
     components, confidence = parameters.get("n_components"), parameters.get("confidence")
     return (
         set(parameters) == set(PCADetector().get_params())
         and (components == "mle" or (_is_number(components) and cast(float, components) > 0))
         and isinstance(parameters["scale"], bool)
+        and _is_count(parameters["lags"])
+        and n_features % (parameters["lags"] + 1) == 0
         and parameters["statistic"] in NAMES
         and parameters["limit"] in KINDS
+        and _is_number(parameters["holdout"])
+        and 0 < parameters["holdout"] < 1
+        and _is_number(parameters["trim"])
+        and 0 <= parameters["trim"] < 0.5
         and _is_number(parameters["noise"])
         and parameters["noise"] > 0
         and _is_number(parameters["shrinkage"])
@@ -280,6 +349,10 @@ def _is_number(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def _is_label_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) or _is_number(item) for item in value)
 
 
 def _is_text_list(value: Any) -> bool:

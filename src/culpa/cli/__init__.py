@@ -1,13 +1,17 @@
 """The command line: argument parsing only. What a command does lives in the library."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from culpa.cli.calibrate import calibrate
+from culpa.cli.common import guarded
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
+from culpa.cli.incidents import incidents
 from culpa.cli.info import info
+from culpa.cli.report import report
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
 
@@ -35,16 +39,21 @@ def root(
 
 
 @app.command()
-def demo() -> None:
-    """Run everything on a real data set: strange wines, and which measurement makes each of them strange."""
-    from rich.console import Console
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Report to write at the end.")] = Path(
+        "culpa-demo-report.html"
+    ),
+) -> None:
+    """Run everything on a real data set: strange wines, which measurement makes each of them strange, and a report."""
+    with guarded():
+        from rich.console import Console
 
-    from culpa import demo as story
+        from culpa import demo as story
 
-    story.run(Console())
+        story.run(Console(), output)
 
 
-for command in (fit, calibrate, score, explain, info, reproduce):
+for command in (fit, calibrate, score, explain, incidents, report, info, reproduce):
     app.command()(command)
 
 

@@ -38,6 +38,14 @@ Id = Annotated[
     list[str] | None,
     typer.Option("--id", help="Column to carry along untouched, such as a time; may be repeated.", show_default=False),
 ]
+Time = Annotated[
+    str | None, typer.Option(help="Column with the rows' times, in ascending order.", show_default="row numbers")
+]
+Gap = Annotated[
+    str,
+    typer.Option(help="What may lie between flagged rows of one incident: a number of rows, or a span like '5min'."),
+]
+MinLength = Annotated[int, typer.Option(min=1, help="Flagged rows that an incident has at least.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 FailOnAnomaly = Annotated[bool, typer.Option("--fail-on-anomaly", help="Exit with 1 if a row is flagged.")]
@@ -115,6 +123,11 @@ def to_path(text: str) -> Path | None:
     return None if text == "-" else Path(text)
 
 
+def to_gap(text: str) -> int | str:
+    """A number of rows, or a span of time as it was written."""
+    return int(text) if text.isdecimal() else text
+
+
 def read_model(path: Path) -> "PCADetector":
     """The detector in a model file."""
     from culpa.store import load
@@ -189,14 +202,16 @@ def work_bar(*, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
         yield lambda share, doing: bar.update(task, completed=share, description=doing)
 
 
-def finish(summary: "Summary", source: "Source", output: Path | None, *, quiet: bool, fail_on_anomaly: bool) -> None:
-    """Say what happened, and choose the exit code."""
+def finish(
+    summary: "Summary", source: "Source", output: Path | None, *, quiet: bool, fail_on_anomaly: bool, told: str = ""
+) -> None:
+    """Say what happened (``told`` is what else there was), and choose the exit code."""
     if summary.empty:
         say(f"Warning: {summary.empty:,} row(s) have no observed feature and get no score.")
     if not quiet:
         skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
         where = "" if output is None else f"; wrote {output}"
-        say(f"{summary.rows:,} rows, {summary.anomalies:,} flagged{skipped}{where}")
+        say(f"{summary.rows:,} rows, {summary.anomalies:,} flagged{told and f', {told}'}{skipped}{where}")
     if fail_on_anomaly and summary.anomalies:
         raise typer.Exit(1)
 

@@ -30,7 +30,15 @@ def fit(
     ] = "0.95",
     statistic: Annotated[str, typer.Option(help="Score: spe, mse, t2, mahalanobis or combined.")] = "spe",
     confidence: Annotated[float, typer.Option(help="Share of normal rows below the limit.")] = 0.99,
-    limit: Annotated[str, typer.Option(help="Limit: auto, jackson-mudholkar, box, f or empirical.")] = "auto",
+    limit: Annotated[
+        str, typer.Option(help="Limit: auto, jackson-mudholkar, box, f, empirical or conformal.")
+    ] = "auto",
+    holdout: Annotated[
+        float, typer.Option(help="Share of the rows, the last ones, held out for --limit conformal.")
+    ] = 0.2,
+    trim: Annotated[
+        float, typer.Option(help="Share of the rows that may be abnormal: the worst are left out of the fit.")
+    ] = 0.0,
     noise: Annotated[float, typer.Option(help="Factor on the model's noise variance.")] = 1.0,
     shrinkage: Annotated[float, typer.Option(help="Share by which correlations are drawn towards 0.")] = 0.0,
     game: Annotated[
@@ -40,6 +48,9 @@ def fit(
         str, typer.Option(help="Whom to list first: shapley, leave-one-out, fault-odds ...")
     ] = "shapley",
     scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
+    lags: Annotated[
+        int, typer.Option(min=0, help="Judge each row together with this many rows before it (dynamic PCA).")
+    ] = 0,
     complete_only: Annotated[
         bool,
         typer.Option("--complete-only", help="Leave out rows with missing cells; else they are learned from, too."),
@@ -85,10 +96,13 @@ def fit(
             statistic=statistic,
             confidence=confidence,
             limit=limit,
+            holdout=holdout,
+            trim=trim,
             noise=noise,
             shrinkage=shrinkage,
             game=game,
             ranking=ranking,
+            lags=lags,
         )
         _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
         detector.units_ = _units(unit or [], features)
@@ -130,7 +144,12 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
 def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     model = detector.model_
     skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
+    abnormal = getattr(detector, "abnormal_training_rows_", None)
+    odd = "" if abnormal is None else f"; {len(abnormal):,} training rows look abnormal"
+    past = f" with {detector.lags} lags" if detector.lags else ""
     return (
-        f"{model.n_samples_:,} rows{skipped}, {len(detector.mean_)} features, {model.n_components_} components explain "
-        f"{model.explained_variance_ratio_.sum():.1%}; {detector.statistic} limit {detector.limit_:.4g}; wrote {output}"
+        f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "
+        f"{model.n_components_} components explain "
+        f"{model.explained_variance_ratio_.sum():.1%}; "
+        f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
     )

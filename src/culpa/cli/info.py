@@ -35,8 +35,9 @@ def info(
 
 
 def _print(about: "Description") -> None:
+    past = f" with {about.lags} lags" if about.lags else ""
     lines = {
-        "trained on": f"{about.rows:,} rows, {len(about.features)} features",
+        "trained on": f"{about.rows:,} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",

@@ -20,10 +20,17 @@ class Part(StrEnum):
     figures = "figures"
     localisation = "localisation"
     all = "all"
+    limits = "limits"
 
 
 def reproduce(
-    what: Annotated[Part, typer.Argument(help="Part of the paper, or localisation.", show_default=False)],
+    what: Annotated[
+        Part,
+        typer.Argument(
+            help="Part of the paper, all of it, or beyond it: localisation of faults, false alarms of limits.",
+            show_default=False,
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -76,9 +83,10 @@ def _print(results: "Results") -> None:
     for sheet in results.sheets():
         console.print(to_rich(sheet), "")
     missed = [check for check in results.checks if not check.holds]
-    console.print(
-        f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
-    )
+    if results.checks:
+        console.print(
+            f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
+        )
     for check in missed:
         console.print(
             f"{check.what}: expected {check.expected:g}, found {check.found:.4f}", style="red", highlight=False

@@ -7,20 +7,20 @@ import numpy as np
 
 from culpa.experiments.figures import AGAINST, N_ORDERS, Figure, Figures
 from culpa.experiments.table1 import SweepPoint
+from culpa.plots import palette
+from culpa.plots.content import Scatter
+from culpa.plots.drawing import canvas as shared
+from culpa.plots.drawing import draw_scatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 FORMATS = ("png", "svg")
-_PLAIN, _CULPRIT, _SAMPLED = "#8d99ae", "#d1495b", "#1b263b"
 
 
 def require_matplotlib() -> None:
     """Say what to install, before anything is computed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ImportError("drawing figures needs matplotlib: pip install 'culpa[reproduce]'.") from None
+    shared.require_matplotlib("drawing figures needs", "reproduce")
 
 
 def draw(figures: Figures) -> dict[str, bytes]:
@@ -48,7 +48,7 @@ def draw_figure(figure: Figure) -> "Canvas":
         markersize=3,
         linewidth=1.2,
         capsize=2.5,
-        color=_SAMPLED,
+        color=palette.INK,
     )
     shapley.axvline(0, color="black", linewidth=0.8)
     shapley.set_xlabel(f"dots: Algorithm 1, Q = {N_ORDERS}, mean ± s.d.", fontsize=8)
@@ -71,8 +71,8 @@ def draw_sweep(sweep: tuple[SweepPoint, ...]) -> "Canvas":
     axes = canvas.subplots()
     factors = [point.factor for point in sweep]
     for label, values, colour, marker in (
-        ("MAX", [point.max for point in sweep], _CULPRIT, "o"),
-        ("MIN", [point.min for point in sweep], _SAMPLED, "s"),
+        ("MAX", [point.max for point in sweep], palette.RAISES, "o"),
+        ("MIN", [point.min for point in sweep], palette.INK, "s"),
     ):
         axes.plot(factors, values, marker=marker, markersize=4, color=colour, label=label)
     axes.axvline(1.0, color="black", linewidth=0.8, linestyle=":")
@@ -85,7 +85,7 @@ def draw_sweep(sweep: tuple[SweepPoint, ...]) -> "Canvas":
     axes.set_ylabel("Hits@1")
     axes.set_title("Exact Shapley values: how much noise the model assumes matters", fontsize=10, loc="left")
     axes.legend(frameon=False)
-    _tidy(axes)
+    shared.tidy(axes)
     return canvas
 
 
@@ -97,31 +97,23 @@ def _canvas(width: float, height: float) -> "Canvas":
 
 
 def _scatter(axes: Any, figure: Figure) -> None:
-    others = np.array(figure.scatter)
-    axes.scatter(others[:, 0], others[:, 1], s=16, facecolors="none", edgecolors=_PLAIN)
-    axes.scatter(*figure.point, s=40, color=_CULPRIT, zorder=3)
-    axes.set_xlabel(_label(figure, AGAINST) + ", standardised", fontsize=8)
-    axes.set_ylabel(_label(figure, figure.feature - 1) + ", standardised", fontsize=8)
+    culprit, other = (_label(figure, position) + ", standardised" for position in (figure.feature - 1, AGAINST))
+    x, y = figure.point
+    cloud = np.array(figure.scatter)
+    content = Scatter(culprit, other, x, y, figure.expected, True, cloud, "other test cars", figure.row)
+    draw_scatter(content, axes)
     axes.set_title("(a) test cars, the spoiled one filled", fontsize=10, loc="left")
-    _tidy(axes)
+    axes.legend(fontsize=8, frameon=False, handletextpad=0.2, labelspacing=0.3)
 
 
 def _bars(axes: Any, figure: Figure, values: tuple[float, ...]) -> None:
-    places = np.arange(len(values))
-    colours = [_CULPRIT if place == figure.feature - 1 else _PLAIN for place in places]
-    axes.barh(places, values, color=colours, height=0.7)
-    axes.set_yticks(places, [_label(figure, place) for place in range(len(values))], fontsize=8)
-    axes.invert_yaxis()
-    _tidy(axes)
+    names = [_label(figure, place) for place in range(len(values))]
+    colours = [palette.RAISES if place == figure.feature - 1 else palette.PLAIN for place in range(len(values))]
+    shared.horizontal_bars(axes, names, np.array(values), colours)
 
 
 def _label(figure: Figure, position: int) -> str:
     return f"{position + 1} {figure.feature_names[position]}"
-
-
-def _tidy(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
 
 
 def _render(canvas: "Canvas", kind: str) -> bytes:

@@ -22,7 +22,8 @@ AGAINST = 2  # position of the engine size, which the paper's scatter plots have
 class Figure:
     """What one figure shows. Rows and features count from 1, as in the paper.
 
-    ``scatter`` holds engine size and the spoiled feature of the test cars, ``point`` those of the spoiled car.
+    ``scatter`` holds engine size and the spoiled feature of the test cars, ``point`` those of the spoiled car, ``expected``
+    what its other features imply for the spoiled one.
     ``algorithm1`` and ``algorithm1_sd`` are mean and standard deviation of Algorithm 1 over seeds; ``shapley`` is exact.
     """
 
@@ -32,6 +33,7 @@ class Figure:
     feature_names: tuple[str, ...]
     scatter: tuple[tuple[float, float], ...]
     point: tuple[float, float]
+    expected: float
     errors: tuple[float, ...]
     shapley: tuple[float, ...]
     algorithm1: tuple[float, ...]
@@ -83,6 +85,7 @@ def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Fi
         cars.feature_names,
         tuple((float(x), float(y)) for x, y in np.delete(cars.test, row - 1, axis=0)[:, [AGAINST, at]]),
         (float(spoiled[0, AGAINST]), float(spoiled[0, at])),
+        float(cars.normal.centred.expected(spoiled)[0, at]),
         _numbers(errors),
         _numbers(table.expectation()[0]),
         _numbers(sampled.mean(axis=0)),

@@ -41,10 +41,10 @@ def report(table1: Table1, table2: Table2, figures: Figures, checks: list[Check]
 
 def to_page(parts: Iterable[str]) -> str:
     """Markdown with its paragraphs wrapped."""
-    return "\n\n".join(_flow(block) for part in parts for block in re.split(r"\n{2,}", part.strip())) + "\n"
+    return "\n\n".join(flow(block) for part in parts for block in re.split(r"\n{2,}", part.strip())) + "\n"
 
 
-def _flow(block: str) -> str:
+def flow(block: str) -> str:
     """Wrap a paragraph or a list; leave tables, headings, pictures and code alone."""
     if block.startswith(("|", "#", "!", "    ")):
         return block

@@ -8,8 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from culpa._validation import one_of
-from culpa.experiments import drawing, figures, localisation, localisation_page, sheets, table1, table2
+from culpa.experiments import (
+    drawing,
+    false_alarms,
+    figures,
+    limits_page,
+    localisation,
+    localisation_page,
+    sheets,
+    table1,
+    table2,
+)
 from culpa.experiments.checks import Check, check_figures, check_localisation, check_table1, check_table2
+from culpa.experiments.false_alarms import FalseAlarms
 from culpa.experiments.figures import Figure, Figures
 from culpa.experiments.published import Progress, silent
 from culpa.experiments.report import report
@@ -17,7 +28,7 @@ from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
 PAPER = ("table1", "table2", "figures")  # what "all" means
-PARTS = (*PAPER, "localisation", "all")
+PARTS = (*PAPER, "localisation", "limits", "all")
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
@@ -28,6 +39,7 @@ _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] 
         check_localisation,
         200.0,
     ),
+    "limits": (false_alarms.run, lambda found: (), 60.0),
 }
 
 
@@ -39,6 +51,7 @@ class Results:
     table2: Table2 | None
     figures: Figures | None
     localisation: dict[str, Any] | None
+    limits: FalseAlarms | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
 
@@ -56,6 +69,8 @@ class Results:
                 localisation_page.overall_sheet(self.localisation),
                 localisation_page.sets_sheet(self.localisation),
             ]
+        if self.limits:
+            result += limits_page.sheets(self.limits)
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,13 +92,13 @@ def reproduce(
     n_seeds: int = 20,
     progress: Progress = silent,
 ) -> Results:
-    """Run one part of the paper, all of it, or "localisation"; pictures and pages are written to the folder ``output``."""
+    """Run one part of the paper, all of it, or what goes beyond it; pictures and pages go to the folder ``output``."""
     one_of(what, PARTS, "part of the paper")
     parts = PAPER if what == "all" else (what,)
     if "figures" in parts:
         drawing.require_matplotlib()
         _make_folder(Path(output) / "figures")
-    if "localisation" in parts:
+    if what not in (*PAPER, "all"):
         _make_folder(Path(output))
     done: dict[str, Any] = dict.fromkeys(_EXPERIMENTS)
     checks: list[Check] = []
@@ -121,6 +136,10 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
     if done["localisation"]:
         files.append(write(output / "localisation.json", localisation_page.to_json(done["localisation"]).encode()))
         files.append(write(output / "localisation.md", localisation_page.page(done["localisation"]).encode()))
+    if done["limits"]:
+        kept = limits_page.to_json(done["limits"])
+        files.append(write(output / "limits.json", kept.encode()))
+        files.append(write(output / "limits.md", limits_page.page(limits_page.from_json(kept)).encode()))
     return files
 
 

@@ -64,7 +64,7 @@ class Conditional(Game):
         """Pick the cheaper of the two walks that is accurate enough."""
         if self._well_conditioned and (branching or isotropic_weights(self.score) is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)
-        return Latent.start(self.score, X, queues)
+        return Latent.start(self.score, X, queues, well_conditioned=self._well_conditioned)
 
     def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
         """Formula (16) of the paper, with a linear solve."""

@@ -86,7 +86,8 @@ class Elimination(NamedTuple):
     def walk_tree(self, value: Floats, inside: Floats, outside: Floats, sizes: list[int]) -> tuple[Floats, ...]:
         """Decide all waiting players in every way at once, compiled; see `tree_kernel` for what comes back."""
         B, k, n = self.delta.shape
-        V, K = (np.ascontiguousarray(np.moveaxis(matrix, 0, 2)) for matrix in (self.V, self.K))
+        lower = np.tril_indices(k)
+        V, K = (np.ascontiguousarray(matrix[:, *lower].T) for matrix in (self.V, self.K))
         delta, c = (np.ascontiguousarray(np.moveaxis(rows, 0, 1)).reshape(k, B * n) for rows in (self.delta, self.c))
         weights = (np.ascontiguousarray(np.repeat(weight, n, axis=1)) for weight in (inside, outside))
         with_player, everybody, nobody = tree_kernel(
@@ -107,22 +108,33 @@ def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ig
     Lanes (L) are coalitions x rows. They take the same decisions from here on, so the loops over them are vectorised. The
     matrices have one lane per coalition (B): lane b serves the n = L / B rows b n .. b n + n - 1.
 
-    Takes V0, K0 (k, k, B), of which the lower triangles are used; delta0, c0 (k, L); value0 (L,); inside, outside
+    Takes V0, K0 (k (k + 1) / 2, B), the lower triangles row by row; delta0, c0 (k, L); value0 (L,); inside, outside
     (players + 1, L), the weights of a coalition's value by the number of players that have joined here; sizes
     (players,), the features of each waiting player. Returns sums over all those coalitions: inside-weighted values of
     the ones with each player (players, L), of all (L,), and outside-weighted values of all (L,).
     """
-    k, B, L, P = V0.shape[0], V0.shape[2], delta0.shape[1], sizes.shape[0]
+    k, B, L, P = delta0.shape[0], V0.shape[1], delta0.shape[1], sizes.shape[0]
     n = L // B
-    V, K = np.empty((P + 1, k, k, B)), np.empty((P + 1, k, k, B))
-    delta, c = np.empty((P + 1, k, L)), np.empty((P + 1, k, L))
+    first = np.zeros(P + 1, np.int64)
+    first[1:] = np.cumsum(sizes)
+    # Each depth keeps triangles of the features that may still wait there, behind those of the depth before: `rows[t] + a`
+    # is where feature a has its numbers, `cells[t] + (a - start[t]) (a - start[t] + 1) / 2 + e` where the pair a, e has.
+    start, rows, cells = np.zeros(P + 1, np.int64), np.zeros(P + 1, np.int64), np.zeros(P + 1, np.int64)
+    n_rows, n_cells = k, k * (k + 1) // 2
+    for t in range(1, P + 1):
+        start[t] = first[t - 1] + 1
+        rows[t], cells[t] = n_rows - start[t], n_cells - start[t]
+        waiting = k - start[t]
+        n_rows += waiting
+        n_cells += waiting * (waiting + 1) // 2
+    V, K = np.empty((n_cells, B)), np.empty((n_cells, B))
+    delta, c = np.empty((n_rows, L)), np.empty((n_rows, L))
     value, below = np.empty((P + 1, L)), np.empty((P + 1, L))
-    V[0], K[0], delta[0], c[0], value[0], below[0] = V0, K0, delta0, c0, value0, inside[0] * value0
+    V[: V0.shape[0]], K[: K0.shape[0]], delta[:k], c[:k] = V0, K0, delta0, c0
+    value[0], below[0] = value0, inside[0] * value0
     with_player, all_outside = np.zeros((P, L)), outside[0] * value0
     inverse, kappa, g = np.empty(L), np.empty(L), np.empty(L)
     v, w = np.empty((k, B)), np.empty((k, B))
-    first = np.zeros(P + 1, np.int64)
-    first[1:] = np.cumsum(sizes)
     turn, joined = np.zeros(P + 1, np.int64), np.zeros(P + 1, np.int64)
     depth = 0  # players that have joined; each depth keeps the state before its next player joins
     while True:
@@ -139,13 +151,14 @@ def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ig
         turn[depth] = i + 1
         here, there = depth, depth + 1
         for j in range(first[i], first[i + 1]):
+            own = cells[here] + (j - start[here]) * (j - start[here] + 1) // 2 + j
             for b in range(B):
-                inv = 1.0 / V[here, j, j, b]
-                kap = K[here, j, j, b] * inv
+                inv = 1.0 / V[own, b]
+                kap = K[own, b] * inv
                 for r in range(b * n, b * n + n):
                     inverse[r] = inv
                     kappa[r] = kap
-            x, y, before = delta[here, j], c[here, j], value[here]
+            x, y, before = delta[rows[here] + j], c[rows[here] + j], value[here]
             if i + 1 == P and sizes[i] == 1:  # half of all coalitions end here, with nobody waiting
                 mine, up, win, wout = with_player[i], below[depth], inside[there], outside[there]
                 for r in range(L):
@@ -161,15 +174,21 @@ def tree_kernel(V0, K0, delta0, c0, value0, inside, outside, sizes):  # type: ig
                 g[r] = x[r] * inverse[r]
                 after[r] = before[r] + 2 * g[r] * y[r] + kappa[r] * (g[r] * x[r] - 1)
             for a in range(j + 1, k):
-                va, wa = v[a], w[a]
+                row0 = cells[here] + (a - start[here]) * (a - start[here] + 1) // 2
+                row1 = cells[there] + (a - start[there]) * (a - start[there] + 1) // 2
+                va, wa, Vaj, Kaj = v[a], w[a], V[row0 + j], K[row0 + j]
                 for b in range(B):
-                    va[b] = V[here, a, j, b] * inverse[b * n]
-                    wa[b] = K[here, a, j, b] - kappa[b * n] * V[here, a, j, b]
+                    va[b] = Vaj[b] * inverse[b * n]
+                    wa[b] = Kaj[b] - kappa[b * n] * Vaj[b]
                 for e in range(j + 1, a + 1):
+                    pair = cells[here] + (e - start[here]) * (e - start[here] + 1) // 2 + j
+                    V0ae, K0ae, V1ae, K1ae = V[row0 + e], K[row0 + e], V[row1 + e], K[row1 + e]
+                    Vej, Kej, ve = V[pair], K[pair], v[e]
                     for b in range(B):
-                        V[there, a, e, b] = V[here, a, e, b] - va[b] * V[here, e, j, b]
-                        K[there, a, e, b] = K[here, a, e, b] - va[b] * K[here, e, j, b] - wa[b] * v[e, b]
-                x0, y0, x1, y1 = delta[here, a], c[here, a], delta[there, a], c[there, a]
+                        V1ae[b] = V0ae[b] - va[b] * Vej[b]
+                        K1ae[b] = K0ae[b] - va[b] * Kej[b] - wa[b] * ve[b]
+                x0, y0 = delta[rows[here] + a], c[rows[here] + a]
+                x1, y1 = delta[rows[there] + a], c[rows[there] + a]
                 if n == 1:
                     for r in range(L):
                         x1[r] = x0[r] - va[r] * x[r]

@@ -27,6 +27,7 @@ where g is the signal-to-noise ratio of the latent variable (for the posterior r
 Then a step costs O(p^2) plus O(p) per row.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -35,7 +36,14 @@ from numpy.typing import NDArray
 
 from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, like
+from culpa.games.few_rows import FEW_ROWS, few_rows_kernel
 from culpa.scores import QuadraticScore
+
+Queues = NDArray[np.intp]
+# Everybody joins. Takes features (B, k) in the order in which they join, whom each step pays (B, k), and weights
+# (R, B, players) of the steps that pay each player. Returns weighted changes of value by player (R, players, n), and their
+# plain total (n,).
+CompiledWalk = Callable[[Queues, Queues, Floats], tuple[Floats, Floats]]
 
 
 def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
@@ -57,6 +65,7 @@ class Constants(NamedTuple):
     b: Array  # (p,): b' where features are alike, else b
     a: Array  # (): one weight where features are alike; else (d,)
     leak: Array  # (d, p): decoder - W
+    well_conditioned: bool  # whether a covariance would do instead of its root
 
 
 class Latent(NamedTuple):
@@ -70,14 +79,14 @@ class Latent(NamedTuple):
     rho: Array  # (B, d, n); (B, 0, n) where features are alike
 
     @classmethod
-    def start(cls, score: QuadraticScore, X: Array, queues: NDArray[np.intp]) -> Self:
+    def start(cls, score: QuadraticScore, X: Array, queues: NDArray[np.intp], *, well_conditioned: bool) -> Self:
         """Nobody has joined yet."""
         xp, g = array_namespace(X), score.gaussian
         a, b = isotropic_weights(score) or (score.residual_weights, score.latent_weights)
         rows = xp.permute_dims(X, (1, 0))
-        constants = Constants(
-            like(g.loadings, X), like(g.noise, X), rows, like(b, X), like(a, X), like(g.decoder - g.loadings, X)
-        )
+        arrays = (g.loadings, g.noise, b, a, g.decoder - g.loadings)
+        W, noise, b, a, leak = (like(array, X) for array in arrays)
+        constants = Constants(W, noise, rows, b, a, leak, well_conditioned)
         B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
         tracked = d if np.ndim(a) else 0
         R = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
@@ -128,28 +137,42 @@ class Latent(NamedTuple):
         pairs = zip(self[1:], other[1:], strict=True)
         return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
 
-    def walk_orders(self, paid: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
-        """Everybody joins, compiled: weighted changes of value by player (R, players, n), and their plain total (n,).
+    def compiled_walk(self, operations: float) -> CompiledWalk | None:
+        """A compiled walk of these rows that applies and is worth its preparation, if there is one."""
+        if not self._kernels_apply():
+            return None
+        if self.constants.well_conditioned and self.z.shape[2] <= FEW_ROWS and few_rows_kernel.pays(operations):
+            return self._walk_few_rows
+        return self._walk_orders if orders_kernel.pays(operations) else None
 
-        ``weights`` (R, B, players) belong to the steps that pay each player.
-        """
+    def _walk_orders(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
         nothing = np.empty((0, 0, 0))
-        values, total, _ = self._compiled(paid, np.ascontiguousarray(weights), nothing, nothing)
+        values, total, _ = self._compiled(queues, paid, np.ascontiguousarray(weights), nothing, nothing)
         return values, total
+
+    def _walk_few_rows(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
+        known = self.constants
+        W, rows = np.ascontiguousarray(known.W.T), np.ascontiguousarray(known.rows.T)
+        psi, a, b = float(known.noise[0]), float(known.a), np.ascontiguousarray(known.b)
+        values, total = few_rows_kernel(W, psi, a, b, rows, queues, paid, weights)
+        return values.transpose(0, 2, 1), total
 
     def walk_forms(self) -> tuple[Floats, Floats, Floats]:
         """Everybody joins, compiled: delta and slope (d, B, n) and constants (d, B) of the step in which i joined."""
         B, n, d = self.queue.shape[0], self.z.shape[2], self.constants.W.shape[0]
         delta, slope = np.zeros((d, B, n)), np.zeros((d, B, n))
-        _, _, constant = self._compiled(self.queue, np.empty((0, B, d)), delta, slope)
+        _, _, constant = self._compiled(self.queue, self.queue, np.empty((0, B, d)), delta, slope)
         return delta, slope, constant
 
-    def orders_pay(self, operations: float) -> bool:
-        """Whether the compiled walk applies and is worth its preparation."""
-        return not self.members.shape[1] and isinstance(self.R, np.ndarray) and orders_kernel.pays(operations)
+    def forms_pay(self, operations: float) -> bool:
+        """Whether `walk_forms` applies and is worth its preparation."""
+        return self._kernels_apply() and orders_kernel.pays(operations)
+
+    def _kernels_apply(self) -> bool:
+        return not self.members.shape[1] and isinstance(self.R, np.ndarray)
 
     def _compiled(
-        self, paid: NDArray[np.intp], weights: Floats, delta: Floats, slope: Floats
+        self, queues: Queues, paid: Queues, weights: Floats, delta: Floats, slope: Floats
     ) -> tuple[Floats, Floats, Floats]:
         known = self.constants
         d, p = known.W.shape
@@ -158,7 +181,7 @@ class Latent(NamedTuple):
         W[:, :p], b[:p] = known.W, known.b
         rows = np.ascontiguousarray(known.rows)
         psi, a = float(known.noise[0]), float(known.a)
-        return orders_kernel(W, psi, a, b, rows, self.queue, paid, weights, delta, slope)  # type: ignore[no-any-return]
+        return orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta, slope)  # type: ignore[no-any-return]
 
 
 @kernel(worth=2e8)

@@ -7,14 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import Table, check_estimator_input, fraction, one_of, positive, share
+from culpa._validation import Table, check_estimator_input, complete_rows, fraction, one_of, positive, share
 from culpa.models.em import em, expected_covariance
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
 Floats = NDArray[np.float64]
+
+
+def _merges(model: "PPCA") -> bool:
+    """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
+    if model.method == "em" or model.n_components == "mle":
+        raise ValueError("n_components='mle' and method='em' need all rows at once: use fit.")
+    return True
 
 
 class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,6 +68,8 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Tipping and Bishop (1999), "Probabilistic principal component analysis".
     """
 
+    _moments: Moments | None = None  # of the rows that partial_fit has seen
+
     def __init__(
         self,
         n_components: int | float | Literal["mle"] = 0.95,
@@ -87,6 +97,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
         self.n_samples_ = len(table.array)
+        self._moments = None
         if self.method == "em" or missing.any():
             self._fit_em(table.array)
         else:
@@ -101,8 +112,33 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if isinstance(self.n_components, str) or self.method == "em":
             raise ValueError("n_components='mle' and method='em' need the rows themselves: use fit.")
         self.n_samples_ = moments.n
+        self._moments = None
         self._keep_closed_form(moments.mean, *_eigen(moments.covariance))
         return self
+
+    @available_if(_merges)
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Learn from more rows: the result is that of ``fit`` on all rows so far, to rounding. Rows must be complete."""
+        first = not hasattr(self, "gaussian_")
+        table = check_estimator_input(self, X, reset=first)
+        moments = Moments.of(complete_rows(table))
+        if not first:
+            moments = self.moments_so_far().merge(moments)
+        names = getattr(self, "feature_names_in_", None)
+        self.fit_moments(moments, None if names is None else tuple(names))
+        self._moments = moments
+        return self
+
+    def moments_so_far(self) -> Moments:
+        """Mean and covariance of the rows learned from: as gathered, or as the fitted model has them."""
+        check_is_fitted(self)
+        if self.n_iter_ > 1:
+            raise ValueError(
+                "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from "
+                "more rows: use fit on all of them."
+            )
+        n = self.n_samples_
+        return self._moments or Moments(n, self.mean_, np.zeros_like(self.mean_), self.covariance_ * (n - 1))
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""

@@ -10,17 +10,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa.columns import Columns, Plain
 from culpa.models.latent import LatentGaussian
 from culpa.models.ppca import PPCA
 
 Floats = NDArray[np.float64]
+
+_AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
 
 
 @dataclass(frozen=True, eq=False)
 class Normal:
     """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
 
-    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it.
+    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it. ``encoding`` is how the user's
+    columns become the features that ``feature_names`` names; ``None`` where they are the same.
     """
 
     gaussian: LatentGaussian
@@ -29,6 +33,12 @@ class Normal:
     sample_covariance: Floats | None = None
     n_samples: int | None = None
     feature_names: tuple[str, ...] | None = None
+    encoding: Columns | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """The user's columns."""
+        return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
 
     @property
     def location(self) -> Floats:
@@ -106,9 +116,11 @@ def _from_pca(pca: Any) -> LatentGaussian:
 
 def _from_pipeline(pipeline: Any) -> Normal:
     inner = as_normal(pipeline[-1])
+    if inner.encoding is not None or not all(_is_affine(step) for _, step in pipeline.steps[:-1]):
+        return _traced(pipeline, inner)
     centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
-    for name, step in pipeline.steps[:-1]:
-        shift, stretch = _affine(name, step, len(inner.centre))
+    for _, step in pipeline.steps[:-1]:
+        shift, stretch = _affine(step, len(inner.centre))
         # (x - centre) / scale goes into this step
         centre, scale = centre + scale * shift, scale * stretch
     return replace(
@@ -119,10 +131,21 @@ def _from_pipeline(pipeline: Any) -> Normal:
     )
 
 
-def _affine(name: str, step: Any, d: int) -> tuple[Floats, Floats]:
+def _traced(pipeline: Any, inner: Normal) -> Normal:
+    """A Pipeline whose steps do more than scale: its columns are not the model's features."""
+    from culpa.columns.pipelines import Traced
+
+    encoding = Traced(pipeline, inner.columns)
+    names = inner.feature_names if inner.encoding else encoding.outputs or inner.feature_names
+    return replace(inner, encoding=encoding, feature_names=names)
+
+
+def _is_affine(step: Any) -> bool:
+    return step in (None, "passthrough") or type(step).__name__ in _AFFINE
+
+
+def _affine(step: Any, d: int) -> tuple[Floats, Floats]:
     """``(shift, stretch)`` of a step that maps each column x to (x - shift) / stretch."""
-    if step is None or step == "passthrough":
-        return np.zeros(d), np.ones(d)
     kind = type(step).__name__
     zero, one = np.zeros(d), np.ones(d)
     if kind == "StandardScaler":
@@ -133,10 +156,7 @@ def _affine(name: str, step: Any, d: int) -> tuple[Floats, Floats]:
         return -step.min_ / step.scale_, 1 / step.scale_
     if kind == "MaxAbsScaler":
         return zero, step.scale_
-    raise TypeError(
-        f"step {name!r} of the Pipeline is a {kind}, which mixes or bends columns, so blame cannot be traced back "
-        "through it: use StandardScaler, RobustScaler, MinMaxScaler or MaxAbsScaler before the PCA."
-    )
+    return zero, one
 
 
 def _names(model: Any) -> tuple[str, ...] | None:

@@ -22,9 +22,12 @@ Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
-_LANES = 256  # coalitions x rows that a compiled walk moves in step
-_LANE_NUMBERS = 1 << 22  # numbers of coalitions' matrices that it may hold
-_TASKS, _WORTH_THREADS = 16, 1e6  # pieces of work per chunk of rows for threads to share, if it has that many values
+# Coalitions x rows, and coalitions, that a compiled walk moves in step: more would not fit the processor's cache.
+_LANES, _COALITION_LANES = 256, 32
+_LOG2_TASKS, _WORTH_THREADS = (
+    3,
+    1e6,
+)  # pieces of work per chunk of rows for threads to share, if it has that many values
 
 
 def exact(
@@ -79,23 +82,24 @@ def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
 def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, progress: Progress | None) -> Array:
     sizes, n_players = [len(player) for player in players], len(players)
     inside, outside = size_weights(n_players)
-    waiting = sum(sizes)
-    lanes = min(_LANES / len(X), _LANE_NUMBERS / (n_players * waiting**2))
-    wide = 1 << max(0, math.floor(math.log2(max(1.0, lanes))))
-    tasks = _TASKS if len(X) * 2.0**n_players > _WORTH_THREADS else 1
-    decided = min(int(math.log2(wide * tasks)), max(0, n_players - 6))
+    spare = max(0, n_players - 6)  # players that may be decided before the kernel takes over
+    n_first = min(_LOG2_TASKS, spare) if len(X) * 2.0**n_players > _WORTH_THREADS else 0
+    n_lanes = min(int(math.log2(max(1.0, min(_LANES / len(X), _COALITION_LANES)))), spare - n_first)
+    decided = n_first + n_lanes
     start = game.start(X, queue_of(players), branching=True)
-    (coalitions, value, members), *_ = _batches(start, _empty_value(game, X), sizes[:decided], decided)
-    count = members.sum(axis=1) + np.arange(n_players - decided + 1)[:, None]
+    (first, first_value, first_members), *_ = _batches(start, _empty_value(game, X), sizes[:n_first], n_first)
 
-    def finish(batch: slice) -> tuple[Any, Any]:
-        below = coalitions.take(batch)  # type: ignore[attr-defined]
-        weights = ((inside + outside)[count[:, batch]], outside[count[:, batch]])
-        with_player, everybody, nobody = below.walk_tree(value[batch], *weights, sizes[decided:])
-        return np.concatenate([members[batch].T @ everybody, with_player]), nobody
+    def finish(task: int) -> tuple[Any, Any]:
+        here = slice(task, task + 1)
+        own = first.take(here)  # type: ignore[attr-defined]
+        (lanes, value, members), *_ = _batches(own, first_value[here], sizes[n_first:decided], n_lanes)
+        members = np.column_stack([np.tile(first_members[here], (len(members), 1)), members])
+        count = members.sum(axis=1) + np.arange(n_players - decided + 1)[:, None]
+        weights = (inside + outside)[count], outside[count]
+        with_player, everybody, nobody = lanes.walk_tree(value, *weights, sizes[decided:])  # type: ignore[attr-defined]
+        return np.concatenate([members.T @ everybody, with_player]), nobody
 
-    slices = [slice(first, first + wide) for first in range(0, len(members), wide)]
-    parts = in_threads(finish, slices, n_jobs, progress)
+    parts = in_threads(finish, range(1 << n_first), n_jobs, progress)
     return np.asarray(sum(own for own, _ in parts) - sum(nobody for _, nobody in parts)).T
 
 

@@ -19,6 +19,7 @@ from culpa.shapley.rules import Rule
 _AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time by arrays
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
+_LONG = 1e9  # operations
 
 
 def permutation(
@@ -68,23 +69,23 @@ def steps(players: Players, orders: NDArray[np.intp]) -> tuple[NDArray[np.intp],
 def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
     """Estimates (R, n, players) of every replicate, each adding up to the score."""
     xp = array_namespace(X)
+    queues, paid = steps(players, rule.orders)
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
-    first = game.start(X[:1, :], steps(players, rule.orders[:1])[0], branching=False)
-    compiled = getattr(first, "orders_pay", lambda _: False)(operations)
-    if compiled:  # a few tasks per thread, so that a busy core does not hold up the rest
-        batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // (4 * n_threads(n_jobs))))
-    else:
+    compiled = getattr(game.start(X, queues[:1], branching=False), "compiled_walk", lambda _: None)(operations)
+    if compiled is None:
         batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
+    else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
+        pieces = n_threads(n_jobs) * (4 if operations > _LONG else 1)
+        batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))
 
     def walk(which: slice) -> tuple[Any, Any]:
-        queues, paid = steps(players, rule.orders[which])
-        coalitions, weights = game.start(X, queues, branching=False), rule.weights[:, which]
-        if compiled:
-            return coalitions.walk_orders(paid, weights)  # type: ignore[attr-defined,no-any-return]
-        return _walk_arrays(coalitions, X, paid, weights)
+        if compiled is not None:
+            return compiled(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
+        coalitions = game.start(X, queues[which], branching=False)
+        return _walk_arrays(coalitions, X, paid[which], rule.weights[:, which])
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
-    parts = in_threads(walk, tasks, n_jobs if compiled else 1)
+    parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
     values = sum(part[0] for part in parts)
     score = sum(part[1] for part in parts) / len(rule.orders)
     gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)

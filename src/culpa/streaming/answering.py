@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
-from culpa._validation import default_names
+from culpa.columns import History, Reading
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.limits import named_score
@@ -29,15 +29,24 @@ class Summary:
     rows: int = 0
     anomalies: int = 0
     empty: int = 0  # rows without any observed feature, which get no score
+    incidents: int = 0
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A batch with its scores and flags."""
+    """A batch with its rows as the model takes them, their scores and flags."""
 
     batch: Batch
+    features: Floats
     score: Floats
     anomaly: Mask
+
+    def reading(self, which: Any) -> Reading:
+        """Some of the rows, to be explained in Arrow tables."""
+        import pyarrow as pa
+
+        features = self.features[which]
+        return Reading(features, self.batch.X[which], np.arange(len(features)), native=pa.table({}))
 
 
 Progress = Callable[[Summary], None]
@@ -55,7 +64,7 @@ def score(
     """Write score, limit and flag of every row."""
     summary = Summary()
     with one_blas_thread():
-        for scored in _scored(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress):
             keep = scored.anomaly if flagged_only else np.ones(len(scored.score), dtype=bool)
             sink.write(_joined(_labels(scored.batch, keep), _verdict(scored, keep, detector.limit_)))
     return summary
@@ -81,7 +90,7 @@ def explain(
     summary = Summary()
     blame = Blame(detector.explainer(), feature_names(detector), live=source.live, note=note)
     with one_blas_thread():
-        for scored in _scored(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress):
             keep = ~np.isnan(scored.score) if all_rows else scored.anomaly
             if inline:
                 sink.write(_inline(scored, keep, blame, detector.limit_, top or 3))
@@ -94,34 +103,38 @@ def explain(
 
 def feature_names(detector: PCADetector) -> tuple[str, ...]:
     """Names of the columns that a detector looks for."""
-    return detector.to_normal().feature_names or default_names(len(detector.mean_))
+    return detector.to_normal().columns.names
 
 
-def _scored(
+def scored_batches(
     detector: PCADetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress
 ) -> Iterator[Scored]:
+    """All rows with their scores and flags; one batch without rows for a table without any."""
     normal = detector.to_normal()
     statistic = named_score(detector.statistic, normal, confidence=detector.confidence)
-    features = feature_names(detector)
-    for batch in source.batches(features, carried):
+    names = feature_names(detector)
+    history = History(normal.columns.lags, len(names))
+    for batch in source.batches(names, carried):
+        features = history.join(batch.X)
         with np.errstate(over="ignore", invalid="ignore"):  # looked for in the next line
-            values = statistic(normal.standardise(batch.X))
-        _check_finite(values, batch, source)
+            values = statistic(normal.standardise(features))
+        _check_finite(values, features, batch, source)
         anomaly = values > detector.limit_  # false for NaN
         summary.rows += len(values)
         summary.anomalies += int(anomaly.sum())
         summary.empty += int(np.isnan(values).sum())
-        yield Scored(batch, values, anomaly)
+        yield Scored(batch, features, values, anomaly)
         progress(summary)
     if not summary.rows:  # a table without rows has an answer without rows
-        yield Scored(_no_rows(len(features), carried), np.empty(0), np.empty(0, dtype=bool))
+        nothing = np.empty((0, len(detector.mean_)))
+        yield Scored(_no_rows(len(names), carried), nothing, np.empty(0), np.empty(0, dtype=bool))
 
 
-def _check_finite(values: Floats, batch: Batch, source: Source) -> None:
+def _check_finite(values: Floats, features: Floats, batch: Batch, source: Source) -> None:
     """Only a row without any number may go without a score: one that overflows must not pass for normal."""
     if np.isfinite(values).all():
         return
-    lost = ~np.isfinite(values) & ~np.isnan(batch.X).all(axis=1)
+    lost = ~np.isfinite(values) & ~np.isnan(features).all(axis=1)
     if lost.any():
         raise TableError(f"{source.name}: row {batch.rows[lost][0]} holds a number too large to be scored.")
 
@@ -172,14 +185,14 @@ def _joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[s
 
 
 def _wide(scored: Scored, keep: Mask, blame: Blame, limit: float) -> dict[str, Any]:
-    values = blame.values(scored.batch.X if keep.all() else scored.batch.X[keep])
+    values = blame.values(scored.reading(slice(None) if keep.all() else keep))
     columns = _joined(_labels(scored.batch, keep), _verdict(scored, keep, limit), own=blame.names)
     return columns | dict(zip(blame.names, np.ascontiguousarray(values.T), strict=True))
 
 
 def _long(scored: Scored, keep: Mask, blame: Blame, limit: float, k: int) -> dict[str, Any]:
     which = np.flatnonzero(keep)
-    table = blame.explain(scored.batch.X[which]).top(k)
+    table = blame.explain(scored.reading(which)).top(k)
     at = which[table.column("row").to_numpy()] if table.num_rows else which[:0]
     labels = {"row": scored.batch.rows[at]}
     if scored.batch.carried:
@@ -195,7 +208,7 @@ def _inline(scored: Scored, keep: Mask, blame: Blame, limit: float, k: int) -> d
     culprits: list[Any] = [...] * len(keep)
     which = np.flatnonzero(keep)
     if len(which):
-        for position, found in _by_row(blame.explain(scored.batch.X[which]), k).items():
+        for position, found in _by_row(blame.explain(scored.reading(which)), k).items():
             culprits[which[position]] = found
     return _joined(columns, {"culprits": culprits})
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import Table
+from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.shapley.quadratic import n_products
@@ -37,33 +37,25 @@ class Blame:
         fits = 8 * N_NETS * n_features**3 <= explainer.memory
         self._may_compile = explainer.game.quadratic and fits and not (live and n_features > _AT_ONCE)
 
-    def explain(self, X: Floats) -> Explanation:
-        """Everything there is to say about the rows, in Arrow tables."""
-        import pyarrow as pa
+    def explain(self, rows: Reading) -> Explanation:
+        """Everything there is to say about some rows."""
+        self._compile_if_due(len(rows.features))
+        return self.explainer.explain(rows)
 
-        self._compile_if_due(len(X))
-        named = None if self.explainer.normal.feature_names is None else self.names
-        return self.explainer.explain(Table(X, named, pa.table({})))
-
-    def values(self, X: Floats) -> Floats:
-        """Shapley values alone, (rows, features); NaN for rows without any observed feature."""
-        complete = ~np.isnan(X).any(axis=1)
-        self._compile_if_due(len(X))
-        if self.explainer.forms is None:
-            return self._walk(X)
-        if complete.all():
-            return np.asarray(self.explainer.shares(X).values)
-        result = np.empty_like(X)
-        if complete.any():
-            result[complete] = self.explainer.shares(X[complete]).values
-        result[~complete] = self._walk(X[~complete])
-        return result
-
-    def _walk(self, X: Floats) -> Floats:
-        result = np.full(X.shape, np.nan)
-        some = ~np.isnan(X).all(axis=1)  # the others get no score, so there is nothing to share out
-        if some.any():
-            result[some] = self.explain(X[some]).values
+    def values(self, rows: Reading) -> Floats:
+        """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
+        missing = np.isnan(rows.features)
+        complete, some = ~missing.any(axis=1), ~missing.all(axis=1)
+        self._compile_if_due(len(missing))
+        compiled = self.explainer.forms is not None
+        if compiled and complete.all():
+            return np.asarray(self.explainer.shares(rows.features).values)
+        result = np.full(rows.cells.shape, np.nan)
+        if compiled and complete.any():
+            result[complete] = self.explainer.shares(rows.features[complete]).values
+        walked = some & ~complete if compiled else some  # the others get no score, so there is nothing to share out
+        if walked.any():
+            result[walked] = self.explain(rows.choose(walked)).values
         return result
 
     def _compile_if_due(self, n_rows: int) -> None:

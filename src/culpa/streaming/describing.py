@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from culpa import __version__
+from culpa.columns import lagged_names
 from culpa.detector import PCADetector
 from culpa.models.latent import RELATIVE_FLOOR
-from culpa.store import open_model
+from culpa.store import FORMAT, open_model
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this make an unsteady covariance
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
@@ -26,6 +28,7 @@ class Description:
     explained_variance: float
     noise_variance: float
     scaled: bool
+    lags: int
     statistic: str
     limit: float
     limit_kind: str
@@ -41,25 +44,31 @@ class Description:
 def describe(path: Path) -> Description:
     """Read a model file and say what it is."""
     detector, header = open_model(path)
+    return describe_detector(detector, header["format"], header["culpa"])
+
+
+def describe_detector(detector: PCADetector, format: int = FORMAT, culpa: str = __version__) -> Description:
+    """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     model = detector.model_
-    units = header["units"]
+    units = getattr(detector, "units_", {})
     forms = detector.explainer().forms
     std = np.sqrt(np.diag(model.covariance_)) * detector.scale_
     return Description(
-        format=header["format"],
-        culpa=header["culpa"],
+        format=format,
+        culpa=culpa,
         rows=model.n_samples_,
         features=[
             {"name": name, "mean": float(mean), "std": float(spread), "unit": units.get(name, "")}
-            for name, mean, spread in zip(_names(detector), detector.mean_, std, strict=True)
+            for name, mean, spread in zip(_names(detector), detector.mean_, std, strict=False)  # present values
         ],
         components=model.n_components_,
         explained_variance=float(model.explained_variance_ratio_.sum()),
         noise_variance=model.noise_variance_,
         scaled=detector.scale,
+        lags=detector.lags,
         statistic=detector.statistic,
         limit=detector.limit_,
-        limit_kind=detector.limit,
+        limit_kind=detector.limit_kind_,
         confidence=detector.confidence,
         noise=detector.noise,
         shrinkage=detector.shrinkage,
@@ -77,7 +86,7 @@ def _names(detector: PCADetector) -> tuple[str, ...]:
 
 
 def _oddities(detector: PCADetector) -> list[str]:
-    model, names = detector.model_, _names(detector)
+    model, names = detector.model_, lagged_names(_names(detector), detector.lags)
     d, found = len(names), []
     if model.n_samples_ < _ROWS_PER_FEATURE * d:
         found.append(f"only {model.n_samples_} training rows for {d} features: the limits are unsteady.")

@@ -1,7 +1,7 @@
 """Learning from a table of any size.
 
-One pass gathers mean and covariance. Two things need the rows again: missing cells (expectation-maximisation, which
-holds the features in memory) and empirical limits (which hold one score per row).
+One pass gathers mean and covariance. Missing cells (expectation-maximisation), trimming and conformal limits hold the
+features in memory instead; empirical limits read the rows again and hold one score per row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from culpa._compiled import one_blas_thread
 from culpa._validation import Table
 from culpa.calibration import thinned
+from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
 from culpa.tables import Source, TableError
@@ -33,15 +34,22 @@ def fit(
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
+    if detector.limit == "conformal" or detector.trim:
+        return _fit_whole(detector, source, features, progress, complete_only=complete_only)
     with one_blas_thread():
-        moments, n_incomplete = _gather(source, features, progress)
+        moments, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
-        return _fit_incomplete(detector, source, features, progress)
+        if not source.again:
+            raise TableError(
+                f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
+                "incomplete rows with --complete-only."
+            )
+        return _fit_whole(detector, source, features, progress)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
-    return detector.fit_moments(moments, tuple(features), _complete(source, features, progress))
+    return detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
@@ -59,11 +67,11 @@ def sample(source: Source, features: Sequence[str], most: int, *, progress: Prog
     return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
 
 
-def _gather(source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
+def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
     """Moments of the complete rows, and how many are not complete."""
-    moments = Moments.of(np.empty((0, len(features))))
+    moments = Moments.of(np.empty((0, len(features) * (lags + 1))))
     n_incomplete = 0
-    for X in _rows(source, features, progress):
+    for X in _lagged(lags, _rows(source, features, progress)):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
         kept = X if complete.all() else X[complete]
@@ -71,13 +79,22 @@ def _gather(source: Source, features: Sequence[str], progress: Progress) -> tupl
     return moments, n_incomplete
 
 
-def _fit_incomplete(detector: PCADetector, source: Source, features: Sequence[str], progress: Progress) -> PCADetector:
-    if not source.again:
-        raise TableError(
-            f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
-            "incomplete rows with --complete-only."
-        )
-    X = np.concatenate(list(_rows(source, features, progress)))
+def _fit_whole(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    progress: Progress,
+    *,
+    complete_only: bool = False,
+) -> PCADetector:
+    """Fit to all rows at once, held in memory."""
+    X = np.concatenate([np.empty((0, len(features))), *_rows(source, features, progress)])
+    if complete_only and np.isnan(X).any():
+        if detector.lags:
+            raise TableError(
+                f"{source.name}: rows left out by --complete-only would break the past of others: drop it."
+            )
+        X = X[~np.isnan(X).any(axis=1)]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(
@@ -89,9 +106,18 @@ def _fit_incomplete(detector: PCADetector, source: Source, features: Sequence[st
     return detector.fit(Table(X, tuple(features)))
 
 
-def _complete(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for X in _rows(source, features, progress):
+def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    for X in _lagged(lags, _rows(source, features, progress)):
         yield X[~np.isnan(X).any(axis=1)]
+
+
+def _lagged(lags: int, batches: Iterator[Floats]) -> Iterator[Floats]:
+    """Rows beside the rows before them, from the first one whose whole history is known."""
+    history, without = None, lags
+    for X in batches:
+        history = history or History(lags, X.shape[1])
+        yield history.join(X)[without:]
+        without = max(without - len(X), 0)
 
 
 def _rows(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:

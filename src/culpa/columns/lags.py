@@ -1,0 +1,162 @@
+"""Lagged columns: rows side by side with the rows before them, for processes that remember.
+
+References
+----------
+Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic principal component analysis".
+"""
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from culpa._validation import check_estimator_input, check_width, default_names, one_of, read_table
+from culpa.columns.base import Columns, Reading
+
+Floats = NDArray[np.float64]
+
+_JUMP = 1.5  # a step this much longer than usual is a gap in time
+
+
+class History:
+    """Lag matrices [x_t, x_(t-1), ..., x_(t-k)] of a table that comes in pieces.
+
+    What lies before the first row is missing (NaN), unless ``before`` says what it was.
+
+    >>> import numpy as np
+    >>> history = History(1, 2)
+    >>> history.join(np.array([[1.0, 10.0], [2.0, 20.0]]))
+    array([[ 1., 10., nan, nan],
+           [ 2., 20.,  1., 10.]])
+    >>> history.join(np.array([[3.0, 30.0]]))
+    array([[ 3., 30.,  2., 20.]])
+    """
+
+    def __init__(self, lags: int, n_columns: int, before: Floats | None = None) -> None:
+        self.lags = lags
+        self._before = np.full((lags, n_columns), np.nan) if before is None else before
+
+    def join(self, X: Floats) -> Floats:
+        """The next rows, each followed by the ``lags`` rows before it, latest first."""
+        if not self.lags:
+            return X
+        whole = np.concatenate([self._before, X])
+        self._before = whole[len(whole) - self.lags :]
+        return np.hstack([whole[self.lags - lag : len(whole) - lag] for lag in range(self.lags + 1)])
+
+
+def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
+    """Names of the columns of a lag matrix.
+
+    >>> lagged_names(["flow", "power"], 1)
+    ('flow', 'power', 'flow (t-1)', 'power (t-1)')
+    """
+    return tuple(f"{name} (t-{lag})" if lag else name for lag in range(lags + 1) for name in names)
+
+
+def check_lags(lags: int) -> int:
+    """``lags`` if it is a count."""
+    if not isinstance(lags, numbers.Integral) or isinstance(lags, bool) or lags < 0:
+        raise ValueError(f"lags must be a whole number of at least 0, got {lags!r}.")
+    return int(lags)
+
+
+class Lagged(Columns):
+    """Sensors, each with its present value and its last ``lags`` ones."""
+
+    def __init__(self, names: tuple[str, ...] | None, n_columns: int, lags: int) -> None:
+        self.known_names = names
+        self.names = names or default_names(n_columns)
+        self.lags = lags
+        self.members = tuple(tuple(range(i, n_columns * (lags + 1), n_columns)) for i in range(n_columns))
+
+    def read(self, X: Any) -> Reading:
+        """A table of consecutive rows; the values before its first row are missing cells."""
+        table = read_table(X, min_rows=0)
+        check_width(table, len(self.names), self.known_names)
+        if self.lags:
+            _warn_about_jumps(getattr(table.native, "index", None), self.lags)
+        return Reading.of(table, History(self.lags, len(self.names)).join(table.array))
+
+    def decode(self, features: Floats) -> Floats:
+        """Present values."""
+        return features[:, : len(self.names)]
+
+
+class Lags(TransformerMixin, BaseEstimator):
+    """Adds to every column its values in the rows before: a step for a Pipeline or a ColumnTransformer.
+
+    Rows must be consecutive. `culpa.Explainer` of a Pipeline knows this step and blames the columns that went in.
+
+    Parameters
+    ----------
+    lags : int
+        How many rows to look back.
+    start : {"repeat", "missing"}
+        What lies before the first row of a table: the first row again and again, or missing cells (NaN), which
+        culpa's models understand and scikit-learn's PCA does not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"flow": [1.0, 2.0, 3.0]})
+    >>> Lags(2).set_output(transform="pandas").fit_transform(table)
+       flow  flow (t-1)  flow (t-2)
+    0   1.0         1.0         1.0
+    1   2.0         1.0         1.0
+    2   3.0         2.0         1.0
+    """
+
+    def __init__(self, lags: int = 1, *, start: Literal["repeat", "missing"] = "repeat") -> None:
+        self.lags = lags
+        self.start = start
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Note the columns; there is nothing else to learn."""
+        check_lags(self.lags)
+        one_of(self.start, ("repeat", "missing"), "start")
+        check_estimator_input(self, X, reset=True, min_features=1)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """As many rows as there were, with ``lags`` + 1 columns for each."""
+        check_is_fitted(self, "n_features_in_")
+        rows = check_estimator_input(self, X, reset=False).array
+        before = np.repeat(rows[:1], self.lags, axis=0) if self.start == "repeat" else None
+        return History(self.lags, rows.shape[1], before).join(rows)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """``flow``, ``power``, ``flow (t-1)``, ``power (t-1)`` and so on."""
+        check_is_fitted(self, "n_features_in_")
+        known = getattr(self, "feature_names_in_", None)
+        names = known if input_features is None else np.asarray(input_features, dtype=object)
+        if names is None:
+            names = default_names(self.n_features_in_)
+        elif len(names) != self.n_features_in_ or (known is not None and not np.array_equal(names, known)):
+            raise ValueError("input_features is not equal to feature_names_in_: leave it out.")
+        return np.array(lagged_names(list(names), self.lags), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _warn_about_jumps(index: Any, lags: int) -> None:
+    """Rows that were picked out of a table do not follow each other, and their lags would be of other times."""
+    labels = None if index is None or not hasattr(index, "to_numpy") else np.asarray(index.to_numpy())
+    if labels is None or labels.dtype.kind not in "iufM" or len(labels) < 3:
+        return
+    steps = np.diff(labels.astype(np.int64 if labels.dtype.kind == "M" else np.float64))
+    if (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
+        warnings.warn(
+            f"the row labels jump, but lags={lags} takes each row to follow the one above it: pass whole stretches of "
+            "consecutive rows, and choose the rows to explain with explain(X, rows=...).",
+            UserWarning,
+            stacklevel=5,
+        )

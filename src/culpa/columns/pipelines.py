@@ -1,0 +1,105 @@
+"""The columns that go into a scikit-learn Pipeline, and what its steps make of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._validation import Table, default_names, read_cells, refuse_infinity
+from culpa.columns.base import Cells, Columns, Reading
+from culpa.columns.tracing import chain, is_known
+
+Floats = NDArray[np.float64]
+
+
+class Traced(Columns):
+    """Columns behind the steps of a Pipeline before its model.
+
+    Features that are made of the same columns belong together: those of one column under its name, those that mix
+    several under their names joined, such as ``a+b``. Columns that no feature is made of are left out.
+
+    ``inner`` is what the model itself makes of the outputs of the last step before it; usually they are its features.
+    ``outputs`` are their names, where the steps have names for them.
+    """
+
+    def __init__(self, pipeline: Any, inner: Columns) -> None:
+        names = getattr(pipeline, "feature_names_in_", None)
+        self.steps = [(name, step) for name, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+        self.inner = inner
+        self.outputs = _outputs(pipeline[:-1])
+        self._names_in = None if names is None else tuple(map(str, names))
+        n_columns = pipeline.n_features_in_
+        self._link = chain([step for _, step in self.steps], n_columns, len(inner.members))
+        made_of: dict[tuple[int, ...], list[int]] = {}
+        for sources, members in zip(self._link.sources, inner.members, strict=True):
+            made_of.setdefault(tuple(sorted(sources)), []).extend(members)
+        self._sources = sorted(made_of)
+        self.members = tuple(tuple(sorted(made_of[sources])) for sources in self._sources)
+        self.names = self.known_names = _joined(self._sources, self._names_in or default_names(n_columns))
+        if len(self.names) == 1 and n_columns > 1:
+            self.obstacle = _obstacle(self.steps)
+
+    def read(self, X: Any) -> Reading:
+        """The table that went into the Pipeline; it may hold texts."""
+        table = Table(self._transform(X), self.outputs, X)
+        refuse_infinity(table, "what the Pipeline makes of X")
+        inner = self.inner.read(replace(table, names=None))
+        return Reading(inner.features, self._cells(X), inner.labels, self.names, X)
+
+    def decode(self, features: Floats) -> Cells:
+        """Back through all steps, as far as they can be undone."""
+        known = self._link.back(list(self.inner.decode(features).T))
+        unknown = np.full(len(features), np.nan)
+        single = [known[sources[0]] if len(sources) == 1 else None for sources in self._sources]
+        return np.column_stack([unknown if cells is None else cells for cells in single])
+
+    def _transform(self, X: Any) -> Floats:
+        if not len(X):
+            return np.empty((0, len(self.inner.members)))
+        rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+        for _, step in self.steps:
+            rows = step.transform(rows)
+        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+    def _cells(self, X: Any) -> Cells:
+        """What the table held, for columns on their own."""
+        unknown = np.full(len(X), np.nan)
+        return np.column_stack(
+            [
+                read_cells(X, sources[0], None if self._names_in is None else self._names_in[sources[0]])
+                if len(sources) == 1
+                else unknown
+                for sources in self._sources
+            ]
+        )
+
+
+def _outputs(steps: Any) -> tuple[str, ...] | None:
+    """What the steps call their outputs, if all of them do."""
+    try:
+        return tuple(map(str, steps.get_feature_names_out()))
+    except (AttributeError, ValueError, TypeError):
+        return None
+
+
+def _obstacle(steps: Sequence[tuple[str, Any]]) -> str:
+    for name, step in steps:
+        if not is_known(step):
+            return f"step {name!r} of the Pipeline is a {type(step).__name__}, which may mix columns"
+    return "the Pipeline mixes all columns"
+
+
+def _joined(groups: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[str, ...]:
+    """A name for every group of columns: theirs, joined; numbered where a column has that name already."""
+    taken = {names[group[0]] for group in groups if len(group) == 1}
+    result = []
+    for group in groups:
+        name = "+".join(names[i] for i in group)
+        if len(group) > 1:
+            name = next(new for n in count(1) if (new := name if n == 1 else f"{name} ({n})") not in taken)
+            taken.add(name)
+        result.append(name)
+    return tuple(result)

@@ -1,0 +1,236 @@
+"""How many false alarms do limits raise? Every kind of limit on simulated and real normal rows; and what trimming does.
+
+Simulated rows: 12 sensors follow 3 hidden states. Real rows: the normal ones of the ODDS data sets, divided at random into
+two thirds to fit (of which the conformal limit holds out its share) and one third to count alarms on.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa import scores
+from culpa.datasets import ODDS_NAMES, load_odds, make_plant
+from culpa.detector import PCADetector
+from culpa.experiments.published import Progress, silent
+from culpa.limits import Limits, beta_limit, f_limit, named_score
+
+Floats = NDArray[np.float64]
+Draw = Callable[[int], tuple[Floats, Floats]]  # rows to fit and new normal rows, by seed
+
+CONFIDENCES = (0.95, 0.99)
+# kinds of limit by score; conformal ones hold out rows, so that a model of their own is fitted
+KINDS = {
+    "spe": ("jackson-mudholkar", "box", "empirical", "conformal"),
+    "t2": ("f", "empirical", "conformal"),
+    "combined": ("box", "empirical", "conformal"),
+}
+_MOST_ROWS = 6000  # of a real data set, drawn anew in every run
+_HELD_OUT = 0.2
+_D, _P = 12, 3
+_NEW = 2000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Share of new normal rows above a limit, averaged over runs; ``None`` where rows were too few for that limit."""
+
+    score: str
+    kind: str
+    confidence: float
+    alarms: float | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of normal rows."""
+
+    name: str
+    real: bool
+    n_fit: int
+    n_features: int
+    n_runs: int
+    rates: tuple[Rate, ...]
+
+    def alarms(self, score: str, kind: str, confidence: float) -> float | None:
+        """The share of false alarms of one limit."""
+        return next(
+            rate.alarms for rate in self.rates if (rate.score, rate.kind, rate.confidence) == (score, kind, confidence)
+        )
+
+
+@dataclass(frozen=True)
+class TrainingRate:
+    """T2 of the training rows themselves: share above the limit for new rows (F) and for training rows (Beta)."""
+
+    n_fit: int
+    confidence: float
+    f: float
+    beta: float
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A detector fitted to rows of which a share has one sensor 6 standard deviations off.
+
+    ``found`` is the share of these rows in the list of abnormal training rows, ``alarms`` the share of false alarms on
+    clean new rows, ``detected`` that of alarms on new rows with one sensor 3 standard deviations off; ``limit`` is SPE's,
+    relative to that of a detector that was fitted to the clean rows.
+    """
+
+    dirty: float
+    trim: float
+    alarms: float
+    detected: float
+    found: float | None
+    limit: float
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """Everything that was measured."""
+
+    sources: tuple[Source, ...]
+    training: tuple[TrainingRate, ...]
+    trimmed: tuple[Trimmed, ...]
+
+    def source(self, name: str) -> Source:
+        """The line of one kind of rows."""
+        return next(source for source in self.sources if source.name == name)
+
+
+def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progress: Progress = silent) -> FalseAlarms:
+    """Measure; simulated rows are drawn ``5 n_seeds`` times, real ones divided ``n_seeds`` times."""
+    jobs = [*_simulated(5 * n_seeds), *_real(data, n_seeds)]
+    sources = []
+    for k, (name, real, draw, components, n_runs) in enumerate(jobs):
+        progress(k / (len(jobs) + 2), name)
+        sources.append(_measure(name, real, draw, components, n_runs))
+    progress(1 - 2 / (len(jobs) + 2), "training rows")
+    training = tuple(_training(n, 50 * n_seeds) for n in (20, 50, 200))
+    progress(1 - 1 / (len(jobs) + 2), "dirty training rows")
+    trimmed = tuple(_trimmed(dirty, trim, n_seeds) for dirty in (0.0, 0.02, 0.05, 0.1) for trim in (0.0, 0.05, 0.1))
+    progress(1.0, "done")
+    return FalseAlarms(tuple(sources), tuple(rate for rates in training for rate in rates), trimmed)
+
+
+def _simulated(n_runs: int) -> Iterator[tuple[str, bool, Draw, int | float, int]]:
+    def gaussian(n: int) -> Draw:
+        return lambda seed: _split(_rows(n + _NEW, seed), n)
+
+    def heavy(seed: int) -> tuple[Floats, Floats]:
+        rng = np.random.default_rng([seed, 1])
+        X = _rows(1000 + _NEW, seed)
+        return _split(X / np.sqrt(rng.chisquare(4, size=(len(X), 1)) / 4), 1000)
+
+    def plant(seed: int) -> tuple[Floats, Floats]:
+        simulated = make_plant(1000, _NEW, faults=(), seed=seed)
+        return simulated.normal, simulated.new
+
+    yield "Gaussian, 100 rows", False, gaussian(100), _P, n_runs
+    yield "Gaussian, 1000 rows", False, gaussian(1000), _P, n_runs
+    yield "Gaussian, one component too few", False, gaussian(1000), _P - 1, n_runs
+    yield "simulated plant, states with memory", False, plant, _P, n_runs
+    yield "heavy tails (t, 4 degrees of freedom)", False, heavy, _P, n_runs
+
+
+def _real(data: str | os.PathLike[str] | None, n_runs: int) -> Iterator[tuple[str, bool, Draw, int | float, int]]:
+    for name in ODDS_NAMES:
+        dataset = load_odds(name, data)
+        normal = dataset.X[dataset.y == 0]
+
+        def draw(seed: int, normal: Floats = normal) -> tuple[Floats, Floats]:
+            order = np.random.default_rng(seed).permutation(len(normal))[:_MOST_ROWS]
+            return _split(normal[order], len(order) * 2 // 3)
+
+        yield name, True, draw, 0.95, n_runs
+
+
+def _rows(n: int, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    W = np.random.default_rng(42).normal(size=(_P, _D))
+    return np.asarray(rng.normal(size=(n, _P)) @ W + 0.4 * rng.normal(size=(n, _D)))
+
+
+def _split(X: Floats, n: int) -> tuple[Floats, Floats]:
+    return X[:n], X[n:]
+
+
+def _measure(name: str, real: bool, draw: Draw, components: int | float, n_runs: int) -> Source:
+    alarms: dict[tuple[str, str, float], list[float]] = {}
+    for seed in range(n_runs):
+        fitted, new = draw(seed)
+        n_learn = len(fitted) - math.ceil(_HELD_OUT * len(fitted))
+        for learn, calibrate in ((fitted, fitted), (fitted[:n_learn], fitted[n_learn:])):
+            for at, share in _alarms(learn, calibrate, new, components):
+                alarms.setdefault(at, []).append(share)
+    rates = tuple(
+        Rate(
+            score, kind, confidence, float(np.mean(alarms[at])) if (at := (score, kind, confidence)) in alarms else None
+        )
+        for score, kinds in KINDS.items()
+        for kind in kinds
+        for confidence in CONFIDENCES
+    )
+    return Source(name, real, len(fitted), fitted.shape[1], n_runs, rates)
+
+
+def _alarms(
+    learn: Floats, calibrate: Floats, new: Floats, components: int | float
+) -> Iterator[tuple[tuple[str, str, float], float]]:
+    """Share of new rows above each limit that there are rows enough for; held-out rows are for conformal limits only."""
+    normal = PCADetector(components).fit(learn).to_normal()
+    charted = [named_score(name, normal) for name in KINDS]
+    tails = Limits.tails_of(charted, [normal.standardise(calibrate)])
+    for score in charted:
+        values = score(normal.standardise(new))
+        for kind in KINDS[score.name]:
+            limits = Limits(normal, kind, tails)
+            for confidence in CONFIDENCES if (kind == "conformal") == (calibrate is not learn) else ():
+                if limits.knows(score, confidence):
+                    yield (score.name, kind, confidence), float((values > limits(score, confidence)).mean())
+
+
+def _training(n: int, n_runs: int) -> tuple[TrainingRate, ...]:
+    above = np.zeros((len(CONFIDENCES), 2))
+    for seed in range(n_runs):
+        X = _rows(n, seed)
+        detector = PCADetector(_P).fit(X)
+        normal = detector.to_normal()
+        t2 = scores.t2(normal.centred)(normal.standardise(X))
+        for k, confidence in enumerate(CONFIDENCES):
+            above[k] += [(t2 > formula(_P, n, confidence)).mean() for formula in (f_limit, beta_limit)]
+    return tuple(TrainingRate(n, confidence, *(above[k] / n_runs).tolist()) for k, confidence in enumerate(CONFIDENCES))
+
+
+def _trimmed(dirty: float, trim: float, n_runs: int) -> Trimmed:
+    new = _rows(10 * _NEW, 10**6)
+    faulty = _spoiled(new[:_NEW], np.arange(_NEW), 3.0, 10**6)
+    found, sums = [], np.zeros(3)
+    for seed in range(n_runs):
+        clean = _rows(500, seed)
+        at = np.random.default_rng([seed, 2]).choice(500, int(dirty * 500), replace=False)
+        detector = PCADetector(_P, trim=trim).fit(_spoiled(clean, at, 6.0, seed))
+        flagged = [(detector.predict(rows) == -1).mean() for rows in (new, faulty)]
+        sums += [*flagged, _limit_in_sensor_units(detector) / _limit_in_sensor_units(PCADetector(_P).fit(clean))]
+        if len(at):
+            found.append(np.isin(at, detector.abnormal_training_rows_["position"]).mean())
+    alarms, detected, limit = (sums / n_runs).tolist()
+    return Trimmed(dirty, trim, alarms, detected, float(np.mean(found)) if found else None, limit)
+
+
+def _limit_in_sensor_units(detector: PCADetector) -> float:
+    """Limits of detectors with other scales can be compared so: all sensors vary alike."""
+    return float(detector.limit_ * (detector.scale_**2).mean())
+
+
+def _spoiled(X: Floats, at: NDArray[np.int64], size: float, seed: int) -> Floats:
+    """Rows with one of the first three sensors off by so many standard deviations."""
+    rng = np.random.default_rng([seed, 3])
+    X = X.copy()
+    which = rng.integers(3, size=len(at))
+    X[at, which] += size * X.std(axis=0)[which]
+    return X

@@ -1,0 +1,180 @@
+"""Incidents: flagged rows that follow each other, told as one story with a beginning, an end, and culprits."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, overload
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._compiled import one_blas_thread
+from culpa._missing import warn_about_empty_rows
+from culpa._validation import frame_like, one_of
+from culpa.columns import Reading
+from culpa.incidents.gathering import Culprit, Gathering, Incident
+from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
+
+if TYPE_CHECKING:
+    from culpa.detector import PCADetector
+    from culpa.explainer import Explainer
+
+__all__ = ["Culprit", "Gathering", "Incident", "Incidents", "as_columns", "find_incidents"]
+
+Floats = NDArray[np.float64]
+
+_ROWS_AT_ONCE = 1 << 14  # rows scored or explained at a time, so that memory does not grow with their number
+
+
+class Incidents(Sequence[Incident]):
+    """The incidents of a table, in order; ``print`` shows their sentences.
+
+    ``n_rows`` and ``n_flagged`` count the rows of the table and the flagged ones among them, whether or not they made it
+    into an incident.
+    """
+
+    def __init__(self, items: Sequence[Incident], *, n_rows: int, n_flagged: int, native: Any = None) -> None:
+        self._items = tuple(items)
+        self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, native
+
+    @overload
+    def __getitem__(self, key: int) -> Incident: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Incidents": ...
+    def __getitem__(self, key: int | slice) -> "Incident | Incidents":
+        """One incident, or some."""
+        if isinstance(key, slice):
+            return Incidents(self._items[key], n_rows=self.n_rows, n_flagged=self.n_flagged, native=self._native)
+        return self._items[key]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Incident]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"<Incidents: {len(self)} in {self.n_rows:,} rows, {self.n_flagged:,} of them flagged>"
+
+    def __str__(self) -> str:
+        return "\n".join(incident.sentence for incident in self) or "No incidents."
+
+    def to_frame(self) -> Any:
+        """One line per incident with its worst culprit, in the kind of table that was given."""
+        return frame_like(self._native, as_columns(self._items))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
+        incidents = [_plain(asdict(incident)) for incident in self]
+        return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+
+def find_incidents(
+    detector: "PCADetector",
+    X: Any,
+    *,
+    time: Any = None,
+    gap: Any = 0,
+    min_length: int = 1,
+    units: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Incidents:
+    """What `PCADetector.incidents` does; see there."""
+    X, times, name = split_time(X, time)
+    table = detector._read(X, min_rows=0)
+    if times is not None:
+        if len(times) != len(table.array):
+            raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows: give one time per row.")
+        check_order(times, name)
+    if wrong := {"score", "features"} & options.keys():
+        raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
+    explainer = detector.explainer(**options)
+    gathering = Gathering(
+        explainer,
+        detector.limit_,
+        gap=read_gap(gap, times),
+        min_length=min_length,
+        units=_units(detector, units, table.feature_names()),
+        time_name=None if times is None else name,
+        dated=times is not None and over_several_days(times),
+    )
+    reading = explainer.columns.read(table)
+    scores = _scores(explainer, reading)
+    flagged = np.flatnonzero(scores > detector.limit_)
+    labels = table.row_labels() if times is None else times
+    found: list[Incident] = []
+    for start in range(0, len(flagged), _ROWS_AT_ONCE):
+        at = flagged[start : start + _ROWS_AT_ONCE]
+        found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
+    found += gathering.finish()
+    return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
+
+
+def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
+    """One entry per incident in each column."""
+    fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit")
+    columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
+    worst = [incident.culprits[0] for incident in incidents]
+    for name in ("feature", "value", "std_error", "share", "actual", "expected", "unit"):
+        columns["culprit" if name == "feature" else name] = [getattr(culprit, name) for culprit in worst]
+    columns["n_to_fix"] = [incident.n_to_fix for incident in incidents]
+    columns["to_fix"] = [", ".join(incident.together) for incident in incidents]
+    columns["score_if_fixed"] = [incident.score_if_fixed for incident in incidents]
+    columns["sentence"] = [incident.sentence for incident in incidents]
+    return columns
+
+
+def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
+    """The features, the rows' times, and what these are called."""
+    if isinstance(time, str):
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            raise ValueError(
+                f"time={time!r} names a column, but X has no column names: give an array of times instead."
+            )
+        one_of(time, frame.columns, "time column")
+        return frame.drop(time).to_native(), read_times(frame.get_column(time).to_native(), time), time
+    if time is not None:
+        name = str(getattr(time, "name", None) or "time")
+        return X, read_times(time, name), name
+    index: Any = getattr(X, "index", None)
+    if type(index).__name__ in ("DatetimeIndex", "TimedeltaIndex", "PeriodIndex"):
+        name = str(index.name or "time")
+        return X, read_times(index, name), name
+    return X, None, "time"
+
+
+def _units(detector: "PCADetector", units: Mapping[str, str] | None, names: Sequence[str]) -> Mapping[str, str]:
+    for name in units or {}:
+        one_of(name, names, "feature in units:")
+    return {**getattr(detector, "units_", {}), **(units or {})}
+
+
+def _scores(explainer: "Explainer", reading: Reading) -> Floats:
+    X, score, normal = reading.features, explainer.score, explainer.normal
+    with one_blas_thread(len(X)):
+        parts = [score(normal.standardise(X[k : k + _ROWS_AT_ONCE])) for k in range(0, len(X), _ROWS_AT_ONCE)]
+    result = np.concatenate([np.empty(0), *parts])
+    if np.isnan(result).any():
+        warn_about_empty_rows(reading.labels[np.isnan(result)])
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, (str, int, bool, type(None))) else _as_text(value)
+
+
+def _as_text(label: Any) -> str:
+    return str(label.isoformat() if hasattr(label, "isoformat") and hasattr(label, "year") else label)

@@ -1,0 +1,297 @@
+"""Flagged rows, as they come, become incidents.
+
+Only running sums and the worst row of an incident are kept, so that an incident may last for any number of rows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa.columns import Reading
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.incidents.times import Span, Times
+from culpa.incidents.wording import sentence
+
+Floats = NDArray[np.float64]
+
+_SHOWN = 5  # culprits that an incident lists, unless more must be fixed to clear the alarm
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A feature (or group of features) to blame for an incident.
+
+    ``value`` is its mean Shapley value over the incident's flagged rows, ``share`` that value over their mean score.
+    ``std_error`` is the standard error of that mean: from row to row, and from sampling where values are sampled (it takes
+    rows for independent, so it is too small where they follow each other closely). ``actual``, ``expected`` (what all other
+    features imply) and ``score_if_fixed`` (the score with this culprit alone at its expected value) belong to the
+    incident's worst row and are in the user's units. A group of several features has no ``actual`` and ``expected`` of its
+    own: they are NaN.
+    """
+
+    feature: str
+    value: float
+    std_error: float
+    share: float
+    actual: float
+    expected: float
+    score_if_fixed: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Flagged rows that belong together.
+
+    ``first``, ``last`` and ``peak`` (the worst row) are positions in the table, from 0; ``start``, ``end`` and
+    ``peak_label`` are what the user calls these rows: times where there are some (pandas Timestamps for dates), else row
+    labels. ``score`` is that of the worst row, ``limit`` the detector's.
+
+    ``culprits`` are the worst ones, most to blame first (by Shapley values, or by the detector's ``ranking``). Fixing the
+    first ``n_to_fix`` of them together clears the alarm in the worst row; ``together`` has the value that the remaining
+    features imply for each feature among them, and ``score_if_fixed`` the score with all of them at these values.
+    ``n_to_fix`` is ``None`` where nothing would clear it.
+    """
+
+    first: int
+    last: int
+    peak: int
+    start: Any
+    end: Any
+    peak_label: Any
+    n_flagged: int
+    score: float
+    limit: float
+    culprits: tuple[Culprit, ...]
+    n_to_fix: int | None
+    together: dict[str, float]
+    score_if_fixed: float
+    sentence: str = ""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Running sums over an incident, and its worst row so far."""
+
+    first: int
+    last: int
+    peak: int
+    labels: list[Any]  # of the three
+    n: int
+    score_sum: float
+    mean: Floats  # of the values
+    scatter: Floats  # sum of squared deviations of the values from their mean
+    error_sum: Floats
+    blame_sum: Floats  # of what culprits are ranked by
+    score: float
+    worst: dict[str, Floats] = field(repr=False)
+
+    def merge(self, other: "_Draft") -> None:
+        """Add the rows that follow (Chan, Golub and LeVeque)."""
+        n = self.n + other.n
+        step = other.mean - self.mean
+        self.scatter = self.scatter + other.scatter + step**2 * (self.n * other.n / n)
+        self.mean = self.mean + step * (other.n / n)
+        self.error_sum = self.error_sum + other.error_sum
+        self.blame_sum = self.blame_sum + other.blame_sum
+        self.n, self.score_sum, self.last, self.labels[1] = (
+            n,
+            self.score_sum + other.score_sum,
+            other.last,
+            other.labels[1],
+        )
+        if other.score > self.score:
+            self.peak, self.labels[2] = other.peak, other.labels[2]
+            self.score, self.worst = other.score, other.worst
+
+    def std_error(self) -> Floats:
+        """Of the mean; rows share the orders of a sampled rule, so their sampling errors do not average out."""
+        sampling = self.error_sum / self.n
+        if self.n == 1:
+            return sampling
+        return np.sqrt(self.scatter / (self.n * (self.n - 1)) + sampling**2)
+
+
+class Gathering:
+    """Takes flagged rows in order and hands out the incidents that are over."""
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        limit: float,
+        *,
+        gap: int | Span = 0,
+        min_length: int = 1,
+        units: Mapping[str, str] | None = None,
+        time_name: str | None = None,
+        dated: bool = False,
+        explain: Callable[[Reading], Explanation] | None = None,
+    ) -> None:
+        if not isinstance(min_length, (int, np.integer)) or min_length < 1:
+            raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
+        self.normal, self.score, self.limit = explainer.normal, explainer.score, limit
+        self.gap, self.min_length, self.units, self.time_name, self.dated = (
+            gap,
+            min_length,
+            units or {},
+            time_name,
+            dated,
+        )
+        self._columns = explainer.columns
+        # each player's name, and the columns behind it
+        self._players = explainer.groups or tuple((name, (i,)) for i, name in enumerate(self._columns.names))
+        self._explain = explain or explainer.explain
+        self._open: _Draft | None = None
+        self._last: tuple[int, Any] | None = None  # position and time of the last flagged row
+
+    def add(
+        self, positions: NDArray[np.int64], rows: Reading, labels: Any, times: Times | None = None
+    ) -> list[Incident]:
+        """Flagged rows (with positions in the table, labels, times if there are some) -> incidents that are over."""
+        if not len(positions):
+            return []
+        why = self._explain(rows)
+        starts = np.flatnonzero(self._begins(positions, times))
+        goes_on = not len(starts) or starts[0] != 0
+        cuts = np.concatenate([[0], starts]) if goes_on else starts
+        pieces = list(self._pieces(why, rows.features, positions, labels, cuts))
+        self._last = int(positions[-1]), None if times is None else times[-1]
+        if goes_on:
+            assert self._open is not None
+            self._open.merge(pieces.pop(0))
+        closed = [] if self._open is None else [self._open]
+        self._open, over = (closed + pieces)[-1], (closed + pieces)[:-1]
+        return self._finished(over)
+
+    def finish(self) -> list[Incident]:
+        """The incident that the table ended in, if any."""
+        over = [] if self._open is None else [self._open]
+        self._open = None
+        return self._finished(over)
+
+    def _begins(self, positions: NDArray[np.int64], times: Times | None) -> NDArray[np.bool_]:
+        """Which flagged rows begin an incident."""
+        result = np.ones(len(positions), dtype=bool)
+        if isinstance(self.gap, int):
+            result[1:] = np.diff(positions) - 1 > self.gap
+            if self._last is not None:
+                result[0] = positions[0] - self._last[0] - 1 > self.gap
+        else:
+            assert times is not None
+            result[1:] = np.asarray(times[1:] - times[:-1] > self.gap)
+            if self._last is not None:
+                result[0] = times[0] - self._last[1] > self.gap
+        return result
+
+    def _pieces(
+        self, why: Explanation, features: Floats, positions: NDArray[np.int64], labels: Any, cuts: NDArray[np.int64]
+    ) -> Any:
+        counts = np.diff([*cuts, len(positions)])
+        means = np.add.reduceat(why.values, cuts, axis=0) / counts[:, None]
+        scatter = np.add.reduceat((why.values - np.repeat(means, counts, axis=0)) ** 2, cuts, axis=0)
+        errors = np.add.reduceat(why.std_error, cuts, axis=0)
+        # who is not there in a row is as little to blame for it as the least suspect
+        least = np.fmin.reduce(why.blame, axis=1, keepdims=True)
+        blame = np.add.reduceat(np.where(why.observed, why.blame, least), cuts, axis=0)
+        sums = np.add.reduceat(why.score, cuts)
+        for k, (cut, n) in enumerate(zip(cuts.tolist(), counts.tolist(), strict=True)):
+            peak = cut + int(np.argmax(why.score[cut : cut + n]))
+            yield _Draft(
+                int(positions[cut]),
+                int(positions[cut + n - 1]),
+                int(positions[peak]),
+                [_label(labels[at]) for at in (cut, cut + n - 1, peak)],
+                n,
+                float(sums[k]),
+                means[k],
+                scatter[k],
+                errors[k],
+                blame[k],
+                float(why.score[peak]),
+                {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")}
+                | {"features": features[peak].copy()},
+            )
+
+    def _finished(self, drafts: list[_Draft]) -> list[Incident]:
+        drafts = [draft for draft in drafts if draft.n >= self.min_length]
+        if not drafts:
+            return []
+        ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
+        fixes = self._fixes(np.stack([draft.worst["features"] for draft in drafts]), ranked)
+        return [self._incident(*parts) for parts in zip(drafts, ranked, fixes, strict=True)]
+
+    def _fixes(self, rows: Floats, ranked: NDArray[np.intp]) -> list[tuple[int | None, dict[str, float], float]]:
+        """How many of the top culprits must be fixed together to clear the alarm, and what is expected of them then."""
+        result: list[tuple[int | None, dict[str, float], float]] = [(None, {}, np.nan)] * len(rows)
+        standard = self.normal.standardise(rows)
+        waiting = list(range(len(rows)))
+        for k in range(1, ranked.shape[1] + 1):
+            sets: dict[tuple[int, ...], list[int]] = {}
+            for at in waiting:
+                blamed = sorted(i for player in ranked[at, :k] for i in self._players[player][1])
+                sets.setdefault(tuple(blamed), []).append(at)
+            for block, at_rows in sets.items():
+                members = self._columns.features_of(block)
+                expected, fixed = self.score.fix(standard[at_rows], members)
+                whole = standard[at_rows].copy()
+                whole[:, members] = expected
+                values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
+                for at, score, value in zip(at_rows, fixed, values, strict=True):
+                    if score <= self.limit:
+                        names = (self._columns.names[i] for i in block)
+                        result[at] = k, dict(zip(names, value.tolist(), strict=True)), float(score)
+            waiting = [at for at in waiting if result[at][0] is None]
+            if not waiting:
+                break
+        return result
+
+    def _incident(
+        self, draft: _Draft, ranked: NDArray[np.intp], fix: tuple[int | None, dict[str, float], float]
+    ) -> Incident:
+        n_to_fix, together, score_if_fixed = fix
+        errors = draft.std_error()
+        culprits = []
+        for k in ranked[: max(_SHOWN, n_to_fix or 0)].tolist():
+            name, columns = self._players[k]
+            single = columns[0] if len(columns) == 1 else None
+            culprits.append(
+                Culprit(
+                    name,
+                    float(draft.mean[k]),
+                    float(errors[k]),
+                    float(draft.mean[k] * draft.n / draft.score_sum),
+                    np.nan if single is None else float(draft.worst["data"][single]),
+                    np.nan if single is None else float(draft.worst["expected"][single]),
+                    float(draft.worst["score_if_fixed"][k]),
+                    "" if single is None else self.units.get(name, ""),
+                )
+            )
+        start, end, peak_label = draft.labels
+        incident = Incident(
+            draft.first,
+            draft.last,
+            draft.peak,
+            start,
+            end,
+            peak_label,
+            n_flagged=draft.n,
+            score=draft.score,
+            limit=self.limit,
+            culprits=tuple(culprits),
+            n_to_fix=n_to_fix,
+            together=together,
+            score_if_fixed=score_if_fixed,
+        )
+        text = sentence(incident, self.score.name, time_name=self.time_name, dated=self.dated)
+        return replace(incident, sentence=text)
+
+
+def _label(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) and not isinstance(label, np.datetime64) else label

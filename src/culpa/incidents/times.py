@@ -1,0 +1,95 @@
+"""Times of rows: whatever people keep them in, as something that can be compared and subtracted."""
+
+import datetime as dt
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
+Span = Any  # a pandas Timedelta
+
+
+def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
+    """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers."""
+    if hasattr(cells, "to_pandas"):  # polars, Arrow
+        cells = cells.to_pandas()
+    if np.ndim(cells) != 1:
+        raise ValueError(f"time must be the name of a column or one value per row, got {np.ndim(cells)} dimensions.")
+    index = pd.Index(cells)
+    if isinstance(index, pd.PeriodIndex):
+        index = index.to_timestamp()
+    known = isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or pd.api.types.is_any_real_numeric_dtype(index)
+    index = index if known else _parsed(index, name)
+    if index.hasnans:
+        raise ValueError(
+            f"{name!r} has no time in row {first_row + int(np.argmax(index.isna()))}: drop rows without a time."
+        )
+    return index
+
+
+def over_several_days(times: Times) -> bool:
+    """Whether ascending times need their dates to be told apart."""
+    return isinstance(times, pd.DatetimeIndex) and len(times) > 0 and times[0].date() != times[-1].date()
+
+
+def check_order(times: Times, name: str, first_row: int = 0) -> None:
+    """Refuse times that go backwards."""
+    if times.is_monotonic_increasing:
+        return
+    row = int(np.argmax(np.asarray(times[1:] < times[:-1]))) + 1
+    raise ValueError(
+        f"{name!r} goes backwards: row {first_row + row} is at {times[row]}, the row before at {times[row - 1]}. "
+        "Sort the rows by time; times of day that pass midnight need their dates."
+    )
+
+
+def read_gap(gap: Any, times: Times | None) -> int | Span:
+    """A number of rows, or a span of time such as ``"5min"`` or a timedelta (only with dates or durations)."""
+    if isinstance(gap, (int, np.integer)) and not isinstance(gap, (bool, np.timedelta64)):  # NumPy's spans are integers
+        if gap < 0:
+            raise ValueError(f"gap must not be negative, got {gap}.")
+        return int(gap)
+    try:
+        if not isinstance(gap, (str, dt.timedelta, np.timedelta64)):
+            raise TypeError
+        span = pd.Timedelta(gap)
+    except (TypeError, ValueError):
+        raise ValueError(f"gap must be a whole number of rows or a span of time such as '5min', got {gap!r}.") from None
+    if not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
+        raise ValueError(
+            f"gap={gap!r} is a span of time, so the rows need dates: name their column (time= in Python, --time)."
+        )
+    if not span >= pd.Timedelta(0):
+        raise ValueError(f"gap must not be negative, got {gap!r}.")
+    return span
+
+
+def _parsed(index: Any, name: str) -> Times:
+    """Times from texts and Python objects."""
+    first = next((cell for cell in index if not pd.isna(cell)), None)
+    if isinstance(first, dt.time):
+        return pd.to_timedelta([None if pd.isna(cell) else cell.isoformat() for cell in index])
+    try:
+        if isinstance(first, str) and re.fullmatch(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?", first):
+            return pd.to_timedelta([f"{cell}:00" if str(cell).count(":") == 1 else cell for cell in index])
+        if not isinstance(first, (str, dt.date, type(None))):
+            raise ValueError
+        return _dates(index)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name!r} holds {first!r}, among others, and that is no time: write times like 2024-03-05 10:42 "
+            "(ISO 8601), or convert them with pandas.to_datetime. A mere label of rows is no time: make it the index."
+        ) from None
+
+
+def _dates(index: Any) -> Times:
+    try:
+        return pd.DatetimeIndex(pd.to_datetime(index, format="ISO8601"))
+    except ValueError as error:
+        if "timezone" not in str(error).lower() and "offset" not in str(error).lower():
+            raise
+        return pd.DatetimeIndex(
+            pd.to_datetime(index, format="ISO8601", utc=True)
+        )  # offsets that change with summer time

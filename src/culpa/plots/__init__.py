@@ -1,0 +1,142 @@
+"""Pictures of explanations and detectors, with matplotlib.
+
+Every function returns the Axes it drew on; without ``ax`` it makes a new figure. The first argument is an `Explanation`
+(``why.plot.waterfall(0)`` is ``waterfall(why, 0)``) or a `PCADetector` (``detector.plot.distance(new)``). What a picture
+shows is computed in `culpa.plots.content`, which needs no drawing library. For more, shap's own plots take
+``why.to_shap()``.
+"""
+
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from culpa._validation import one_of
+from culpa.detector import PCADetector
+from culpa.explanation import Explanation
+from culpa.plots import content, drawing
+from culpa.plots.content.monitoring import CONFIDENCES
+from culpa.plots.drawing import require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Plots", "bar", "control_chart", "distance", "heatmap", "loadings", "scatter", "waterfall"]
+
+
+def waterfall(
+    why: Explanation,
+    row: int = 0,
+    *,
+    max_features: int | None = 12,
+    limit: float | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """From the base value to the score of the row at position ``row``, feature by feature.
+
+    Features beyond the ``max_features`` largest share one bar, so that bars always add up. ``limit`` draws the control
+    limit, for example ``detector.limit_``.
+    """
+    require_matplotlib()
+    return drawing.draw_waterfall(content.Waterfall.of(why, row, max_features=max_features, limit=limit), ax)
+
+
+def bar(why: Explanation, row: int | None = None, *, max_features: int | None = 12, ax: "Axes | None" = None) -> "Axes":
+    """Blame of the row at position ``row``, or mean blame over all rows.
+
+    The lines over the bars are 95% intervals of one row's sampled values, or the middle 80% of many rows.
+    """
+    require_matplotlib()
+    return drawing.draw_bars(content.Bars.of(why, row, max_features=max_features), ax)
+
+
+def heatmap(why: Explanation, *, max_features: int | None = 20, ax: "Axes | None" = None) -> "Axes":
+    """Blame of every row and feature, with the rows' score above; grey cells are missing."""
+    require_matplotlib()
+    return drawing.draw_heatmap(content.Heatmap.of(why, max_features=max_features), ax)
+
+
+def scatter(
+    why: Explanation,
+    row: int = 0,
+    *,
+    feature: str | int | None = None,
+    against: str | int | None = None,
+    normal: Any = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """A culprit against another feature, with the value that was expected.
+
+    ``feature`` is the most blamed one unless named, ``against`` the one that correlates most with it. ``normal`` is a
+    table of rows to draw around, such as the training rows; without it the other explained rows are drawn.
+    """
+    require_matplotlib()
+    shown = content.Scatter.of(why, row, feature=feature, against=against, normal=normal)
+    return drawing.draw_scatter(shown, ax)
+
+
+def control_chart(
+    detector: PCADetector,
+    X: Any,
+    *,
+    time: Any = None,
+    confidences: Sequence[float] = CONFIDENCES,
+    incidents: Sequence[Any] | None = None,
+    log: bool = False,
+    ax: "Sequence[Axes] | None" = None,
+) -> "list[Axes]":
+    """SPE and T2 of each row with their limits, incidents shaded; one Axes per statistic, SPE first.
+
+    ``time`` names the column of times, or gives one time per row; the index of a pandas table needs no naming.
+    ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. ``ax`` takes as many
+    Axes as are returned.
+    """
+    require_matplotlib()
+    shown = content.ControlChart.of(detector, X, time=time, confidences=confidences, incidents=incidents)
+    return drawing.draw_control_chart(shown, ax, log=log)
+
+
+def distance(
+    detector: PCADetector,
+    X: Any,
+    *,
+    confidences: Sequence[float] = CONFIDENCES,
+    log: bool = True,
+    n_labels: int = 5,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """SPE against T2 with both limits: does a row break the correlations, or is it far out along them?"""
+    require_matplotlib()
+    shown = content.Distance.of(detector, X, confidences=confidences)
+    return drawing.draw_distance(shown, ax, log=log, n_labels=n_labels)
+
+
+def loadings(
+    model: Any, *, n_components: int | None = None, max_features: int | None = 30, ax: "Axes | None" = None
+) -> "Axes":
+    """How features make up the components; for a detector or any model that `Explainer` takes."""
+    require_matplotlib()
+    return drawing.draw_loadings(content.Loadings.of(model, n_components=n_components, max_features=max_features), ax)
+
+
+class Plots:
+    """``why.plot`` and ``detector.plot``: the functions of this module as methods of what they draw."""
+
+    def __init__(self, subject: Explanation | PCADetector) -> None:
+        of_rows = isinstance(subject, Explanation)
+        functions = (waterfall, bar, heatmap, scatter) if of_rows else (control_chart, distance, loadings)
+        self._subject = subject
+        self._functions: dict[str, Callable[..., Any]] = {function.__name__: function for function in functions}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return MethodType(self._functions[one_of(name, self._functions, "plot")], self._subject)
+        except ValueError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        return [*self._functions]
+
+    def __repr__(self) -> str:
+        return f"<Plots: {', '.join(self._functions)}>"

@@ -1,0 +1,163 @@
+"""What pictures of a detector show: its statistics over rows with their limits, and the components of its model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from culpa._validation import default_names, read_table
+from culpa.detector import PCADetector
+from culpa.incidents import split_time
+from culpa.models import as_normal
+from culpa.plots.content.blame import Selection
+from culpa.plots.content.rows import RowAxis, wall_clock
+
+Floats = NDArray[np.float64]
+
+CONFIDENCES = (0.95, 0.99)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic:
+    """One statistic over rows. ``limits`` go from confidence to limit; rows above ``alarm`` are ``flagged``."""
+
+    name: str
+    values: Floats
+    limits: dict[float, float]
+    alarm: float
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Rows above the limit that raises the alarm; missing values are not."""
+        return np.asarray(self.values > self.alarm)
+
+
+class Span(NamedTuple):
+    """An incident on the axis: positions of its first and last row, and the stretch of axis that they own."""
+
+    first: int
+    last: int
+    start: Any
+    end: Any
+
+
+@dataclass(frozen=True, eq=False)
+class ControlChart:
+    """Statistics along the rows with their limits, and incidents."""
+
+    axis: RowAxis
+    statistics: tuple[Statistic, ...]
+    incidents: tuple[Span, ...]
+
+    @classmethod
+    def of(
+        cls,
+        detector: PCADetector,
+        X: Any,
+        *,
+        time: Any = None,
+        confidences: Sequence[float] = CONFIDENCES,
+        incidents: Sequence[Any] | None = None,
+    ) -> "ControlChart":
+        """SPE and T2 of the rows of ``X``, and the detector's own statistic where it is another one.
+
+        ``time`` is that of `PCADetector.incidents`. ``incidents`` are objects with positions ``first`` and ``last``;
+        without them, runs of flagged rows are.
+        """
+        features, times, _ = split_time(X, time)
+        labels, statistics, flagged = _statistics(detector, features, confidences)
+        if times is not None and len(times) != len(labels):
+            raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
+        axis = RowAxis.of(labels if times is None else times)
+        spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
+        return cls(axis, statistics, tuple(Span(first, last, *axis.span(first, last)) for first, last in spans))
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """SPE against T2: does a row break the correlations, or is it merely far out along them?"""
+
+    spe: Statistic
+    t2: Statistic
+    labels: NDArray[Any]
+
+    @classmethod
+    def of(cls, detector: PCADetector, X: Any, *, confidences: Sequence[float] = CONFIDENCES) -> "Distance":
+        """Content for the rows of ``X``."""
+        labels, statistics, _ = _statistics(detector, X, confidences)
+        named = {statistic.name: statistic for statistic in statistics}
+        return cls(named["spe"], named["t2"], wall_clock(labels))
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Rows above either limit."""
+        return self.spe.flagged | self.t2.flagged
+
+    def worst(self, k: int) -> NDArray[np.intp]:
+        """Positions of the ``k`` flagged rows that lie furthest beyond a limit, furthest first."""
+        beyond = np.fmax(*(one.values / one.alarm if one.alarm else one.values for one in (self.spe, self.t2)))
+        flagged = np.flatnonzero(self.flagged)
+        return flagged[np.argsort(-beyond[flagged], kind="stable")][:k]
+
+
+@dataclass(frozen=True, eq=False)
+class Loadings:
+    """Principal axes of a model of scaled features, (features, components), each of length 1.
+
+    The sign of an axis is arbitrary; here its largest entry is positive. ``explained`` is the share of variance along each
+    axis. With ``n_other`` > 0 only the features with the largest entries (weighed by variance) are shown.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    explained: Floats
+    n_other: int
+
+    @classmethod
+    def of(cls, model: Any, *, n_components: int | None = None, max_features: int | None = 30) -> "Loadings":
+        """Content for a detector or any model that `culpa.Explainer` takes."""
+        normal = as_normal(model)
+        loadings = normal.gaussian.loadings[:, :n_components]
+        lengths = np.linalg.norm(loadings, axis=0)
+        axes = loadings / np.where(lengths > 0, lengths, 1.0)
+        axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
+        covariance = normal.gaussian.covariance if normal.sample_covariance is None else normal.sample_covariance
+        explained = np.einsum("dp,de,ep->p", axes, covariance, axes) / np.trace(covariance)
+        select = Selection.largest(axes**2 @ explained, max_features)
+        shown = np.sort(select.shown)
+        names = normal.feature_names or default_names(len(axes))
+        return cls(tuple(names[i] for i in shown), axes[shown], explained, len(select.others))
+
+
+def _statistics(
+    detector: PCADetector, X: Any, confidences: Sequence[float]
+) -> tuple[NDArray[Any], tuple[Statistic, ...], NDArray[np.bool_]]:
+    """Row labels, statistics, and which rows the detector flags."""
+    if not isinstance(detector, PCADetector):
+        raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
+    check_is_fitted(detector)
+    table = read_table(X)
+    frame: Any = nw.from_native(detector.statistics(table), eager_only=True)
+    flagged = frame["anomaly"].to_numpy()
+    values = {name: frame[name].to_numpy() for name in ("spe", "t2")}
+    if detector.statistic not in values:
+        values[detector.statistic] = -detector.score_samples(table)
+    lines: Any = detector.control_limits(confidences).itertuples()
+    limits: dict[str, dict[float, float]] = {}
+    for line in lines:
+        limits.setdefault(line.statistic, {})[line.confidence] = line.limit
+    statistics = tuple(
+        Statistic(name, np.asarray(cells, np.float64), limits[name], limits[name][detector.confidence])
+        for name, cells in values.items()
+    )
+    return table.row_labels(), statistics, np.asarray(flagged, dtype=np.bool_)
+
+
+def _runs(flagged: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and last position of every run of flagged rows."""
+    steps = np.diff(np.concatenate([[False], flagged, [False]]).astype(np.int8))
+    return list(zip(np.flatnonzero(steps == 1).tolist(), (np.flatnonzero(steps == -1) - 1).tolist(), strict=True))

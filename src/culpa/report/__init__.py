@@ -1,0 +1,65 @@
+"""One HTML file that tells everything about new rows: overview, charts, incidents, culprits, model. It opens offline."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from culpa._files import write_whole
+from culpa.detector import PCADetector
+from culpa.report.content import Content, content
+from culpa.report.from_table import content_of_table
+from culpa.report.page import to_json, to_page
+from culpa.streaming import Summary
+from culpa.tables import Source
+
+__all__ = ["Content", "Report", "make_report", "report_on"]
+
+
+class Report:
+    """A report on new rows, as a page and as data."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.content.overview.verdict}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that the page shows, as plain lists, numbers and texts."""
+        return asdict(self.content)
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return to_json(self.content)
+
+    def to_html(self) -> str:
+        """The page: one file that needs no network."""
+        return to_page(self.content)
+
+    def save(self, path: str | Path, *, json: bool | None = None, force: bool = True) -> Path:
+        """Write the page, or the data as JSON (by default where the name ends in ``.json``).
+
+        The file appears under its name only when it is complete.
+        """
+        path = Path(path)
+        as_json = path.suffix.lower() == ".json" if json is None else json
+        with write_whole(path, force=force) as file:
+            text = self.to_json() if as_json else self.to_html()
+            file.write(text.encode("utf-8", errors="replace"))
+        return path
+
+    @property
+    def summary(self) -> Summary:
+        """How many rows, flagged rows, rows without a score and incidents there are."""
+        overview = self.content.overview
+        return Summary(overview.rows, overview.flagged, overview.empty_rows, overview.incidents)
+
+
+def make_report(detector: PCADetector, X: Any, **options: Any) -> Report:
+    """What `PCADetector.report` does; see there."""
+    return Report(content(detector, X, **options))
+
+
+def report_on(detector: PCADetector, source: Source, **options: Any) -> Report:
+    """A report on a table in a file; options are those of `culpa.report.from_table.content_of_table`."""
+    return Report(content_of_table(detector, source, **options))

@@ -1,0 +1,38 @@
+"""How much a report keeps, so that its file stays below 6 MB for 10,000 rows and below 12 MB for any number.
+
+plotly's script takes 4.8 MB of that. What is left out is counted, and the report says so.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Caps(NamedTuple):
+    """The most of everything."""
+
+    points: int  # that draw the line of a statistic
+    marks: int  # of flagged rows; beyond, neighbours share one
+    incidents: int  # listed, the worst ones; each keeps the details of its worst row
+    cells: int  # bars of waterfalls, over all rows with details
+    history: int  # cells of histories of culprits, over all incidents
+
+    @classmethod
+    def of(cls, n_rows: int) -> "Caps":
+        """What a table of so many rows gets."""
+        return _SMALL if n_rows <= 10_000 else _LARGE
+
+    def bars(self, n_players: int, n_incidents: int) -> int:
+        """Players that a waterfall shows on their own; fewer where there are very many incidents."""
+        shown = min(n_players, MOST_BARS)
+        return int(np.clip(self.cells // max(n_incidents, 1), min(FEWEST_BARS, shown), shown))
+
+    def detailed(self, bars: int) -> int:
+        """Rows that may have details."""
+        return self.cells // bars
+
+
+MOST_BARS, FEWEST_BARS = 20, 3
+
+_SMALL = Caps(points=1200, marks=2000, incidents=500, cells=3000, history=7000)
+_LARGE = Caps(points=2000, marks=20_000, incidents=4000, cells=16_000, history=30_000)

@@ -1,0 +1,48 @@
+"""A report on the table in a file or a pipe."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from culpa._validation import Table
+from culpa.detector import PCADetector
+from culpa.incidents.times import read_times
+from culpa.report.content import Content, content
+from culpa.streaming.answering import feature_names
+from culpa.tables import Source, TableError
+
+
+def content_of_table(
+    detector: PCADetector,
+    source: Source,
+    *,
+    time: str | None = None,
+    id: str | None = None,
+    progress: Callable[[int], None] = lambda rows: None,
+    note: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> Content:
+    """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
+    names = feature_names(detector)
+    carried = [name for name in (time, id) if name is not None]
+    rows, parts = [], []
+    cells: dict[str, list[Any]] = {name: [] for name in carried}
+    for batch in source.batches(names, carried):
+        rows.append(batch.rows)
+        parts.append(batch.X)
+        for name in carried:
+            cells[name].append(pd.Series(batch.carried[name]))
+        progress(sum(map(len, rows)))
+    if not sum(map(len, rows)):
+        raise TableError(f"{source.name}: there are no rows to report on.")
+    joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
+    index = np.concatenate(rows) if id is None else joined[id]
+    table = Table(np.concatenate(parts), detector.to_normal().feature_names, pd.DataFrame(index=pd.Index(index)))
+    note("explaining")
+    try:
+        times = None if time is None else read_times(joined[time], time).rename(time)
+        return content(detector, table, time=times, source=source.name, **options)
+    except ValueError as error:
+        raise TableError(f"{source.name}: {error}") from None

@@ -1,0 +1,116 @@
+"""The model page: everything it takes to make the same report again."""
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa import __version__
+from culpa.detector import PCADetector
+from culpa.plots.content import Loadings, Statistic
+from culpa.plots.text import TITLES
+from culpa.report.numbers import Number, numbers
+from culpa.streaming import describe_detector
+
+_COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
+_PARTS = ("numpy", "scipy", "scikit-learn", "pandas", "narwhals", "numba", "plotly", "jinja2")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name, what it is, and perhaps a remark."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A control limit; the one that ``decides`` is the detector's own."""
+
+    name: str
+    title: str
+    confidence: float
+    value: float
+    decides: bool
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """What the model is and where the report comes from."""
+
+    features: list[dict[str, Any]]
+    n_components: int
+    explained_variance_ratio: list[Number]
+    loadings: list[list[Number]]
+    loadings_of: list[str]
+    loadings_note: str
+    limits: list[Limit]
+    settings: list[Fact]
+    warnings: list[str]
+    versions: dict[str, str]
+
+
+def model_page(
+    detector: PCADetector, statistics: Sequence[Statistic], units: Mapping[str, str], settings: Mapping[str, str]
+) -> ModelPage:
+    """Describe a detector; ``settings`` are those of the report."""
+    about = describe_detector(detector)
+    shown = Loadings.of(detector, n_components=_COMPONENTS, max_features=_FEATURES)
+    left_out = []
+    if about.components > _COMPONENTS:
+        left_out.append(f"first {_COMPONENTS} of {about.components} components")
+    if shown.n_other:
+        left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
+    own = {
+        "trained on": f"{about.rows:,} rows of {len(about.features)} features",
+        "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        "noise variance": f"{about.noise_variance:.6g}",
+        "columns scaled": "to standard deviation 1" if about.scaled else "no",
+        "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
+        "limit": f"{about.limit_kind}, {about.confidence:.4g} of normal rows stay below",
+        "parameters": ", ".join(f"{name}={value!r}" for name, value in detector.get_params().items()),
+        "fingerprint of the model": fingerprint(detector.mean_, detector.scale_, detector.model_.gaussian_.loadings),
+    }
+    return ModelPage(
+        features=[feature | {"unit": units.get(feature["name"], "")} for feature in about.features],
+        n_components=about.components,
+        explained_variance_ratio=numbers(detector.model_.explained_variance_ratio_),
+        loadings=[numbers(line, 5) for line in shown.values],
+        loadings_of=list(shown.names),
+        loadings_note=f"Shown: {' and '.join(left_out)}." if left_out else "",
+        limits=limits(detector, statistics),
+        settings=[Fact(name, value) for name, value in {**own, **settings}.items()],
+        warnings=about.warnings,
+        versions={"culpa": __version__, "Python": platform.python_version()} | {name: version(name) for name in _PARTS},
+    )
+
+
+def limits(detector: PCADetector, statistics: Sequence[Statistic]) -> list[Limit]:
+    """Limits of all statistics at all confidences."""
+    return [
+        Limit(
+            statistic.name,
+            TITLES[statistic.name],
+            confidence,
+            value,
+            statistic.name == detector.statistic and confidence == detector.confidence,
+        )
+        for statistic in statistics
+        for confidence, value in statistic.limits.items()
+    ]
+
+
+def fingerprint(*arrays: NDArray[np.float64]) -> str:
+    """Beginning of the SHA-256 of numbers: two reports on the same numbers show the same."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array, dtype="<f8").data)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,380 @@
+"""The report in a real browser: offline, by mouse and keyboard, narrow, on paper, dark, with hostile names."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_cases import NAMES, NASTY, PLANT, nasty_report
+
+from culpa import Explanation, PCADetector
+from culpa.report import Report
+
+CHROMIUM = os.environ.get("CULPA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if CHROMIUM is None:
+    pytest.skip("chromium is not installed", allow_module_level=True)
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("reports")
+
+
+class Case(NamedTuple):
+    path: Path
+    report: Report
+    new: pd.DataFrame
+    flagged: np.ndarray
+    why: Explanation
+
+    def label(self, row):
+        return self.new.index[row].strftime("%Y-%m-%d %H:%M")
+
+
+@pytest.fixture(scope="module")
+def plant(folder):
+    """A report on the plant in time, with a missing cell and an empty row."""
+    new = pd.DataFrame(PLANT.new, columns=NAMES, index=pd.date_range("2024-03-05 08:00", periods=400, freq="1min"))
+    new.iloc[20] = np.nan
+    new.iloc[60, 3] = np.nan
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    report = detector.report(new)
+    with pytest.warns(UserWarning, match="no observed feature"):
+        flagged, why = np.flatnonzero(detector.predict(new) == -1), detector.explain(new)
+    return Case(report.save(folder / "plant.html"), report, new, flagged, why)
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file with the network off; afterwards nothing may have gone wrong."""
+    contexts, complaints = [], []
+
+    def open_page(path, **options):
+        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type != "log" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def seen(page, selector):
+    """Texts of the visible elements, one each."""
+    return page.locator(selector).evaluate_all(
+        "nodes => nodes.filter(n => n.getClientRects().length).map(n => n.textContent)"
+    )
+
+
+def fits(page):
+    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def click_mark(page, number):
+    """Click a flagged point of the first chart; tells which row it is."""
+    marks = page.locator("#chart .scatterlayer .trace").nth(1).locator("path.point")
+    page.locator("#charts").scroll_into_view_if_needed()
+    box = marks.nth(number).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def shown_cells(page):
+    """The visible table of the details: feature -> (actual, expected, blame) with all digits."""
+    lines = page.locator(".cells tbody tr").evaluate_all(
+        "rows => rows.map(r => [r.cells[0].textContent, ...[...r.querySelectorAll('data')].slice(0, 3).map(d => d.value)])"
+    )
+    return {name: [float(text) for text in numbers] for name, *numbers in lines}
+
+
+def test_opens_offline_with_everything_in_place(visit, plant):
+    report = plant.report
+    page = visit(plant.path)
+    assert page.title() == "Whose fault is it?"
+    assert page.locator("#verdict").inner_text() == report.content.overview.verdict
+    assert seen(page, "main h2")[:3] == ["Overview", "Control charts", "Incidents"]
+    assert page.locator(".incidents tbody tr").count() == len(report.content.incidents) == 18
+    for plot in ("chart", "waterfall", "history", "heatmap", "variance", "loadings"):
+        assert page.locator(f"#{plot} .main-svg").first.is_visible(), plot
+    assert (
+        page.locator("#chart .scatterlayer .trace").nth(1).locator("path.point").count()
+        == report.content.overview.flagged
+    )
+    worst = max(report.content.incidents, key=lambda story: story.score)
+    assert page.locator("#details-sentence").inner_text() == worst.sentence  # the worst is open at the start
+
+
+def test_click_on_a_point_opens_its_waterfall(visit, plant):
+    new, why = plant.new, plant.why
+    page = visit(plant.path)
+    gaps = np.diff(plant.flagged, prepend=-9, append=999)
+    alone = np.flatnonzero((gaps[:-1] > 4) & (gaps[1:] > 4))  # marks that no other mark covers
+    for number in alone[[0, -1]].tolist():
+        click_mark(page, number)
+        row = int(plant.flagged[number])
+        assert f"score of {plant.label(row)}" in seen(page, "#waterfall .ytick text")
+        cells = shown_cells(page)
+        for name, numbers in cells.items():
+            i = NAMES.index(name)
+            np.testing.assert_allclose(numbers, [new.iloc[row, i], why.expected[row, i], why.values[row, i]], rtol=1e-9)
+        texts = seen(page, "#waterfall .bartext")
+        assert len(texts) == len(cells) + 2
+        assert float(texts[-1]) == pytest.approx(why.score[row], rel=1e-4)
+
+
+def test_missing_cells_are_named(visit, plant):
+    page = visit(plant.path)
+    click_mark(page, int(np.flatnonzero(plant.flagged == 60)[0]))
+    assert "Missing in this row, so not to blame: flow_steam." in page.locator("#cells-hint").inner_text()
+    assert "flow_steam" not in shown_cells(page)
+
+
+def test_zoom_and_logarithm(visit, plant):
+    page = visit(plant.path)
+    before = seen(page, "#chart .xtick text")
+    box = page.locator("#chart .nsewdrag").first.bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 42, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(600)
+    assert seen(page, "#chart .xtick text") != before
+    page.mouse.dblclick(box["x"] + 300, box["y"] + 60)
+    page.wait_for_timeout(600)
+    assert sorted(text[:5] for text in seen(page, "#chart .xtick text")) == sorted(text[:5] for text in before)
+    was = seen(page, "#chart .ytick text")
+    page.locator("#log").click()
+    assert seen(page, "#chart .ytick text") != was
+
+
+def test_sorting(visit, plant):
+    report = plant.report
+    page = visit(plant.path)
+    stories = report.content.incidents
+
+    def order():
+        return [
+            int(text)
+            for text in page.locator(".incidents tbody tr").evaluate_all("rows => rows.map(r => r.dataset.incident)")
+        ]
+
+    def head(name):
+        return page.locator(".incidents th", has_text=name)
+
+    falling = sorted(range(len(stories)), key=lambda i: -stories[i].score)
+    assert order() == falling
+    assert head("Score").get_attribute("aria-sort") == "descending"
+    head("Score").get_by_role("button").click()
+    assert order() == falling[::-1]
+    assert head("Score").get_attribute("aria-sort") == "ascending"
+    head("When").get_by_role("button").click()
+    assert order() == list(range(len(stories)))
+    head("Rows").get_by_role("button").click()
+    counts = [stories[i].n_flagged for i in order()]
+    assert counts == sorted(counts, reverse=True)
+    head("Culprit").get_by_role("button").click()
+    culprits = [stories[i].culprits[0].feature for i in order()]
+    assert culprits == sorted(culprits)
+    page.locator("#filter").fill("flow_steam")
+    assert {stories[i].culprits[0].feature for i in order()} == {"flow_steam"}
+
+
+def test_keyboard_alone(visit, plant):
+    report, flagged = plant.report, plant.flagged
+    page = visit(plant.path)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(60):  # Tab leads to the charts, ...
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "chart":
+            break
+    assert page.evaluate("document.activeElement.id") == "chart"
+    worst = max(report.content.incidents, key=lambda story: story.score)
+    page.keyboard.press("ArrowLeft")
+    before = flagged[np.flatnonzero(flagged == worst.peak)[0] - 1]
+    assert f"score of {plant.label(before)}" in seen(page, "#waterfall .ytick text")
+    for _ in range(60):  # ... and on to the incidents, of which only one is a stop
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "open":
+            break
+    sentences = [story.sentence for story in sorted(report.content.incidents, key=lambda story: -story.score)]
+    assert page.evaluate("document.activeElement.closest('tr').rowIndex") == 1
+    for key, place in (("Enter", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1), ("End", 17), ("Home", 0)):
+        page.keyboard.press(key)
+        assert page.locator("#details-sentence").inner_text() == sentences[place], key
+        assert page.evaluate("document.activeElement.closest('tr').getAttribute('aria-current')") == "true"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.incidents')") is None
+
+
+def test_histories_and_heat_map_lead_on(visit, plant):
+    report = plant.report
+    page = visit(plant.path)
+    assert page.locator("#history-title").inner_text() == "History of flow_product"
+    page.locator("#history-choices button", has_text="pressure_inlet").click()
+    assert page.locator("#history-title").inner_text() == "History of pressure_inlet"
+    page.locator("#heatmap").scroll_into_view_if_needed()
+    box = page.locator("#heatmap .nsewdrag").bounding_box()
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    first = report.content.incidents[report.content.heatmap.incidents[0]]
+    assert page.locator("#details-sentence").inner_text() == first.sentence
+
+
+def test_rows_without_details_say_so(visit, folder):
+    new = pd.DataFrame(np.tile(PLANT.new[:40], (30, 1)), columns=NAMES)
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    report = detector.report(new)
+    detailed = {detail.row for detail in report.content.details.rows}
+    bare = next(row for row in range(len(new)) if row not in detailed)
+    page = visit(report.save(folder / "calm.html"))
+    point = page.locator("#chart .scatterlayer .trace").first.locator("path.point").nth(bare).bounding_box()
+    page.mouse.click(point["x"] + 2, point["y"] + 2)
+    assert "No details are kept for this row" in page.locator("#details-sentence").inner_text()
+    assert page.locator("#details-body").is_hidden()
+
+
+def test_no_incidents(visit, folder):
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    page = visit(detector.report(pd.DataFrame(PLANT.new[:20], columns=NAMES)).save(folder / "nothing.html"))
+    assert page.locator("#verdict").inner_text().startswith("Nothing unusual")
+    assert page.locator(".incidents").is_hidden()
+    assert page.locator("#heat").is_hidden()
+    assert "There are none" in page.locator("#incident-hint").inner_text()
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_narrow_window(visit, plant, width):
+    page = visit(plant.path)
+    page.set_viewport_size({"width": width, "height": 700})
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert fits(page)
+    page.locator(".incidents tbody tr").nth(2).click()
+    assert fits(page)
+    assert page.locator("#details-title").evaluate("node => node.getBoundingClientRect().top") < 700
+    for plot in ("chart", "waterfall", "history", "heatmap"):
+        box = page.locator(f"#{plot} .main-svg").first.bounding_box()
+        assert box["x"] >= 0, plot
+        assert box["x"] + box["width"] <= width, plot
+
+
+def test_paper(visit, plant):
+    page = visit(plant.path, color_scheme="dark")
+    pdf = page.pdf(format="A4", print_background=True)
+    assert pdf.startswith(b"%PDF")
+    assert 3 <= pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") <= 14
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.locator("nav").is_hidden()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("#chart .ytick text").first.evaluate("node => getComputedStyle(node).fill") == "rgb(27, 31, 36)"
+    assert page.locator("details").get_attribute("open") is not None
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.locator("nav").is_visible()
+
+
+def test_light_and_dark(visit, plant):
+    page = visit(plant.path, color_scheme="dark")
+
+    def colours():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor"), page.locator(
+            "#chart .ytick text"
+        ).first.evaluate("node => getComputedStyle(node).fill")
+
+    dark = colours()
+    assert dark == ("rgb(20, 23, 27)", "rgb(231, 234, 238)")
+    page.locator("#theme").click()
+    assert colours() == ("rgb(255, 255, 255)", "rgb(27, 31, 36)")
+    page.locator("#theme").click()
+    assert colours() == dark
+    page.emulate_media(color_scheme="light")  # the choice stands
+    assert colours() == dark
+
+
+def test_hostile_names_are_shown_and_never_run(visit, folder):
+    title = "<script>window.ran = true; alert(0)</script>"
+    report = nasty_report(title)
+    page = visit(report.save(folder / "nasty.html"))
+    assert page.locator("h1").inner_text() == title
+    assert page.title() == title
+    names = seen(page, ".cells tbody th")
+    for name in NASTY:
+        assert name in names
+    # in charts as well: cut where long, and as text
+    ticks = seen(page, "#waterfall .ytick text")
+    assert "<img src=x onerror" in " ".join(ticks)
+    assert "حرارة المفاعل (أعلى)" in ticks
+    assert any(tick.startswith("<script>window.ra") for tick in ticks)
+    assert "<b>b</b><a href='//x.y'>z</a>" in ticks
+    assert any("emoji 🔥 & &lt;b" in tick for tick in ticks)
+    page.locator("#model summary").click()
+    assert set(NASTY) <= set(seen(page, "#model details th"))
+    click_mark(page, 5)
+    assert (
+        "<script>alert(" in page.locator("#details-title").inner_text() + page.locator("#details-sentence").inner_text()
+    )
+    assert "<script>alert(" in " ".join(seen(page, "#chart .hovertext text"))
+    for plot, shape in (("waterfall", ".barlayer .point path"), ("heatmap", ".nsewdrag"), ("loadings", ".nsewdrag")):
+        page.locator(f"#{plot}").scroll_into_view_if_needed()
+        texts = set()
+        for step in range(12):
+            shapes = page.locator(f"#{plot} {shape}")
+            box = shapes.nth(min(step + 1, shapes.count() - 1)).bounding_box()
+            down = 0.5 if plot == "waterfall" else (step + 0.5) / 12
+            page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * down)
+            page.wait_for_timeout(80)
+            texts |= set(seen(page, f"#{plot} .hovertext text"))
+        assert any("<script>window.ran" in text for text in texts), (plot, texts)
+        assert any("%{y} $x^2$ {{ 7 * 7 }}" in text for text in texts), (plot, texts)
+    page.locator("#filter").fill(NASTY[0][:20])
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("document.querySelectorAll('main b, main img, svg a, main script').length") == 0
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert fits(page)
+
+
+def test_thousands_of_marks(visit, folder):
+    rng = np.random.default_rng(0)
+    new = PLANT.new[rng.integers(0, 400, 9000)]
+    detector = PCADetector().fit(PLANT.normal)
+    report = detector.report(new)
+    page = visit(report.save(folder / "many.html"))
+    path = page.locator("#chart .shapelayer path").evaluate_all("nodes => nodes.map(n => n.getAttribute('d'))")
+    longest = max(path, key=len)
+    assert longest.count("M") == sum(count > 0 for count in report.content.chart.marks) > 1500
+    assert sum(report.content.chart.marks) == (detector.predict(new) == -1).sum()
+    page.locator("#chart").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#waterfall .main-svg").first.is_visible()
+    assert page.locator(".pager").is_visible()
+    page.locator(".pager button", has_text="More").click()
+    assert "51 to 100 of 500" in page.locator(".pager").inner_text()
