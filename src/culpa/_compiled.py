@@ -8,8 +8,9 @@ the same formula, in the same file.
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
@@ -19,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
-_in_pool = threading.local()  # .yes in our threads
+_working = threading.local()  # .yes in threads that do tasks
 _WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
 
 # Sums may be reordered, but NaN and infinity keep their meaning.
@@ -86,9 +87,7 @@ def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
 @lru_cache(maxsize=4)
 def _pool(threads: int) -> ThreadPoolExecutor:
     # starting threads takes half a millisecond, as long as explaining a row may take, so they are kept
-    return ThreadPoolExecutor(
-        threads, thread_name_prefix="culpa", initializer=setattr, initargs=(_in_pool, "yes", True)
-    )
+    return ThreadPoolExecutor(threads, thread_name_prefix="culpa")
 
 
 if hasattr(os, "register_at_fork"):
@@ -107,18 +106,39 @@ def in_threads(
     """
     tasks = list(tasks)
     threads = min(n_threads(n_jobs), len(tasks))
-    results = []
-
-    def note(result: Result) -> None:
-        results.append(result)
-        if progress is not None:
-            progress(len(results) / len(tasks), None)
-
-    if threads <= 1 or getattr(_in_pool, "yes", False):  # a task of a task would wait for its own thread
+    if threads <= 1 or getattr(_working, "yes", False):  # a task of a task would wait for its own thread
+        results = []
         for task in tasks:
-            note(function(task))
+            results.append(function(task))
+            if progress is not None:
+                progress(len(results) / len(tasks), None)
         return results
+    found: dict[int, Result] = {}
+    waiting = deque(enumerate(tasks))
+
+    def work(report: Callable[[float, float | None], None] | None = None) -> None:
+        _working.yes = True
+        try:
+            while waiting:
+                try:
+                    number, task = waiting.popleft()
+                except IndexError:  # another thread was faster
+                    break
+                found[number] = function(task)
+                if report is not None:
+                    report(len(found) / len(tasks), None)
+        finally:
+            _working.yes = False
+
     with _blas().limit(limits=1, user_api="blas"):
-        for result in _pool(threads).map(function, tasks):
-            note(result)
-    return results
+        others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        try:
+            work(progress)  # this thread is there anyway
+        finally:
+            waiting.clear()
+            wait(others)
+        for other in others:
+            other.result()  # raises what went wrong there
+    if progress is not None:
+        progress(1.0, None)
+    return [found[number] for number in range(len(tasks))]

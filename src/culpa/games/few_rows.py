@@ -15,7 +15,7 @@ import numpy as np
 from culpa._compiled import kernel
 
 FEW_ROWS = 40  # from here on, loops over rows are the longer ones
-_LANES = 64
+_LANES = 128
 
 
 @kernel(worth=5e8)
@@ -26,66 +26,64 @@ def few_rows_kernel(W, psi, a, b, rows, queues, paid, weights):  # type: ignore[
     total (n,).
     """
     p, n = W.shape[0], rows.shape[0]
-    even = p + p % 2  # latent variables are taken two at a time; an odd one gets a companion that is always 0
+    padded = p + -p % 3  # latent variables are taken three at a time; those to spare are always 0
     n_replicates, n_orders, n_players = weights.shape
     k, L = queues.shape[1], min(_LANES, n_orders)
     values, total = np.zeros((n_replicates, n, n_players)), np.zeros(n)
-    P, z, change = np.empty((p, p, L)), np.empty((n, even, L)), np.empty((n, L, n_players))
-    w, y, by = np.zeros((even, L)), np.zeros((even, L)), np.zeros((even, L))
-    c, c_next, weight_of_z = np.zeros((even, L)), np.zeros((even, L)), np.zeros(even)
-    weight_of_z[:p] = b
-    V, inverse, curvature, delta, slope = np.empty(L), np.empty(L), np.empty(L), np.empty(L), np.empty(L)
-    order, joining = np.empty(L, np.int64), np.empty(L, np.int64)
+    P, z, change = np.empty((p, p, L)), np.empty((n, padded, L)), np.empty((n, k, L))
+    w, y, y_before, by = np.zeros((padded, L)), np.zeros((padded, L)), np.zeros((padded, L)), np.zeros((padded, L))
+    c, c_next = np.zeros((padded, L)), np.zeros((padded, L))
+    V, inverse, curvature, slope, delta = np.empty(L), np.empty(L), np.empty(L), np.empty(L), np.empty((n, L))
+    order, joining, own = np.empty(L, np.int64), np.empty(L, np.int64), np.empty(n_players)
     for first in range(0, n_orders, L):
-        filled = min(L, n_orders - first)  # the other lanes repeat the last order, and are not counted
         P[:] = 0.0
         z[:] = 0.0
-        change[:] = 0.0
+        delta[:] = 0.0
         for i in range(p):
             P[i, i] = 1.0
         for q in range(L):
-            order[q] = min(first + q, n_orders - 1)
+            order[q] = min(first + q, n_orders - 1)  # lanes to spare repeat the last order, and are not counted
             joining[q] = queues[order[q], 0]
             for i in range(p):
                 w[i, q] = W[i, joining[q]]
                 c[i, q] = w[i, q]
         for step in range(k):
             V[:] = psi
-            for i in range(0, even, 2):
-                c0, c1, w0, w1 = c[i], c[i + 1], w[i], w[i + 1]
+            for i in range(0, padded, 3):
+                c0, c1, c2, w0, w1, w2 = c[i], c[i + 1], c[i + 2], w[i], w[i + 1], w[i + 2]
                 for q in range(L):
-                    V[q] += c0[q] * w0[q] + c1[q] * w1[q]
+                    V[q] += c0[q] * w0[q] + c1[q] * w1[q] + c2[q] * w2[q]
             for q in range(L):
                 inverse[q] = 1 / V[q]
                 curvature[q] = a * psi * inverse[q]
-            for i in range(0, even, 2):
-                c0, c1, y0, y1, s0, s1 = c[i], c[i + 1], y[i], y[i + 1], by[i], by[i + 1]
-                b0, b1 = weight_of_z[i], weight_of_z[i + 1]
+            y, y_before = y_before, y
+            for i in range(p):
+                ci, yi, si, bi = c[i], y[i], by[i], b[i]
                 for q in range(L):
-                    y0[q] = c0[q] * inverse[q]
-                    y1[q] = c1[q] * inverse[q]
-                    s0[q] = b0 * y0[q]
-                    s1[q] = b1 * y1[q]
-                    curvature[q] += s0[q] * y0[q] + s1[q] * y1[q]
+                    yi[q] = ci[q] * inverse[q]
+                    si[q] = bi * yi[q]
+                    curvature[q] += si[q] * yi[q]
             for r in range(n):
-                zr, x = z[r], rows[r]
+                # z moves by what the step before found, in the same pass that looks at it
+                zr, x, moved_by, found, out = z[r], rows[r], delta[r], inverse, change[r, step]
                 for q in range(L):
-                    delta[q] = x[joining[q]]
+                    found[q] = x[joining[q]]
                 slope[:] = 0.0
-                for i in range(0, even, 2):
-                    z0, z1, w0, w1, s0, s1 = zr[i], zr[i + 1], w[i], w[i + 1], by[i], by[i + 1]
+                for i in range(0, padded, 3):
+                    z0, z1, z2, y0, y1, y2 = zr[i], zr[i + 1], zr[i + 2], y_before[i], y_before[i + 1], y_before[i + 2]
+                    w0, w1, w2, s0, s1, s2 = w[i], w[i + 1], w[i + 2], by[i], by[i + 1], by[i + 2]
                     for q in range(L):
-                        delta[q] -= w0[q] * z0[q] + w1[q] * z1[q]
-                        slope[q] += s0[q] * z0[q] + s1[q] * z1[q]
-                for i in range(0, even, 2):
-                    z0, z1, y0, y1 = zr[i], zr[i + 1], y[i], y[i + 1]
-                    for q in range(L):
-                        z0[q] += y0[q] * delta[q]
-                        z1[q] += y1[q] * delta[q]
+                        t0 = z0[q] + y0[q] * moved_by[q]
+                        t1 = z1[q] + y1[q] * moved_by[q]
+                        t2 = z2[q] + y2[q] * moved_by[q]
+                        z0[q] = t0
+                        z1[q] = t1
+                        z2[q] = t2
+                        found[q] -= w0[q] * t0 + w1[q] * t1 + w2[q] * t2
+                        slope[q] += s0[q] * t0 + s1[q] * t1 + s2[q] * t2
                 for q in range(L):
-                    slope[q] = 2 * delta[q] * slope[q] + curvature[q] * (delta[q] * delta[q] - V[q])
-                for q in range(filled):
-                    change[r, q, paid[first + q, step]] += slope[q]
+                    moved_by[q] = found[q]
+                    out[q] = 2 * found[q] * slope[q] + curvature[q] * (found[q] * found[q] - V[q])
             if step + 1 == k:
                 break
             for q in range(L):
@@ -109,9 +107,11 @@ def few_rows_kernel(W, psi, a, b, rows, queues, paid, weights):  # type: ignore[
                     Pii[q] -= yi[q] * ci[q]
                     next_i[q] += Pii[q] * wi[q]
             c, c_next = c_next, c
-        for q in range(filled):
-            for r in range(n):
-                own = change[r, q]
+        for r in range(n):
+            for q in range(min(L, n_orders - first)):
+                own[:] = 0.0
+                for step in range(k):
+                    own[paid[first + q, step]] += change[r, step, q]
                 for i in range(n_players):
                     total[r] += own[i]
                 for s in range(n_replicates):

@@ -58,8 +58,9 @@ def steps(players: Players, orders: NDArray[np.intp]) -> tuple[NDArray[np.intp],
     """
     sizes = np.array([len(player) for player in players])
     if (sizes == 1).all():
+        members = np.array([player[0] for player in players], dtype=np.intp)
         paid = orders
-        queues = np.array([player[0] for player in players], dtype=np.intp)[orders]
+        queues = orders if (members == np.arange(len(members))).all() else members[orders]
     else:
         paid = np.stack([np.repeat(order, sizes[order]) for order in orders])
         queues = np.stack([np.concatenate([players[i] for i in order]) for order in orders]).astype(np.intp)
