@@ -308,3 +308,17 @@ def test_large_tables_are_thinned_evenly(tmp_path, monkeypatch):
     steps = np.diff(np.searchsorted(complete[:, 0], drawn[:, 0]))
     assert len(set(steps)) == 1
     assert len(sample(source, ["a", "b"], 10_000)) == 4000
+
+
+def test_calibration_takes_detectors_as_they_come(plant):
+    few = [Setting(4, 1.0, 0.0, "spe"), Setting(4, 1.0, 0.0, "t2")]
+    for statistic in ("spe", "t2"):
+        chosen = [setting for setting in few if setting.statistic == statistic]
+        detector = culpa.calibrate(plant.normal, PCADetector(statistic="t2", limit="f"), chosen=chosen, n_trials=100)
+        assert detector.limit == ("f" if statistic == "t2" else "auto")
+    # 120 held-out rows are enough for 99%, though those of a fold are not
+    many = make_plant(600, 1, faults=()).normal
+    detector = culpa.calibrate(many, PCADetector(limit="conformal"), chosen=few, n_trials=100)
+    assert detector.limit_kind_ == "conformal"
+    with pytest.raises(ValueError, match="give a detector without lags=1"):
+        culpa.calibrate(plant.normal, PCADetector(lags=1), chosen=few, n_trials=100)
