@@ -1,31 +1,24 @@
 """Incidents: flagged rows that follow each other, told as one story with a beginning, an end, and culprits."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._compiled import one_blas_thread
-from culpa._missing import warn_about_empty_rows
+from culpa._plain import plain
 from culpa._validation import frame_like, one_of
-from culpa.columns import Reading
 from culpa.incidents.gathering import Culprit, Gathering, Incident
 from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
-    from culpa.explainer import Explainer
 
 __all__ = ["Culprit", "Gathering", "Incident", "Incidents", "as_columns", "find_incidents"]
 
-Floats = NDArray[np.float64]
-
-_ROWS_AT_ONCE = 1 << 14  # rows scored or explained at a time, so that memory does not grow with their number
+_ROWS_AT_ONCE = 1 << 14  # rows explained at a time, so that memory does not grow with their number
 
 
 class Incidents(Sequence[Incident]):
@@ -67,7 +60,7 @@ class Incidents(Sequence[Incident]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
-        incidents = [_plain(asdict(incident)) for incident in self]
+        incidents = [plain(asdict(incident)) for incident in self]
         return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
 
     def to_json(self) -> str:
@@ -105,7 +98,7 @@ def find_incidents(
         dated=times is not None and over_several_days(times),
     )
     reading = explainer.columns.read(table)
-    scores = _scores(explainer, reading)
+    scores = detector._score_reading(reading)
     flagged = np.flatnonzero(scores > detector.limit_)
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
@@ -154,27 +147,3 @@ def _units(detector: "PCADetector", units: Mapping[str, str] | None, names: Sequ
     for name in units or {}:
         one_of(name, names, "feature in units:")
     return {**getattr(detector, "units_", {}), **(units or {})}
-
-
-def _scores(explainer: "Explainer", reading: Reading) -> Floats:
-    X, score, normal = reading.features, explainer.score, explainer.normal
-    with one_blas_thread(len(X)):
-        parts = [score(normal.standardise(X[k : k + _ROWS_AT_ONCE])) for k in range(0, len(X), _ROWS_AT_ONCE)]
-    result = np.concatenate([np.empty(0), *parts])
-    if np.isnan(result).any():
-        warn_about_empty_rows(reading.labels[np.isnan(result)])
-    return result
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, (str, int, bool, type(None))) else _as_text(value)
-
-
-def _as_text(label: Any) -> str:
-    return str(label.isoformat() if hasattr(label, "isoformat") and hasattr(label, "year") else label)
