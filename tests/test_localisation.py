@@ -241,6 +241,8 @@ def test_too_little_to_calibrate_with():
     X[:15, 0] = np.nan
     with pytest.raises(ValueError, match="15 complete row"):
         culpa.calibrate(X)
+    with pytest.raises(ValueError, match="lags=2 cannot be calibrated"):
+        culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), PCADetector(lags=2))
     with pytest.raises(ValueError, match="n_folds=1"):
         culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), n_folds=1)
 
