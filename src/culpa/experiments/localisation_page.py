@@ -52,7 +52,8 @@ diagonal. "noise x10" assumes ten times the maximum-likelihood noise variance.
 - "mahalanobis, rbc" is the Mahalanobis distance with the feature left out; "mahalanobis, pdc" is its Shapley value in
   closed form.
 - `fault-odds` are the odds that the feature is at fault, summed over all sets of up to three features that might be (two
-  with more than 44 features, one with more than 172).
+  with more than 44 features, one with more than 172). They assume what is injected here: errors of single features, few
+  at once, of about two standard deviations. A fault of the whole process, which moves many features together, is none.
 - "conditional Shapley" is what `explain` shows; of SPE it is the paper's proposal. Interventional Shapley values differ
   from `pdc` by a base line per feature.
 """
