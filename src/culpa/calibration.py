@@ -125,7 +125,7 @@ def choose(
     detector = detector or PCADetector()
     if detector.lags:
         raise ValueError(
-            f"calibrating spoils rows one by one, which have no past: give a detector without lags={detector.lags}."
+            f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without a past."
         )
     complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
     if len(complete) < _FEWEST_ROWS:
