@@ -202,10 +202,11 @@ def test_sorting(visit, plant):
     counts = [stories[i].n_flagged for i in order()]
     assert counts == sorted(counts, reverse=True)
     head("Culprit").get_by_role("button").click()
-    culprits = [stories[i].culprits[0].feature for i in order()]
+    players = report.content.players
+    culprits = [players[stories[i].culprits[0].player] for i in order()]
     assert culprits == sorted(culprits)
     page.locator("#filter").fill("flow_steam")
-    assert {stories[i].culprits[0].feature for i in order()} == {"flow_steam"}
+    assert {players[stories[i].culprits[0].player] for i in order()} == {"flow_steam"}
 
 
 def test_keyboard_alone(visit, plant):

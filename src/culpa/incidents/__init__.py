@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING, Any, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._compiled import one_blas_thread
-from culpa._missing import warn_about_empty_rows
 from culpa._validation import frame_like, one_of
-from culpa.columns import Reading
-from culpa.incidents.gathering import Culprit, Gathering, Incident
+from culpa.incidents.gathering import Culprit, Gathering, Incident, units_of_columns
 from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
-    from culpa.explainer import Explainer
 
-__all__ = ["Culprit", "Gathering", "Incident", "Incidents", "as_columns", "find_incidents"]
+__all__ = [
+    "Culprit",
+    "Gathering",
+    "Incident",
+    "Incidents",
+    "as_columns",
+    "find_incidents",
+    "units_of",
+    "units_of_columns",
+]
 
-Floats = NDArray[np.float64]
-
-_ROWS_AT_ONCE = 1 << 14  # rows scored or explained at a time, so that memory does not grow with their number
+_ROWS_AT_ONCE = 1 << 14  # rows explained at a time, so that memory does not grow with their number
 
 
 class Incidents(Sequence[Incident]):
@@ -100,20 +102,19 @@ def find_incidents(
         detector.limit_,
         gap=read_gap(gap, times),
         min_length=min_length,
-        units=_units(detector, units, table.feature_names()),
+        units=units_of(detector, units, table.names),
         time_name=None if times is None else name,
         dated=times is not None and over_several_days(times),
     )
     reading = explainer.columns.read(table)
-    scores = _scores(explainer, reading)
-    flagged = np.flatnonzero(scores > detector.limit_)
+    flagged = np.flatnonzero(detector._score_table(table) > detector.limit_)
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
     for start in range(0, len(flagged), _ROWS_AT_ONCE):
         at = flagged[start : start + _ROWS_AT_ONCE]
         found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
     found += gathering.finish()
-    return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
+    return Incidents(found, n_rows=len(table.array), n_flagged=len(flagged), native=table.native)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
@@ -150,20 +151,15 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
     return X, None, "time"
 
 
-def _units(detector: "PCADetector", units: Mapping[str, str] | None, names: Sequence[str]) -> Mapping[str, str]:
+def units_of(
+    detector: "PCADetector", units: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+) -> list[str]:
+    """The unit of every column, as given or else as the detector knows it; ``names`` are those of new rows."""
+    names = detector._columns.known_names or names or detector._columns.names
     for name in units or {}:
         one_of(name, names, "feature in units:")
-    return {**getattr(detector, "units_", {}), **(units or {})}
-
-
-def _scores(explainer: "Explainer", reading: Reading) -> Floats:
-    X, score, normal = reading.features, explainer.score, explainer.normal
-    with one_blas_thread(len(X)):
-        parts = [score(normal.standardise(X[k : k + _ROWS_AT_ONCE])) for k in range(0, len(X), _ROWS_AT_ONCE)]
-    result = np.concatenate([np.empty(0), *parts])
-    if np.isnan(result).any():
-        warn_about_empty_rows(reading.labels[np.isnan(result)])
-    return result
+    known = {**getattr(detector, "units_", {}), **(units or {})}
+    return [known.get(name, "") for name in names]
 
 
 def _plain(value: Any) -> Any:

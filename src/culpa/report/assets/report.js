@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const report = JSON.parse(document.getElementById("content").textContent);
-  const { chart, incidents, details, heatmap, model } = report;
+  const { features, chart, incidents, details, heatmap, model } = report;
   const $ = (id) => document.getElementById(id);
   const PAGE = 50;
   const narrow = () => window.innerWidth < 640;
@@ -20,7 +20,13 @@
   };
   const roughly = (x) => number(Number(x.toPrecision(2)));
   const signed = (x) => (x > 0 ? "+" : "") + number(x);
-  const percent = (x) => (Number.isFinite(x) ? `${short.format(Math.round(x * 1000) / 10)}%` : "–");
+  const almost = new Intl.NumberFormat("en-US", { maximumFractionDigits: 10 });
+  const percent = (x) => {
+    if (!Number.isFinite(x)) return "–";
+    const missing = 100 * (1 - x);
+    if (missing > 0 && missing < 0.1) return `${almost.format(100 - Number(missing.toPrecision(2)))}%`; // not the whole
+    return `${short.format(Math.round(x * 1000) / 10)}%`;
+  };
   const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
   // plotly reads some markup and formulas in texts; escaped, it shows them as they are
   const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;").replace(/\s+/g, " ");
@@ -186,7 +192,7 @@
   /* ---- incidents ---- */
 
   const list = { key: "score", falling: true, page: 0, words: "", order: [] };
-  const culprit = (incident) => incident.culprits[0]?.feature ?? "";
+  const culprit = (incident) => (incident.culprits.length ? playerName(incident.culprits[0].player) : "");
   const sortKey = (incident) => (list.key === "culprit" ? culprit(incident) : incident[list.key]);
   const when = ({ first, last, start, end }) => {
     if (first === last) return rowWord(start);
@@ -198,7 +204,7 @@
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
     const words = list.words.toLowerCase();
     list.order = incidents.map((_, i) => i)
-      .filter((i) => !words || `${incidents[i].sentence} ${when(incidents[i])}`.toLowerCase().includes(words) || incidents[i].culprits.some((one) => one.feature.toLowerCase().includes(words)))
+      .filter((i) => !words || `${incidents[i].sentence} ${when(incidents[i])}`.toLowerCase().includes(words) || incidents[i].culprits.some((one) => playerName(one.player).toLowerCase().includes(words)))
       .sort((a, b) => compare(sortKey(incidents[a]), sortKey(incidents[b])) * (list.falling ? -1 : 1) || a - b);
     list.page = 0;
     listIncidents();
@@ -271,7 +277,7 @@
   function remedy({ n_to_fix, together, score_if_fixed }) {
     if (n_to_fix === null) return "No fix of culprits clears the alarm.";
     if (n_to_fix < 2) return "";
-    const values = Object.entries(together).map(([name, value]) => `${cut(name, 60)} at ${number(value)}`);
+    const values = together.map(([position, value]) => `${cut(features[position].name, 60)} at ${withUnit(number(value), features[position])}`);
     const told = values.length > 6 ? "" : ` with ${values.join(", ")}`;
     return `It takes ${n_to_fix} culprits fixed together to clear the alarm: the score would be ${number(score_if_fixed)}${told}. The table below fixes one at a time.`;
   }
@@ -315,7 +321,7 @@
     body.replaceChildren();
     detail.player.forEach((player, k) => {
       const members = typeof player === "number" ? report.members[player] : [];
-      const feature = members.length === 1 ? model.features[members[0]] : null;
+      const feature = members.length === 1 ? features[members[0]] : null;
       const line = element("tr");
       const error = detail.error[k] ? ` ± ${roughly(detail.error[k])}` : "";
       line.append(named("th", playerName(player), { scope: "row", class: playerName(player).length > 40 ? "long" : "" }),
@@ -335,7 +341,7 @@
   }
 
   function memberLine([position, actual, expected]) {
-    const line = element("tr", undefined, { class: "member" }), feature = model.features[position];
+    const line = element("tr", undefined, { class: "member" }), feature = features[position];
     line.append(named("th", feature.name, { scope: "row" }), dataCell(actual, withUnit(number(actual), feature)),
       dataCell(expected, withUnit(number(expected), feature)), element("td"), element("td"), element("td"));
     return line;
@@ -348,7 +354,7 @@
     const series = incident?.history?.series ?? [];
     $("history-part").hidden = !series.length;
     $("history-choices").replaceChildren(...(series.length < 2 ? [] : series).map((one, k) => {
-      const button = element("button", cut(model.features[one.feature].name, 40), { type: "button", "aria-pressed": String(k === 0), dir: "auto" });
+      const button = element("button", cut(features[one.feature].name, 40), { type: "button", "aria-pressed": String(k === 0), dir: "auto" });
       button.addEventListener("click", () => {
         chosenSeries = k;
         for (const other of $("history-choices").children) other.setAttribute("aria-pressed", String(other === button));
@@ -361,7 +367,7 @@
   function drawHistory() {
     const incident = incidents[shown.incident], history = incident?.history;
     if (!history?.series.length) return;
-    const c = colours(), one = history.series[chosenSeries], feature = model.features[one.feature];
+    const c = colours(), one = history.series[chosenSeries], feature = features[one.feature];
     $("history-title").textContent = `History of ${cut(feature.name, 80)}`;
     const x = history.x ?? history.row;
     const line = (y, name, color, dash) => ({ type: "scatter", mode: x.length <= 120 ? "lines+markers" : "lines", x, y, name, line: { color, width: 1.6, dash }, marker: { size: 4 },
