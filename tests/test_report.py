@@ -274,7 +274,9 @@ def test_rows_without_a_score_are_not_normal_ones(detector):
     )
     assert verdict(detector, X[1:50]).verdict.startswith("Nothing unusual: the row with a score is not above the 99%")
     assert verdict(detector, X[49:]).verdict.startswith("Every row with a score is above the 99% limit")
-    assert verdict(detector, X[1:]).verdict.startswith("Most rows, 10 of 11 rows with a score (90.9%), are above the 99%")
+    assert verdict(detector, X[1:]).verdict.startswith(
+        "Most rows, 10 of 11 rows with a score (90.9%), are above the 99%"
+    )
 
 
 def test_groups(detector):

@@ -185,8 +185,9 @@ def content(
     labels = Labels(chart.axis)
     scale = detector.scale_[[members[0] for members in explainer.columns.members]]
     all_units = units_of(detector, units, table.names)
+    n, d = table.array.shape
     settings = {
-        "data": f"{source + ': ' if source else ''}{len(table.array):,} rows of {table.array.shape[1]} features",
+        "data": f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, 'feature')}",
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
@@ -346,11 +347,15 @@ def _overview(
     text, mood = verdict(n, n - empty, found.n_flagged, len(found), detector.confidence, worst)
     labels = Labels(chart.axis)
     missing = int(np.isnan(table.array).sum())
-    span = f"{labels.text(0)} to {labels.text(n - 1)}" if chart.axis.in_time else source
+    span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
     model = detector.model_
     facts = [
         Fact("Rows", f"{n:,}", span),
-        Fact("Flagged", f"{found.n_flagged:,}", f"{share(found.n_flagged / n)} of the rows"),
+        Fact(
+            "Flagged",
+            f"{found.n_flagged:,}",
+            f"{share(found.n_flagged / n)} of the rows" if n > empty else "no row has a score",
+        ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
         Fact("Limit", f"{detector.limit_:.5g}", f"of {TITLES[detector.statistic]}, at {share(detector.confidence)}"),
         Fact("Features", f"{d:,}", f"{count(missing, 'cell')} missing" if missing else "no cell missing"),

@@ -20,6 +20,15 @@
   };
   const roughly = (x) => number(Number(x.toPrecision(2)));
   const signed = (x) => (x > 0 ? "+" : "") + number(x);
+  // parts of a score and what they add up to, with the same decimals
+  const part = (x, score) => {
+    const size = Math.abs(score);
+    if (x === null || !(size >= 1e-4 && size < 1e9)) return number(x);
+    const decimals = Math.max(0, 3 - Math.floor(Math.log10(size)));
+    const text = x.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, signDisplay: "negative" });
+    return text.replace("-", "−");
+  };
+  const signedPart = (x, score) => (x > 0 ? "+" : "") + part(x, score);
   const almost = new Intl.NumberFormat("en-US", { maximumFractionDigits: 10 });
   const percent = (x) => {
     if (!Number.isFinite(x)) return "–";
@@ -110,7 +119,7 @@
 
   function chartTraces(c) {
     curves.length = 0;
-    const few = chart.row.length <= 1500;
+    const few = chart.row.length <= 1500, size = chart.row.length <= 60 ? 6 : 4;
     const everything = chart.row.map((_, j) => j);
     const hover = (j) => wrapped(capital(rowWord(labelOf(j)))) + (["", "<br>flagged"][chart.marks[j]] ?? `<br>worst of ${chart.marks[j]} flagged rows around here`);
     return chart.statistics.flatMap((statistic, k) => {
@@ -119,7 +128,7 @@
         return { type: "scatter", yaxis: k ? `y${k + 1}` : "y", hovertemplate: `%{customdata}<br>${safe(statistic.title)} %{y:.5~g}<extra></extra>`,
           x: at.map(xOf), y: at.map((j) => statistic.value[j]), customdata: at.map(hover), ...more };
       };
-      const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size: 4 }, connectgaps: false });
+      const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size }, connectgaps: false });
       if (manyMarks) return [line];
       return [line, trace(marked, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: 1 } } })];
     });
@@ -157,6 +166,7 @@
     });
     const bottom = n > 1 ? `y${n}` : "y";
     const xaxis = { anchor: bottom, title: { text: safe(chart.axis) }, type: chart.time ? "date" : "linear", zeroline: false };
+    if (chart.time && chart.x.length === 1) xaxis.range = [-1, 1].map((side) => Date.parse(chart.x[0].replace(" ", "T") + "Z") + side * 3.6e6); // not milliseconds
     const own = { ...axes, xaxis, annotations, shapes: chartShapes(c), height: (printing ? 145 : narrow() ? 190 : 235) * n + 60, hovermode: "closest", dragmode: "zoom", uirevision: "keep" };
     draw("chart", chartTraces(c), layout(c, own), true);
   }
@@ -301,7 +311,7 @@
       type: "bar", orientation: "h", y: positions, base: [0, ...starts, 0], x: [details.base_value, ...detail.value, detail.score],
       marker: { color: [c.rest, ...unknown, c.ink] }, hoverinfo: "text", textposition: "outside", cliponaxis: false, textangle: 0,
       hovertext: [`mean score of normal rows: ${number(details.base_value)}`, ...hover, `score: ${number(detail.score)}`],
-      text: [number(details.base_value), ...detail.value.map(signed), number(detail.score)],
+      text: [part(details.base_value, detail.score), ...detail.value.map((value) => signedPart(value, detail.score)), part(detail.score, detail.score)],
       error_x: { type: "data", array: [0, ...detail.error.map((e) => e ?? 0), 0], visible: detail.error.some((e) => e > 0), color: c.soft, thickness: 1.2, width: 3 },
     };
     const ends = [0, details.base_value, detail.score, details.limit, ...starts.map((start, k) => start + detail.value[k])];
@@ -327,9 +337,9 @@
       line.append(named("th", playerName(player), { scope: "row", class: playerName(player).length > 40 ? "long" : "" }),
         dataCell(detail.actual[k], feature ? withUnit(number(detail.actual[k]), feature) : "–"),
         dataCell(detail.expected[k], feature ? withUnit(number(detail.expected[k]), feature) : "–"),
-        dataCell(detail.value[k], signed(detail.value[k]) + error), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score)));
+        dataCell(detail.value[k], signedPart(detail.value[k], detail.score) + error), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score)));
       const fixed = detail.score_if_fixed[k], clears = fixed !== null && fixed <= details.limit && detail.score > details.limit;
-      const last = dataCell(fixed, number(fixed) + (clears ? " ✓" : ""));
+      const last = dataCell(fixed, part(fixed, detail.score) + (clears ? " ✓" : ""));
       if (clears) { last.className = "clears"; last.title = "Below the limit: fixing this alone clears the alarm."; }
       line.append(last);
       body.append(line);
@@ -470,9 +480,10 @@
   $("filter").addEventListener("input", (event) => { list.words = event.target.value.trim(); sortIncidents(); });
   $("incident-hint").textContent = incidents.length
     ? `${plural(incidents.length, "incident")}${incidents.length < report.overview.incidents ? `, the worst of ${report.overview.incidents.toLocaleString("en-US")}` : ""}. Sort by a column's name; open one with a click, or with the arrow keys.`
-    : report.overview.flagged ? "There are none: the flagged rows are in stretches too short to be an incident." : "There are none: no row is above the limit.";
-  document.querySelector(".incidents").hidden = !incidents.length;
-  $("heat").hidden = !heatmap.incidents.length;
+    : `There are none: ${report.overview.flagged ? "the flagged rows are in stretches too short to be an incident" : details.rows.length ? "no row is above the limit" : "no row has a score"}.`;
+  if (!incidents.length) $("details-sentence").textContent = details.rows.length ? "Choose a point of the charts." : "There is nothing to look at closely.";
+  document.querySelector(".list").hidden = !incidents.length;
+  $("heat").hidden = $("to-heat").hidden = !heatmap.incidents.length;
 
   $("log").checked = chart.log;
   drawEverything();
