@@ -100,7 +100,10 @@ def test_trimming_and_conformal_limits(folder, options):
     wanted = PCADetector(**keywords).fit(frame())
     again = culpa.load(folder / "m.culpa")
     assert again.limit_ == pytest.approx(wanted.limit_, rel=1e-9)
-    assert f"; {len(wanted.abnormal_training_rows_)} training rows look abnormal" in result.stderr
+    trimmed = int(wanted.abnormal_training_rows_["trimmed"].sum())
+    others = len(wanted.abnormal_training_rows_) - trimmed
+    told = f"; {trimmed} rows trimmed, {others} others look" if trimmed else f"; {others} training rows look"
+    assert f"{told} abnormal" in result.stderr
     assert len(again.abnormal_training_rows_) == len(wanted.abnormal_training_rows_)
     kind = json.loads(run("info", folder / "m.culpa", "--json").stdout)["limit_kind"]
     assert kind == wanted.limit_kind_
@@ -108,6 +111,12 @@ def test_trimming_and_conformal_limits(folder, options):
     incomplete.iloc[:30, 0] = np.nan
     write(incomplete, folder / "holes.csv")
     run("fit", folder / "holes.csv", "-o", folder / "n.culpa", "--complete-only", *options)
+    # with lags every row is the past of others, so none can be left out of what must be held whole
+    lagged = run(
+        "fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1, *options, code=2
+    )
+    assert "drop --complete-only, or use another limit without --trim" in lagged.stderr
+    run("fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1)
     assert culpa.load(folder / "n.culpa").limit_ == pytest.approx(PCADetector(**keywords).fit(frame()[30:]).limit_)
 
 

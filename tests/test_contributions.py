@@ -6,7 +6,10 @@ import polars as pl
 import pytest
 import witness
 from scipy.optimize import minimize_scalar
+from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA, FactorAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from culpa import LatentGaussian, PCADetector, contributions, scores
 from culpa.games import Interventional
@@ -219,3 +222,19 @@ def test_clear_refusals(detector):
         detector.contributions(X, "rbc", statistic="q")
     with pytest.raises(ValueError, match="features"):
         contributions.of_model(detector, X[:, :3])
+
+
+def test_columns_of_a_pipeline_keep_their_own_contributions():
+    """Whatever the order of the table's columns, and whether or not the pipeline uses all of them."""
+    frame = pd.DataFrame(rows(60, 0), columns=list("abcde"))
+    frame["k"] = np.where(np.arange(60) % 2, "on", "off")
+    scaled, encoded = (StandardScaler(), list("abcde")), (OneHotEncoder(sparse_output=False), ["k"])
+    model = make_pipeline(make_column_transformer(scaled, encoded), PCA(2)).fit(frame)
+    found = contributions.of_model(model, frame)
+    other = contributions.of_model(model, frame[list("kedcba")])
+    assert set(found.columns) == set("abcdek")
+    pd.testing.assert_frame_equal(other[found.columns], found)
+    without = make_pipeline(make_column_transformer(scaled), PCA(2)).fit(frame)
+    assert list(contributions.of_model(without, frame).columns) == list("abcde")
+    numbered = frame[list("abcde")].set_axis([3, 1, 4, 15, 9], axis=1)
+    assert list(PCADetector(2).fit(numbered).contributions(numbered).columns) == [3, 1, 4, 15, 9]

@@ -90,6 +90,23 @@ def test_missing_cells_stay_efficient_in_every_game(detector, new, game, method)
     assert why.exact == (method == "exact")
 
 
+@pytest.mark.parametrize("options", [{}, {"scale": False}])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_retraining_game_explains_the_score_of_a_shrunk_model(table, new, options, missing):
+    """It retrains as the model was trained, so that complete rows are worth what the detector says."""
+    table = table.mask(np.random.default_rng(0).random(table.shape) < 0.05) if missing else table
+    detector = PCADetector(2, shrinkage=0.5, **options).fit(table * [1, 5, 2, 1, 3])
+    complete = new.dropna()
+    why = detector.explain(complete, game="retraining")
+    np.testing.assert_allclose(why.score, -detector.score_samples(complete), rtol=1e-9)
+
+
+def test_a_single_row_may_be_picked(detector, new):
+    assert detector.explain(new, rows=1).rows.tolist() == [1]
+    explainer = detector.explainer()
+    np.testing.assert_array_equal(explainer.expected(new, rows=1), explainer.expected(new, rows=[1]))
+
+
 def test_a_row_without_any_cell_does_not_stop_the_run(detector, new):
     empty = new.copy()
     empty.iloc[2] = np.nan

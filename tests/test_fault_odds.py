@@ -73,3 +73,16 @@ def test_a_second_fault_is_not_hidden_by_the_first():
     row[0, :2] = 2.0
     assert sorted(np.argsort(-detector.contributions(row, "fault-odds")[0])[:2].tolist()) == [0, 1]
     assert (detector.contributions(row, "fault-odds")[0] > 0).tolist() == [True, True, False, False, False]
+
+
+def test_what_is_missing_is_no_suspect():
+    """The odds of the observed features are those in a world that has no others."""
+    root = np.random.default_rng(3).normal(size=(2, 5))
+    X = np.random.default_rng(0).normal(size=(200, 2)) @ root + 0.3 * np.random.default_rng(1).normal(size=(200, 5))
+    detector = PCADetector(2, scale=False).fit(X)
+    row = np.array([[3.0, 0.0, np.nan, 1.0, np.nan]])
+    seen = [0, 1, 3]
+    normal = detector.to_normal()
+    C, spread = normal.gaussian.covariance[np.ix_(seen, seen)], np.sqrt(np.diag(normal.sample_covariance))[seen]
+    wanted = fault_log_odds(normal.standardise(row)[:, seen], np.linalg.inv(C), spread)
+    np.testing.assert_allclose(detector.contributions(row, "fault-odds")[:, seen], wanted, rtol=1e-9)

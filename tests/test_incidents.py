@@ -496,3 +496,30 @@ def test_many_rows_with_many_flagged_ones(detector, plant):
     tracemalloc.stop()
     assert found.n_flagged == 250 * 155
     assert peak < 6 * X.nbytes
+
+
+@pytest.mark.parametrize("game", ["retraining", "interventional"])
+def test_incidents_go_by_the_score_that_raises_the_alarm(game):
+    """Where cells are missing, what the values of these games add up to is another number."""
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(2, 5))
+    normal, new = (rng.normal(size=(n, 2)) @ W + 0.3 * rng.normal(size=(n, 5)) for n in (300, 20))
+    new[10] = [60, -60, np.nan, np.nan, np.nan]
+    new[11] = new[9] + [0, 0, 9, 0, 0]
+    detector = PCADetector(2, game=game).fit(normal)
+    score = -detector.score_samples(new)
+    assert score[10] > score[11] > detector.limit_
+    incident = next(one for one in detector.incidents(new) if one.first == 10)
+    assert incident.peak == 10
+    assert incident.score == pytest.approx(score[10])
+    assert all(abs(culprit.share) < 10 for culprit in incident.culprits)
+
+
+def test_enormous_cells(detector, new):
+    new.iloc[5:8, 2] = [1e90, -1e90, 2e90]
+    incident = next(one for one in detector.incidents(new) if one.last == 7)
+    why = detector.explain(new, rows=np.arange(incident.first, 8))
+    assert incident.n_flagged == len(why)
+    values = why.values[:, 2] / 1e170  # or squares would overflow
+    culprit = next(one for one in incident.culprits if one.feature == new.columns[2])
+    assert culprit.std_error / 1e170 == pytest.approx(values.std(ddof=1) / math.sqrt(len(values)))

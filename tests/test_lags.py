@@ -191,6 +191,11 @@ class TestDetector:
         with pytest.raises(ValueError, match="lags must be a whole number of at least 0"):
             Lags(lags).fit(normal)
 
+    def test_a_column_with_the_name_of_a_past_value(self, normal):
+        table = normal.rename(columns={"level": "feed (t-1)"})
+        with pytest.raises(ValueError, match=r"with lags=1, 'feed \(t-1\)' is the name of a past value: rename"):
+            PCADetector(lags=1).fit(table)
+
     def test_too_few_rows(self, normal):
         with pytest.raises(ValueError, match=r"4 sample.* minimum of 5 is required"):
             PCADetector(lags=3).fit(normal[:4])

@@ -21,7 +21,9 @@ from culpa.localisation import (
     ranked,
     settings,
     standard_error,
+    verdicts,
 )
+from culpa.tables.base import Batch
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +142,37 @@ def test_intervals_resample_rows_not_trials():
     assert standard_error(alike, source) == pytest.approx(binomial / 3.92, rel=0.1)
 
 
+def test_intervals_weigh_rows_by_their_trials():
+    """Rows with many trials count more, in every resample: against a loop over resampled rows."""
+    rng = np.random.default_rng(0)
+    source = np.repeat(np.arange(30), rng.integers(1, 40, size=30))
+    cells = (rng.random(len(source)) < np.linspace(0.1, 0.9, 30)[source]).astype(float)
+    means = []
+    for _ in range(2000):
+        drawn = np.concatenate([cells[source == row] for row in rng.integers(30, size=30)])
+        means.append(drawn.mean())
+    found = ranked([settings(5)[0]], [Verdict(cells, cells, cells)], source)[0].hits1
+    assert found.value == cells.mean()
+    np.testing.assert_allclose([found.low, found.high], np.quantile(means, [0.025, 0.975]), atol=0.015)
+
+
+def test_calibration_holds_out_what_it_spoils(plant, monkeypatch):
+    seen = []
+
+    def spy(chosen, training, trials, **options):
+        seen.append((training, trials))
+        return verdicts(chosen, training, trials, **options)
+
+    monkeypatch.setattr("culpa.calibration.verdicts", spy)
+    choose(plant.normal, chosen=[Setting(4, 1.0, 0.0, "spe")], kinds=["bias 1 sd"], at_once=[1], n_trials=500)
+    assert len(seen) == 5
+    for fold, (training, trials) in enumerate(seen):
+        held_out = plant.normal[80 * fold : 80 * (fold + 1)]
+        assert len(training) == 320
+        assert not (training[:, None] == held_out).all(axis=2).any()
+        np.testing.assert_array_equal(trials.rows[~trials.culprits], held_out[trials.source][~trials.culprits])
+
+
 def test_settings_blame_as_the_detectors_they_describe(plant):
     rows = inject(plant.new, plant.normal, n_trials=60).rows[:10]
     for setting in settings(12, 4):
@@ -241,6 +274,8 @@ def test_too_little_to_calibrate_with():
     X[:15, 0] = np.nan
     with pytest.raises(ValueError, match="15 complete row"):
         culpa.calibrate(X)
+    with pytest.raises(ValueError, match="lags=2 cannot be calibrated"):
+        culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), PCADetector(lags=2))
     with pytest.raises(ValueError, match="n_folds=1"):
         culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), n_folds=1)
 
@@ -292,19 +327,32 @@ def test_command_refuses_in_one_sentence(normal_csv, tmp_path):
     assert "give a file" in piped.stderr
 
 
-def test_large_tables_are_thinned_evenly(tmp_path, monkeypatch):
+def test_large_tables_are_thinned_evenly():
     from culpa.streaming import sample
-    from culpa.tables import Options, open_source
 
-    path = tmp_path / "long.csv"
-    X = np.column_stack([np.arange(5000), np.arange(5000) % 7])
-    frame = pd.DataFrame(X, columns=["a", "b"], dtype=float)
-    frame.iloc[::5, 1] = np.nan
-    frame.to_csv(path, index=False)
-    source = open_source(path, Options(), lambda text: None)
-    drawn = sample(source, ["a", "b"], 100)
-    complete = frame.dropna().to_numpy()
+    class Pieces:
+        """A table that comes in pieces of uneven length, every fifth row incomplete."""
+
+        def batches(self, features, carried):
+            X = np.column_stack([np.arange(5000.0), np.where(np.arange(5000) % 5 == 0, np.nan, 1.0)])
+            for piece in np.split(X, [37, 41, 704, 1117, 3999]):
+                yield Batch(piece[:, 0].astype(np.int64), piece)
+
+    complete = np.flatnonzero(np.arange(5000) % 5)
+    drawn = sample(Pieces(), ["a", "b"], 100)
     assert 50 <= len(drawn) <= 100
-    steps = np.diff(np.searchsorted(complete[:, 0], drawn[:, 0]))
+    steps = np.diff(np.searchsorted(complete, drawn[:, 0]))
     assert len(set(steps)) == 1
-    assert len(sample(source, ["a", "b"], 10_000)) == 4000
+    assert len(sample(Pieces(), ["a", "b"], 10_000)) == 4000
+
+
+def test_calibration_takes_detectors_as_they_come(plant):
+    few = [Setting(4, 1.0, 0.0, "spe"), Setting(4, 1.0, 0.0, "t2")]
+    for statistic in ("spe", "t2"):
+        chosen = [setting for setting in few if setting.statistic == statistic]
+        detector = culpa.calibrate(plant.normal, PCADetector(statistic="t2", limit="f"), chosen=chosen, n_trials=100)
+        assert detector.limit == ("f" if statistic == "t2" else "auto")
+    # 120 held-out rows are enough for 99%, though those of a fold are not
+    many = make_plant(600, 1, faults=()).normal
+    detector = culpa.calibrate(many, PCADetector(limit="conformal"), chosen=few, n_trials=100)
+    assert detector.limit_kind_ == "conformal"

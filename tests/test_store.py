@@ -240,3 +240,28 @@ def test_a_failed_save_leaves_the_old_file(model, monkeypatch):
         culpa.load(model).save(model)
     assert model.read_bytes() == before
     assert list(Path(model.parent).iterdir()) == [model]
+
+
+def test_labels_that_are_neither_texts_nor_numbers(tmp_path):
+    X = rows(200)
+    X[:4] += 50 * np.eye(4, 5)
+    detector = PCADetector(2).fit(pd.DataFrame(X, columns=list("abcde"), index=np.arange(200) % 2 == 0))
+    detector.save(tmp_path / "m")
+    assert set(culpa.load(tmp_path / "m").abnormal_training_rows_["row"]) == {"True", "False"}
+
+
+@pytest.mark.parametrize("change", [{"statistic": "t2"}, {"confidence": 0.5}, {"noise": 9.0}, {"shrinkage": 0.5}])
+def test_parameters_changed_after_fitting_wait_for_the_next_fit(tmp_path, change):
+    detector = PCADetector(2, statistic="combined").fit(rows())
+    new = rows(20, seed=1)
+    before, limits = detector.decision_function(new), detector.control_limits()
+    detector.set_params(**change).save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    same(again.decision_function(new), before)
+    same(detector.explain(new).score, -detector.score_samples(new))
+    for one in (detector, again):
+        pd.testing.assert_frame_equal(one.control_limits(), limits)
+    calibrated = detector.calibrate_limit(rows(200, seed=2))  # a new limit is for what is asked for now
+    calibrated.save(tmp_path / "m")
+    assert calibrated.explain(new).score_name == calibrated.statistic
+    same(culpa.load(tmp_path / "m").decision_function(new), calibrated.decision_function(new))

@@ -106,6 +106,20 @@ class TestTrim:
             plain.append((PCADetector(3).fit(X).predict(faulty) == -1).mean())
         assert np.mean(trimmed) > np.mean(plain) + 0.1
 
+    @pytest.mark.parametrize("statistic", ["spe", "t2"])
+    @pytest.mark.parametrize(("share", "trim"), [(0.0, 0.05), (0.0, 0.1), (0.02, 0.05), (0.05, 0.05), (0.05, 0.1)])
+    def test_false_alarms_of_an_empirical_limit(self, share, trim, statistic):
+        """1% whether or not the trimmed rows were faults; the quantile of the kept rows alone gives up to 7%."""
+        new, alarms, detected = clean(20_000, seed=10**6), [], []
+        faulty = new[:500] + 3 * new.std(axis=0) * (np.arange(10) == 1)
+        for seed in range(20):
+            X, _ = dirty(share, seed=seed)
+            detector = PCADetector(3, trim=trim, limit="empirical", statistic=statistic).fit(X)
+            alarms.append((detector.predict(new) == -1).mean())
+            detected.append((detector.predict(faulty) == -1).mean())
+        assert 0.008 < np.mean(alarms) < 0.014
+        assert statistic == "t2" or np.mean(detected) > 0.99
+
     def test_refitting_beats_trimming_once(self, monkeypatch):
         X, at = dirty(0.1)
         settled = PCADetector(3, trim=0.1).fit(X).limit_

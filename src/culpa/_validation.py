@@ -117,12 +117,14 @@ def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
     return nw.from_dict(dict(columns), backend=backend).to_native()
 
 
-def same_kind(native: Any, values: Rows) -> Any:
-    """Numbers of the shape of a table as the user gave it: an array, or a data frame with the same columns and index."""
+def same_kind(native: Any, values: Rows, names: Sequence[str] | None = None) -> Any:
+    """Numbers as the user gave a table: an array, or a data frame with the same index and columns (or ``names``)."""
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return values
-    columns = dict(zip(frame.columns, values.T, strict=True))
+    own = list(map(str, frame.columns))  # a name need not be text in pandas
+    labels = frame.columns if names is None or list(names) == own else names
+    columns = dict(zip(labels, values.T, strict=True))
     result = nw.from_dict(columns, backend=frame.implementation).to_native()
     index = nw.maybe_get_index(frame)
     if index is not None:

@@ -123,6 +123,10 @@ def choose(
 ) -> Calibration:
     """The comparison behind `calibrate`, without the final fit."""
     detector = detector or PCADetector()
+    if detector.lags:
+        raise ValueError(
+            f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without a past."
+        )
     complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
     if len(complete) < _FEWEST_ROWS:
         raise ValueError(f"{len(complete)} complete row(s) are too few to calibrate with: at least {_FEWEST_ROWS}.")

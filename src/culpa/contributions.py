@@ -134,7 +134,8 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     if empty.any():
         warn_about_empty_rows(reading.labels[empty])
     found = of_rows(normal, normal.standardise(reading.features), criterion, named_score(score or "spe", normal))
-    return same_kind(reading.native, of_players(found, normal.columns.members))
+    names = normal.columns.known_names or reading.names
+    return same_kind(reading.native, of_players(found, normal.columns.members), names)
 
 
 def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
@@ -150,9 +151,8 @@ def of_rows(normal: Normal, rows: Floats, criterion: str, score: QuadraticScore)
     result = np.full_like(rows, np.nan)
     for at, observed in patterns(rows):
         if len(observed):
-            present = np.where(np.isnan(rows[at]), 0.0, rows[at])
-            found = contributions(present, criterion, score.root_given(observed), covariance)
-            result[np.ix_(at, observed)] = found[:, observed]
+            seen, root = np.ix_(at, observed), score.root_given(observed)[:, observed]
+            result[seen] = contributions(rows[seen], criterion, root, covariance[np.ix_(observed, observed)])
     return result
 
 

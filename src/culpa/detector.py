@@ -1,7 +1,8 @@
 """PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,17 +17,19 @@ from culpa import contributions, games, scores
 from culpa._compiled import one_blas_thread
 from culpa._missing import warn_about_empty_rows
 from culpa._validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
-from culpa.columns import Lagged, check_lags, lagged_names
+from culpa.columns import Lagged, Reading, check_lags, lagged_names
 from culpa.explainer import RANKINGS, Explainer
 from culpa.explanation import Explanation
 from culpa.limits import FROM_ROWS, KINDS, Limits, named_score
 from culpa.models import PPCA, Moments, Normal
+from culpa.models.moments import mean_and_spread, spread
 from culpa.together import Together, fix_together
-from culpa.training import abnormal_rows, fit_without_worst
+from culpa.training import abnormal_rows, fit_without_worst, in_limit
 
 Floats = NDArray[np.float64]
 
 _KEPT = 8  # explainers that a detector remembers
+_ROWS_AT_ONCE = 1 << 16  # rows scored at a time, so that memory beyond the result does not grow with their number
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -52,7 +55,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     confidence : float
         Share of normal rows that should stay below the limit.
     limit : {"auto", "jackson-mudholkar", "box", "f", "empirical", "conformal"}
-        How limits are found. "empirical" is the quantile of the training rows' scores; "conformal" holds out the last rows
+        How limits are found. "empirical" is a quantile of the training rows' scores; "conformal" holds out the last rows
         and takes a quantile of their scores that bounds false alarms whatever the distribution.
     holdout : float
         Share of the rows, the last ones, that ``limit="conformal"`` holds out.
@@ -97,7 +100,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     """
 
     _explainers: list[tuple[dict[str, Any], Explainer]]
-    _scores: dict[str, scores.QuadraticScore]
+    _scores: dict[tuple[str, float], scores.QuadraticScore]
     _gathered: Moments | None = None  # of the rows that partial_fit has seen
 
     def __init__(
@@ -131,15 +134,27 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
+        with _all_or_nothing(self):
+            return self._fit(X)
+
+    def _fit(self, X: Any) -> Self:
         self._check_parameters()
         given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
         table = self._with_history(given)
         n = len(table.array) - (math.ceil(self.holdout * len(table.array)) if self.limit == "conformal" else 0)
+        if n < 2:
+            raise ValueError(
+                f"limit='conformal' with holdout={self.holdout:g} leaves {n} of {len(table.array)} rows to learn from: "
+                "give more rows."
+            )
         rows, held_out = table.array[:n], table.array[n:]
         kept = fit_without_worst(
             lambda rows: self._fit_model(rows, table.names).to_normal(), rows, self.trim, self.confidence
         )
-        self._prepare(self._limits_from([held_out if self.limit == "conformal" else rows[kept]]))
+        judged = (
+            rows[in_limit(self.to_normal(), rows, kept, self.confidence)] if self.limit == "empirical" else held_out
+        )
+        self._set_limit(self._limits_from([judged]))
         labels = given.row_labels()[self.lags :][:n]
         self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence, self.lags)
         return self
@@ -179,21 +194,24 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``. With lags, moments and batches are
         those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
         """
+        with _all_or_nothing(self):
+            return self._fit_moments(moments, names, batches)
+
+    def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None, batches: Iterable[Floats] | None) -> Self:
         self._check_parameters()
         if self.limit == "conformal" or self.trim:
             what = "trim" if self.trim else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
-        self._gathered = None
         n_columns = moments.n_features // (self.lags + 1)
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
         self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
         if self.scale:
-            self.scale_ = _scale(moments.mean, np.diag(moments.covariance))
+            self.scale_ = spread(moments.mean, np.diag(moments.covariance))
         names = None if names is None else lagged_names(names, self.lags)
-        self.model_ = self._model().fit_moments(moments.scaled(self.mean_, self.scale_), names)
+        self._take(self._model().fit_moments(moments.scaled(self.mean_, self.scale_), names))
         if hasattr(self, "abnormal_training_rows_"):
             del self.abnormal_training_rows_
-        return self._prepare(self._limits_from(batches))
+        return self._set_limit(self._limits_from(batches))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
@@ -223,7 +241,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns: dict[str, Any] = {"row": table.row_labels()}
         for build in (scores.spe, scores.t2):
             score = build(self.to_normal().centred)
-            values, limit = score(rows), self._limits(score, self.confidence)
+            values, limit = score(rows), self._limits(score, self._confidence)
             columns |= {score.name: values, f"{score.name}_limit": np.full(len(rows), limit)}
             columns[f"{score.name}_flag"] = values > limit
         columns["anomaly"] = self._score_table(table) > self.limit_
@@ -237,10 +255,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
         check_is_fitted(self)
-        levels = sorted({float(fraction(level, "confidences")) for level in (*confidences, self.confidence)})
+        levels = sorted({float(fraction(level, "confidences")) for level in (*confidences, self._confidence)})
         lines = [
             (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
-            for name, score in self._charted().items()
+            for name, score in self._charted(self._score).items()
             for level in levels
             if self._limits.knows(score, level)
         ]
@@ -383,6 +401,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
             self.model_.n_samples_,
             lagged_names(columns.names, columns.lags) if columns.lags else columns.known_names,
             columns if columns.lags else None,
+            self.model_.shrinkage,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -413,10 +432,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
 
     def _score_table(self, table: Table) -> Floats:
-        with one_blas_thread(len(table.array)):
-            result = self._score(self.to_normal().standardise(self._features(table)))
+        return self._score_reading(self._columns.read(table))
+
+    def _score_reading(self, reading: Reading) -> Floats:
+        X, normal = reading.features, self.to_normal()
+        starts = range(0, len(X), _ROWS_AT_ONCE)
+        with one_blas_thread(len(X)):
+            parts = [self._score(normal.standardise(X[start : start + _ROWS_AT_ONCE])) for start in starts]
+        result = np.concatenate([np.empty(0), *parts])
         if np.isnan(result).any():
-            warn_about_empty_rows(table.row_labels()[np.isnan(result)])
+            warn_about_empty_rows(reading.labels[np.isnan(result)])
         return result
 
     def _check_parameters(self) -> None:
@@ -441,9 +466,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _fit_model(self, X: Floats, names: tuple[str, ...] | None) -> Self:
         """Scaling and model."""
-        self._gathered = None
-        self.mean_, self.scale_ = _moments(X, self.scale)
-        self.model_ = self._model().fit(Table((X - self.mean_) / self.scale_, names))
+        self.mean_, self.scale_ = mean_and_spread(X)
+        if not self.scale:
+            self.scale_ = np.ones_like(self.mean_)
+        return self._take(self._model().fit(Table((X - self.mean_) / self.scale_, names)))
+
+    def _take(self, model: PPCA) -> Self:
+        """A new model: forget what followed from the one before."""
+        self.model_ = model
+        self._gathered, self._explainers, self._scores = None, [], {}
         return self
 
     def _moments_so_far(self) -> Moments:
@@ -456,30 +487,26 @@ class PCADetector(OutlierMixin, BaseEstimator):
             model.n, self.mean_, self.scale_ * model.mean, model.scatter * np.outer(self.scale_, self.scale_)
         )
 
-    def _prepare(self, limits: Limits, limit: float | None = None) -> Self:
-        """Everything that follows from the model and how limits are found; model files, which know it, start from here."""
-        self._explainers, self._scores = [], {}
-        self._score = self._score_named(self.statistic)
-        return self._set_limit(limits, limit)
-
-    def _score_named(self, name: str) -> scores.QuadraticScore:
+    def _score_named(self, name: str, confidence: float | None = None) -> scores.QuadraticScore:
         """The score weighed by the detector's confidence: always the same object, so that explainers are known again."""
-        if name not in self._scores:
-            self._scores[name] = named_score(name, self.to_normal(), confidence=self.confidence)
-        return self._scores[name]
+        key = name, self._confidence if confidence is None else confidence
+        if key not in self._scores:
+            self._scores[key] = named_score(name, self.to_normal(), confidence=key[1])
+        return self._scores[key]
 
     def _set_limit(self, limits: Limits, limit: float | None = None) -> Self:
-        self._limits = limits
-        self.limit_ = limits(self._score, self.confidence) if limit is None else limit
+        """Score and limit of the model; model files know the limit already."""
+        score = self._score_named(self.statistic, self.confidence)
+        self.limit_ = limits(score, self.confidence) if limit is None else limit
+        self._score, self._confidence, self._limits = score, self.confidence, limits
         self.offset_ = -self.limit_
-        self.limit_kind_ = limits.kind_of(self._score)
+        self.limit_kind_ = limits.kind_of(score)
         return self
 
-    def _charted(self) -> dict[str, scores.QuadraticScore]:
+    def _charted(self, own: scores.QuadraticScore) -> dict[str, scores.QuadraticScore]:
         """SPE, T2 and the detector's own score."""
-        normal = self.to_normal()
-        own = named_score(self.statistic, normal, confidence=self.confidence)  # also while fitting
-        return {score.name: score for score in (scores.spe(normal.centred), scores.t2(normal.centred), own)}
+        centred = self.to_normal().centred
+        return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
 
     def _limits_from(self, batches: Iterable[Floats] | None, kind: str | None = None) -> Limits:
         """Limits of the fitted model; those that come from scores of rows need the rows."""
@@ -491,7 +518,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
                 f"limit={kind!r} needs the training rows' scores: pass the rows again as batches, or use fit."
             )
         rows = (normal.standardise(X) for X in batches)
-        return Limits(normal, kind, Limits.tails_of(self._charted().values(), rows))
+        charted = self._charted(self._score_named(self.statistic, self.confidence))
+        return Limits(normal, kind, Limits.tails_of(charted.values(), rows))
 
 
 def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
@@ -501,18 +529,12 @@ def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
         return False
 
 
-def _moments(X: Floats, scale: bool) -> tuple[Floats, Floats]:
-    """Mean and standard deviation (divisor n - 1) of every column; scale 1 for columns that do not vary."""
-    counts = np.maximum((~np.isnan(X)).sum(axis=0), 1)
-    mean = np.nansum(X, axis=0) / counts
-    centred = X - mean
-    mean = mean + np.nansum(centred, axis=0) / counts  # second pass: exact for large means
-    if not scale:
-        return mean, np.ones_like(mean)
-    return mean, _scale(mean, np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
-
-
-def _scale(mean: Floats, variance: Floats) -> Floats:
-    """Standard deviations, and 1 for columns that do not vary."""
-    std = np.sqrt(variance)
-    return np.where(std <= 10 * np.finfo(np.float64).eps * np.abs(mean), 1.0, std)
+@contextmanager
+def _all_or_nothing(detector: PCADetector) -> Iterator[None]:
+    """What fails half-way leaves the detector as it was: a new model must not meet an old limit."""
+    before = detector.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        detector.__dict__ = before
+        raise

@@ -16,6 +16,7 @@ from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.limits import named_score
 from culpa.models import Normal, as_normal
+from culpa.models.latent import shrunk
 from culpa.scores import QuadraticScore
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
@@ -188,8 +189,9 @@ class Explainer:
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
         reading = self.columns.read(X)
-        features = reading.features if rows is None else reading.features[rows]
-        expected = self._expected(self.normal.standardise(features))
+        if rows is not None:
+            reading = reading.choose(rows)
+        expected = self._expected(self.normal.standardise(reading.features))
         return np.asarray(self.columns.decode(self.normal.to_user_units(expected)))
 
     def shares(self, X: Any) -> Shares:
@@ -240,8 +242,9 @@ class Explainer:
         if self.game_name == "interventional":
             return games.Interventional(self.score)
         assert self.normal.sample_covariance is not None
+        # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
         return games.Retraining(
-            self.normal.sample_covariance,
+            shrunk(self.normal.sample_covariance, self.normal.shrinkage),
             self.normal.gaussian.n_components,
             mean=self.score.name == "mse",
             rank=self.rank,

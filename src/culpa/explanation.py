@@ -1,7 +1,6 @@
 """What the user takes away: Shapley values that add up to the score, with everything needed to act on them."""
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
@@ -10,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._plain import plain
 from culpa._validation import frame_like
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,8 @@ class Explanation:
     std_error : ndarray of shape (rows, players)
         Standard errors of the values; zero where exact.
     score : ndarray of shape (rows,)
-        The score that is explained.
+        The score that is explained: what the values add up to. Where cells are missing, the interventional and the
+        retraining game explain the score of what is there, which is not the one that a detector compares with its limit.
     base_value : float
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game).
     data, expected : ndarray of shape (rows, features)
@@ -197,7 +198,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "native"}
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self) if field.name != "native"}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -222,7 +223,7 @@ class Explanation:
 
     def to_json(self) -> str:
         """`to_dict` as JSON; missing numbers become null."""
-        return json.dumps(self.to_dict(), allow_nan=False, default=str)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_shap(self) -> Any:
         """The same as a ``shap.Explanation``, for shap's plots."""
@@ -258,15 +259,3 @@ def _cells(rows: list[list[Any]], shape: tuple[int, int]) -> NDArray[Any]:
     if text:
         cells[cells == None] = np.nan  # noqa: E711 - cell by cell
     return cells
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    return value

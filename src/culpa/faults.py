@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._validation import one_of
+from culpa.models.moments import mean_and_spread
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -105,8 +106,7 @@ def inject(
     rng = np.random.default_rng(seed)
     scene = _Scene(
         rows,
-        np.nanmean(training, axis=0),
-        _spread(training),
+        *mean_and_spread(training),
         np.nanmax(training, axis=0),
         np.nanmin(training, axis=0),
     )
@@ -128,9 +128,3 @@ def _spoiled(
     culprits = np.abs(spoiled - scene.rows[chosen]) > _UNCHANGED * scene.spread
     kept = culprits.any(axis=1)
     return spoiled[kept], culprits[kept], chosen[kept], np.full(kept.sum(), kind)
-
-
-def _spread(training: Floats) -> Floats:
-    """Standard deviations, and 1 for features that never varied."""
-    spread = np.nanstd(training, axis=0, ddof=1)
-    return np.where(spread <= _UNCHANGED * np.nanmax(np.abs(training), axis=0), 1.0, spread)

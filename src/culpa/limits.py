@@ -33,21 +33,23 @@ def jackson_mudholkar(eigenvalues: Floats, confidence: float) -> float:
     >>> round(jackson_mudholkar(np.ones(100), 0.99), 1)  # close to the 99% point of chi-square, 135.8
     135.8
     """
-    theta1, theta2, theta3 = (float((eigenvalues**k).sum()) for k in (1, 2, 3))
-    if theta2 == 0:
+    largest = float(eigenvalues.max(initial=0.0))  # in units of it, for powers must not overflow
+    if largest == 0:
         return 0.0
+    theta1, theta2, theta3 = (float(((eigenvalues / largest) ** k).sum()) for k in (1, 2, 3))
     h0 = 1 - 2 * theta1 * theta3 / (3 * theta2**2)
     if h0 <= 0:
         return box(eigenvalues, confidence)
     quantile = stats.norm.ppf(confidence)
     inner = 1 + quantile * np.sqrt(2 * theta2) * h0 / theta1 + theta2 * h0 * (h0 - 1) / theta1**2
-    return float(theta1 * max(inner, 0.0) ** (1 / h0))
+    return float(largest * theta1 * max(inner, 0.0) ** (1 / h0))
 
 
 def box(eigenvalues: Floats, confidence: float) -> float:
     """Limit g chi2_h with g and h from the first two moments (Box, 1954); exact when all eigenvalues agree."""
-    theta1, theta2 = float(eigenvalues.sum()), float((eigenvalues**2).sum())
-    return float(theta2 / theta1 * stats.chi2.ppf(confidence, theta1**2 / theta2)) if theta2 else 0.0
+    theta1 = float(eigenvalues.sum())
+    theta2 = float((eigenvalues / (theta1 or 1.0) * eigenvalues).sum())  # over theta1, or it might overflow
+    return float(theta2 * stats.chi2.ppf(confidence, theta1 / theta2)) if theta2 else 0.0
 
 
 def f_limit(n_components: int, n_samples: int | None, confidence: float) -> float:
@@ -176,13 +178,15 @@ def control_limit(score: scores.QuadraticScore, normal: Normal, confidence: floa
     one_of(kind, [name for name in (*KINDS, "beta") if name not in FROM_ROWS], "limit")
     if kind == "auto":
         kind = Limits(normal).kind_of(score)
+    covariance = score.gaussian.covariance if normal.sample_covariance is None else normal.sample_covariance
+    eigenvalues = score.spectrum(covariance)
     if kind in ("f", "beta"):
         if score.name != "t2":
             raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'auto'.")
-        formula = f_limit if kind == "f" else beta_limit
-        return formula(score.gaussian.n_components, normal.n_samples, confidence)
-    covariance = score.gaussian.covariance if normal.sample_covariance is None else normal.sample_covariance
-    eigenvalues = score.spectrum(covariance)
+        formula, p = f_limit if kind == "f" else beta_limit, score.gaussian.n_components
+        # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
+        stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
+        return float(formula(p, normal.n_samples, confidence) * stretch)
     return jackson_mudholkar(eigenvalues, confidence) if kind == "jackson-mudholkar" else box(eigenvalues, confidence)
 
 

@@ -55,8 +55,12 @@ class Setting(NamedTuple):
         return f"{index}{shared}" if self.noise == 1 else f"{index}{shared}; noise x{self.noise:g}"
 
     def applied_to(self, detector: PCADetector) -> PCADetector:
-        """An unfitted copy of a detector with these parameters; it keeps its others."""
-        return clone(detector).set_params(**self._asdict())  # type: ignore[no-any-return]
+        """An unfitted copy of a detector with these parameters; it keeps its others.
+
+        A limit that is for T2 only gives way to "auto" where the statistic is another one.
+        """
+        limit = "auto" if detector.limit == "f" and self.statistic != "t2" else detector.limit
+        return clone(detector).set_params(**self._asdict(), limit=limit)  # type: ignore[no-any-return]
 
 
 class Estimate(NamedTuple):
@@ -144,7 +148,8 @@ def verdicts(
     fitted: dict[object, PCADetector] = {}
     for setting in chosen:
         if setting.model not in fitted:
-            fitted[setting.model] = setting.applied_to(detector or PCADetector()).fit(training)
+            # nobody is flagged here, and a share of the rows may be too few for the detector's own limit
+            fitted[setting.model] = setting.applied_to(detector or PCADetector()).set_params(limit="auto").fit(training)
         yield judge(blame(setting, fitted[setting.model], trials.rows, seed), trials.culprits)
 
 

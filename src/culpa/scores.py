@@ -98,7 +98,8 @@ class QuadraticScore:
 
     def spectrum(self, covariance: Floats) -> Floats:
         """Eigenvalues of A S: the score of N(0, S) rows is a sum of chi-squares with these weights."""
-        eigenvalues = np.linalg.eigvalsh(self.root @ covariance @ self.root.T)
+        root = self.root[np.concatenate([self.residual_weights, self.latent_weights]) > 0]
+        eigenvalues = np.linalg.eigvalsh(root @ covariance @ root.T)
         return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
     def if_fixed(self, X: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:

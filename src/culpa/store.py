@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from culpa import __version__
 from culpa._files import write_whole
+from culpa._plain import plain
 from culpa._validation import default_names, frame_like
 from culpa.columns import lagged_names
 from culpa.detector import PCADetector
@@ -108,8 +109,7 @@ def _header(detector: PCADetector) -> dict[str, Any]:
         "culpa": __version__,
         "features": None if names is None else [str(name) for name in names],
         "units": dict(getattr(detector, "units_", {})),
-        "parameters": {name: _plain(value) for name, value in detector.get_params().items()}
-        | {"lags": detector.to_normal().columns.lags},  # those it was fitted with
+        "parameters": plain(detector.get_params() | _fitted(detector)),
         "limit": float(detector.limit_),
         "limits": {
             "kind": detector._limits.kind,
@@ -125,8 +125,11 @@ def _header(detector: PCADetector) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _fitted(detector: PCADetector) -> dict[str, Any]:
+    """Parameters that the model and its limit belong to, whatever has been set since."""
+    model = {name: getattr(detector.model_, name) for name in ("n_components", "noise", "shrinkage")}
+    score = {"statistic": detector._score.name, "confidence": detector._confidence}
+    return model | score | {"lags": detector.to_normal().columns.lags}
 
 
 def _abnormal(detector: PCADetector) -> Any:
@@ -136,8 +139,8 @@ def _abnormal(detector: PCADetector) -> Any:
 
 
 def _plain_label(label: Any) -> Any:
-    label = _plain(label)
-    return label if isinstance(label, (str, int)) or _is_number(label) else str(label)
+    number = plain(label)
+    return number if _is_number(number) else str(label)
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
@@ -202,7 +205,7 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         detector = PCADetector(**header["parameters"])
         detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
         detector.n_features_in_ = d // (detector.lags + 1)
-        detector.model_ = _model(arrays, header)
+        detector._take(_model(arrays, header))
         if header["features"] is not None:
             detector.feature_names_in_ = np.array(header["features"], dtype=object)
             names = lagged_names(header["features"], detector.lags)
@@ -210,7 +213,7 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         if header["units"]:
             detector.units_ = header["units"]
         tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
-        detector._prepare(Limits(detector.to_normal(), header["limits"]["kind"], tails), float(header["limit"]))
+        detector._set_limit(Limits(detector.to_normal(), header["limits"]["kind"], tails), float(header["limit"]))
         if header["abnormal"] is not None:
             columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
             columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}

@@ -17,6 +17,7 @@ Mask = NDArray[np.bool_]
 
 _ROWS_AT_ONCE = 1 << 16
 _MOST_REFITS = 20
+_GROSS = 3.0  # times its limit from which a trimmed row is taken for a fault
 
 
 def spe_and_t2(normal: Normal, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
@@ -53,6 +54,15 @@ def fit_without_worst(fit: Callable[[Floats], Normal], X: Floats, trim: float, c
         kept = again
         normal = fit(X[kept])
     return kept
+
+
+def in_limit(normal: Normal, X: Floats, kept: Mask, confidence: float) -> Mask:
+    """Training rows whose scores tell how far normal ones go: those kept, and those trimmed that are no gross faults.
+
+    Trimming takes away the largest of the normal rows, too. Without them, a quantile would be that of a distribution that
+    lost its tail; with all of them, it would be that of the faults.
+    """
+    return kept if kept.all() else kept | (spe_and_t2(normal, X, confidence)[2] <= _GROSS)
 
 
 def abnormal_rows(

@@ -145,7 +145,11 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     model = detector.model_
     skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
     abnormal = getattr(detector, "abnormal_training_rows_", None)
-    odd = "" if abnormal is None else f"; {len(abnormal):,} training rows look abnormal"
+    odd = ""
+    if abnormal is not None:
+        trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
+        others = f"{trimmed:,} rows trimmed, {{}} others" if trimmed else "{} training rows"
+        odd = f"; {others.format(len(abnormal) - trimmed)} look abnormal"
     past = f" with {detector.lags} lags" if detector.lags else ""
     return (
         f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "

@@ -36,8 +36,8 @@ class Reading:
         return cls(features, table.array if cells is None else cells, table.row_labels(), table.names, table.native)
 
     def choose(self, rows: Any) -> Self:
-        """Some of the rows, by positions or by a mask."""
-        rows = np.asarray(rows)
+        """Some of the rows, by positions (or a single one) or by a mask."""
+        rows = np.atleast_1d(np.asarray(rows))
         if rows.dtype == np.bool_ and rows.shape != self.labels.shape:
             raise ValueError(f"rows is a mask of shape {rows.shape}, but X has {len(self.labels)} rows.")
         at = np.arange(len(self.labels))[rows if rows.size else rows.astype(np.intp)]

@@ -56,7 +56,12 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
     >>> lagged_names(["flow", "power"], 1)
     ('flow', 'power', 'flow (t-1)', 'power (t-1)')
     """
-    return tuple(f"{name} (t-{lag})" if lag else name for lag in range(lags + 1) for name in names)
+    result = tuple(f"{name} (t-{lag})" if lag else name for lag in range(lags + 1) for name in names)
+    if taken := set(names) & set(result[len(names) :]):
+        raise ValueError(
+            f"with lags={lags}, {min(taken)!r} is the name of a past value: rename the column of that name."
+        )
+    return result
 
 
 def check_lags(lags: int) -> int:

@@ -1,7 +1,6 @@
 """Incidents: flagged rows that follow each other, told as one story with a beginning, an end, and culprits."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from culpa._plain import plain
 from culpa._validation import frame_like, one_of
 from culpa.incidents.gathering import Culprit, Gathering, Incident, units_of_columns
 from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
@@ -69,7 +69,7 @@ class Incidents(Sequence[Incident]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
-        incidents = [_plain(asdict(incident)) for incident in self]
+        incidents = [plain(asdict(incident)) for incident in self]
         return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
 
     def to_json(self) -> str:
@@ -107,14 +107,15 @@ def find_incidents(
         dated=times is not None and over_several_days(times),
     )
     reading = explainer.columns.read(table)
-    flagged = np.flatnonzero(detector._score_table(table) > detector.limit_)
+    scores = detector._score_reading(reading)
+    flagged = np.flatnonzero(scores > detector.limit_)
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
     for start in range(0, len(flagged), _ROWS_AT_ONCE):
         at = flagged[start : start + _ROWS_AT_ONCE]
         found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
     found += gathering.finish()
-    return Incidents(found, n_rows=len(table.array), n_flagged=len(flagged), native=table.native)
+    return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
@@ -160,17 +161,3 @@ def units_of(
         one_of(name, names, "feature in units:")
     known = {**getattr(detector, "units_", {}), **(units or {})}
     return [known.get(name, "") for name in names]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, (str, int, bool, type(None))) else _as_text(value)
-
-
-def _as_text(label: Any) -> str:
-    return str(label.isoformat() if hasattr(label, "isoformat") and hasattr(label, "year") else label)

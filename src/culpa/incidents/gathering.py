@@ -87,7 +87,7 @@ class _Draft:
     n: int
     score_sum: float
     mean: Floats  # of the values
-    scatter: Floats  # sum of squared deviations of the values from their mean
+    spread: Floats  # root of the sum of squared deviations of the values from their mean, which might overflow
     error_sum: Floats
     blame_sum: Floats  # of what culprits are ranked by
     score: float
@@ -97,7 +97,7 @@ class _Draft:
         """Add the rows that follow (Chan, Golub and LeVeque)."""
         n = self.n + other.n
         step = other.mean - self.mean
-        self.scatter = self.scatter + other.scatter + step**2 * (self.n * other.n / n)
+        self.spread = np.hypot(np.hypot(self.spread, other.spread), step * np.sqrt(self.n * other.n / n))
         self.mean = self.mean + step * (other.n / n)
         self.error_sum = self.error_sum + other.error_sum
         self.blame_sum = self.blame_sum + other.blame_sum
@@ -116,7 +116,7 @@ class _Draft:
         sampling = self.error_sum / self.n
         if self.n == 1:
             return sampling
-        return np.sqrt(self.scatter / (self.n * (self.n - 1)) + sampling**2)
+        return np.asarray(np.hypot(self.spread / np.sqrt(self.n * (self.n - 1)), sampling))
 
 
 class Gathering:
@@ -191,14 +191,16 @@ class Gathering:
     ) -> Any:
         counts = np.diff([*cuts, len(positions)])
         means = np.add.reduceat(why.values, cuts, axis=0) / counts[:, None]
-        scatter = np.add.reduceat((why.values - np.repeat(means, counts, axis=0)) ** 2, cuts, axis=0)
+        spread = np.abs(np.hypot.reduceat(why.values - np.repeat(means, counts, axis=0), cuts, axis=0))
         errors = np.add.reduceat(why.std_error, cuts, axis=0)
         # who is not there in a row is as little to blame for it as the least suspect
         least = np.fmin.reduce(why.blame, axis=1, keepdims=True)
         blame = np.add.reduceat(np.where(why.observed, why.blame, least), cuts, axis=0)
-        sums = np.add.reduceat(why.score, cuts)
+        # the detector's score, which may differ from what the values of a game add up to where cells are missing
+        score = self.score(self.normal.standardise(features))
+        sums = np.add.reduceat(score, cuts)
         for k, (cut, n) in enumerate(zip(cuts.tolist(), counts.tolist(), strict=True)):
-            peak = cut + int(np.argmax(why.score[cut : cut + n]))
+            peak = cut + int(np.argmax(score[cut : cut + n]))
             yield _Draft(
                 int(positions[cut]),
                 int(positions[cut + n - 1]),
@@ -207,10 +209,10 @@ class Gathering:
                 n,
                 float(sums[k]),
                 means[k],
-                scatter[k],
+                spread[k],
                 errors[k],
                 blame[k],
-                float(why.score[peak]),
+                float(score[peak]),
                 {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")}
                 | {"features": features[peak].copy()},
             )

@@ -8,6 +8,22 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_CONSTANT = 10 * np.finfo(np.float64).eps  # standard deviation, relative to the mean, that is rounding
+
+
+def spread(mean: Floats, variance: Floats) -> Floats:
+    """Standard deviations, and 1 for columns that do not vary."""
+    std = np.sqrt(variance)
+    return np.where(std <= _CONSTANT * np.abs(mean), 1.0, std)
+
+
+def mean_and_spread(X: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (divisor n - 1) of the observed cells of every column; 1 for columns that do not vary."""
+    counts = np.maximum((~np.isnan(X)).sum(axis=0), 1)
+    mean = np.nansum(X, axis=0) / counts
+    mean = mean + np.nansum(X - mean, axis=0) / counts  # second pass: exact for large means
+    return mean, spread(mean, np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:

@@ -23,8 +23,9 @@ _AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
 class Normal:
     """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
 
-    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it. ``encoding`` is how the user's
-    columns become the features that ``feature_names`` names; ``None`` where they are the same.
+    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
+    drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
+    that ``feature_names`` names; ``None`` where they are the same.
     """
 
     gaussian: LatentGaussian
@@ -34,6 +35,7 @@ class Normal:
     n_samples: int | None = None
     feature_names: tuple[str, ...] | None = None
     encoding: Columns | None = None
+    shrinkage: float = 0.0
 
     @property
     def columns(self) -> Columns:
@@ -96,7 +98,7 @@ def _from_sklearn(model: Any) -> Normal:
     check_is_fitted(model)
     known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
     if isinstance(model, PPCA):
-        return Normal.plain(model.gaussian_, sample_covariance=model.covariance_, **known)
+        return Normal.plain(model.gaussian_, sample_covariance=model.covariance_, shrinkage=model.shrinkage, **known)
     if isinstance(model, FactorAnalysis):
         return Normal.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
     return Normal.plain(_from_pca(model), **known)

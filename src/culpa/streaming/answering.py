@@ -1,6 +1,5 @@
 """Scores and explanations of a table of any size, a batch at a time."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._compiled import one_blas_thread
+from culpa._plain import plain
 from culpa.columns import History, Reading
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
-from culpa.limits import named_score
 from culpa.streaming.blame import Blame
 from culpa.tables import Batch, Sink, Source, TableError
 
@@ -110,8 +109,7 @@ def scored_batches(
     detector: PCADetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress
 ) -> Iterator[Scored]:
     """All rows with their scores and flags; one batch without rows for a table without any."""
-    normal = detector.to_normal()
-    statistic = named_score(detector.statistic, normal, confidence=detector.confidence)
+    normal, statistic = detector.to_normal(), detector._score
     names = feature_names(detector)
     history = History(normal.columns.lags, len(names))
     for batch in source.batches(names, carried):
@@ -217,10 +215,6 @@ def _by_row(why: Explanation, k: int) -> dict[int, list[dict[str, Any]]]:
     """The worst culprits of each row, as plain dictionaries."""
     result: dict[int, list[dict[str, Any]]] = {}
     for line in why.top(k).to_pylist():
-        culprit = {name: _finite(cell) for name, cell in line.items() if name not in _KNOWN}
+        culprit = {name: plain(cell) for name, cell in line.items() if name not in _KNOWN}
         result.setdefault(line["row"], []).append(culprit)
     return result
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

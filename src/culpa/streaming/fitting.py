@@ -92,7 +92,8 @@ def _fit_whole(
     if complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
-                f"{source.name}: rows left out by --complete-only would break the past of others: drop it."
+                f"{source.name}: with lags, trimming and conformal limits need all rows, since each is the past of others: "
+                "drop --complete-only, or use another limit without --trim."
             )
         X = X[~np.isnan(X).any(axis=1)]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))

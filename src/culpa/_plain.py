@@ -1,0 +1,32 @@
+"""Numbers, texts and lists that JSON has, from whatever there is."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Arrays as lists, times as ISO 8601 texts, what is no finite number as None, anything else unknown as text.
+
+    >>> import numpy as np
+    >>> plain({"score": np.array([1.5, np.nan]), "row": np.datetime64("2024-03-05T10:00")})
+    {'score': [1.5, None], 'row': '2024-03-05T10:00:00'}
+    """
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(list(value) if value.dtype.kind in "mM" else value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        import pandas as pd
+
+        value = (pd.Timestamp if isinstance(value, np.datetime64) else pd.Timedelta)(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (str, int, type(None))):
+        return value
+    return str(value.isoformat() if hasattr(value, "isoformat") and hasattr(value, "year") else value)
