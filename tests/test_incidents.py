@@ -245,6 +245,10 @@ class TestTime:
         assert "At 10:31, flow_reflux" in str(detector.incidents(new, time=objects, gap=3))
         elapsed = pd.timedelta_range("30h", periods=100, freq="30s")
         assert "On day 1 from 06:25:00 to 06:39:30, " in str(detector.incidents(new.set_index(elapsed), gap="5min"))
+        past_midnight = pd.timedelta_range("23h35min10s", periods=100, freq="30s")
+        assert "From day 0 23:59:40 to day 1 00:14:10, " in str(
+            detector.incidents(new.set_index(past_midnight - pd.Timedelta("30s")), gap="5min")
+        )
         assert "From seconds 5 to 7.9, " in str(
             detector.incidents(new, time=pd.Series(np.arange(100) / 10, name="seconds"), gap=3)
         )
@@ -273,6 +277,8 @@ class TestTime:
             ({"gap": -1}, "must not be negative"),
             ({"gap": 1.5}, "whole number of rows or a span"),
             ({"gap": "soon"}, "whole number of rows or a span"),
+            ({"gap": "5"}, "whole number of rows or a span"),
+            ({"gap": "-1.5 "}, "whole number of rows or a span"),
             ({"gap": "5min"}, "rows need dates"),
             ({"min_length": 0}, "at least 1"),
             ({"units": {"flow": "m"}}, "unknown feature in units: 'flow'"),
@@ -336,6 +342,11 @@ class TestSentences:
                 "From 00:50 to 01:19",
                 "at 01:10",
             ),
+            (  # clocks go back at 03:00
+                pd.date_range("2024-10-27", periods=400, freq="min", tz="UTC").tz_convert("Europe/Berlin"),
+                "From 02:50 CEST to 02:19 CET",
+                "at 02:10 CET",
+            ),
             (pd.RangeIndex(1000, 1400), "In rows 1050 to 1079", "in row 1070"),
             (pd.Index([f"batch {k}" for k in range(400)]), "In rows batch 50 to batch 79", "in row batch 70"),
         ],
@@ -350,6 +361,44 @@ class TestSentences:
         assert math.isnan(found[0].culprits[0].actual)
         assert set(found[0].together) == {"flow_feed", "flow_product", "flow_reflux", "flow_steam"}
         assert "and temperature_top together account for 83% of the error" in found[-1].sentence
+
+    def test_groups_of_one_are_told_like_their_feature(self, detector, new):
+        units = {"flow_product": "t/h", "flow_reflux": "m3/h"}
+        alone = detector.incidents(new, gap=3, units=units)
+        named = detector.incidents(new, gap=3, units=units, groups={name.upper(): [name] for name in new.columns})
+        assert max(incident.n_to_fix for incident in alone) == 3
+        for one, other in zip(alone, named, strict=True):
+            told = one.sentence
+            for culprit in one.culprits:
+                told = told.replace(f"{culprit.feature} read", f"{culprit.feature.upper()} read")
+            assert other.sentence == told
+            assert [culprit.unit for culprit in other.culprits] == [culprit.unit for culprit in one.culprits]
+
+    @pytest.mark.filterwarnings("ignore:X has feature names", "ignore:X does not have valid feature names")
+    def test_names_that_only_new_rows_have(self, detector, plant, new):
+        nameless = PCADetector().fit(plant.normal)
+        units = {"flow_reflux": "m3/h"}
+        named = detector.incidents(new, units=units)
+        assert str(nameless.incidents(new, units=units)) == str(named)
+        assert [one.together.keys() for one in nameless.incidents(new)] == [one.together.keys() for one in named]
+        detector.units_ = units
+        try:
+            assert str(detector.incidents(plant.new)) == str(named)
+        finally:
+            del detector.units_
+
+    def test_a_past_value_has_the_unit_of_its_sensor(self, new, plant):
+        detector = PCADetector(lags=1).fit(pd.DataFrame(plant.normal, columns=new.columns))
+        groups = {"past": ["flow_reflux (t-1)"]}
+        found = detector.incidents(new[60:62], groups=groups, units={"flow_reflux": "m3/h"})
+        assert {one.unit for one in found[0].culprits if one.feature in ("past", "flow_reflux")} == {"m3/h"}
+
+    def test_long_names_are_cut(self):
+        normal = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a" * 80 + "b", "c", "d"])
+        odd = (normal[:1] + np.array([90, 0, 0])).set_index(pd.Index(["x" * 200]))
+        told = str(PCADetector(1).fit(normal).incidents(odd))
+        assert sorted(map(len, told.replace(",", "").split()))[-2:] == [40, 60]
+        assert "a" * 36 + "…" + "a" * 22 + "b read 90 where the other sensors imply 0;" in told
 
     def test_many_culprits(self, plant):
         rng = np.random.default_rng(0)

@@ -79,6 +79,8 @@ def test_incidents_and_chart_equal_the_detector(detector, report):
         assert (story["first"], story["last"], story["peak"]) == (incident.first, incident.last, incident.peak)
         assert (story["score"], story["n_to_fix"]) == (incident.score, incident.n_to_fix)
         assert story["culprits"][0]["value"] == incident.culprits[0].value
+        assert content["players"][story["culprits"][0]["player"]] == incident.culprits[0].feature
+        assert {content["features"][at]["name"]: value for at, value in story["together"]} == incident.together
     statistics = detector.statistics(new())
     for curve in content["chart"]["statistics"]:
         np.testing.assert_allclose(curve["value"], statistics[curve["name"]], rtol=1e-5)
@@ -179,7 +181,19 @@ def test_ten_thousand_rows_stay_below_6_MB(share, d):
     check_everything_flagged_is_there(detector, X, report.content)
     assert len(report.to_html().encode()) < 6e6
     if share > 0.1:
+        assert len(report.content.incidents) == 500
         assert any("worst of" in note for note in report.content.overview.notes)
+
+
+def test_long_names_do_not_count_many_times():
+    detector, X = many_rows(10_000, 0.5, 30)
+    columns = [f"{name} of {'the uppermost part of the plant ' * 7}" for name in X.columns]
+    detector.feature_names_in_ = np.array(columns, dtype=object)
+    report = detector.report(
+        pd.DataFrame(X.to_numpy(), columns=columns, index=[f"batch {'x' * 200} {i}" for i in range(10_000)])
+    )
+    assert len(report.to_html().encode()) < 6e6
+    assert len(report.content.incidents) == 500
 
 
 def test_a_million_rows_stay_below_12_MB():
@@ -223,7 +237,10 @@ def test_everything_flagged(detector):
 @pytest.mark.parametrize("row", [0, 60])
 def test_one_row(detector, row):
     overview = verdict(detector, new().iloc[[row]])
-    assert overview.verdict.startswith("The row is above" if row else "Nothing unusual: the row is not above")
+    said = (
+        "The row is above the 99% limit. The worst: " if row else "Nothing unusual: the row is not above the 99% limit."
+    )
+    assert overview.verdict.startswith(said)
 
 
 def test_missing_cells_and_empty_rows(detector):
@@ -244,8 +261,22 @@ def test_missing_cells_and_empty_rows(detector):
 
 def test_only_empty_rows(detector):
     overview = verdict(detector, new().iloc[:3] * np.nan)
-    assert overview.empty_rows == 3
-    assert overview.flagged == 0
+    assert (overview.empty_rows, overview.flagged, overview.mood) == (3, 0, "unsure")
+    assert overview.verdict == "No verdict: none of the 3 rows has an observed feature."
+    assert verdict(detector, new().iloc[:1] * np.nan).verdict == "No verdict: the row has no observed feature."
+
+
+def test_rows_without_a_score_are_not_normal_ones(detector):
+    X = new().iloc[:60]
+    X.iloc[2:50] = np.nan
+    assert (
+        verdict(detector, X[:50]).verdict == "Nothing unusual: none of the 2 rows with a score is above the 99% limit."
+    )
+    assert verdict(detector, X[1:50]).verdict.startswith("Nothing unusual: the row with a score is not above the 99%")
+    assert verdict(detector, X[49:]).verdict.startswith("Every row with a score is above the 99% limit")
+    assert verdict(detector, X[1:]).verdict.startswith(
+        "Most rows, 10 of 11 rows with a score (90.9%), are above the 99%"
+    )
 
 
 def test_groups(detector):
@@ -260,6 +291,34 @@ def test_groups(detector):
     worst = detail.cells["0"][0]
     assert worst[0] == NAMES.index("flow_reflux")
     assert worst[1:] == pytest.approx((PLANT.new[60, 2], why.expected[60, 2]))
+
+
+def test_groups_of_past_values():
+    detector = PCADetector(lags=1).fit(normal())
+    detector.units_ = {NAMES[2]: "m3/h"}
+    groups = {"past": [f"{NAMES[0]} (t-1)", f"{NAMES[2]} (t-1)"]}
+    content = detector.report(new(), groups=groups).content
+    why = detector.explain(new(), groups=groups)
+    names = [feature.name for feature in content.features]
+    at = names.index(f"{NAMES[2]} (t-1)")
+    assert (content.players, names) == (list(why.player_names), list(why.feature_names))
+    assert content.members == [list(members) for members in why.players]
+    assert {feature.name for feature in content.features if feature.unit} == {NAMES[2], f"{NAMES[2]} (t-1)"}
+    stories = [story for story in content.incidents if at in [one.feature for one in story.history.series]]
+    assert stories
+    for story in stories:
+        series = next(one for one in story.history.series if one.feature == at)
+        rows = np.array(story.history.row)
+        np.testing.assert_allclose(series.actual, PLANT.new[rows - 1, 2], rtol=1e-4)
+        np.testing.assert_allclose(series.expected, why.expected[rows, at], rtol=1e-4)
+    for detail in content.details.rows:
+        cells = np.array(detail.cells[str(content.players.index("past"))], dtype=float)
+        np.testing.assert_allclose(cells[:, 1], why.data[detail.row, cells[:, 0].astype(int)])
+        off = (
+            np.abs(cells[:, 1] - cells[:, 2])
+            / np.std(PLANT.normal, axis=0)[[NAMES.index(names[int(i)][:-6]) for i in cells[:, 0]]]
+        )
+        assert (np.diff(off) <= 1e-2).all()
 
 
 @pytest.mark.parametrize("statistic", ["t2", "mse", "mahalanobis", "combined"])
@@ -278,6 +337,22 @@ def test_lags():
     why = detector.explain(new())
     for detail in content.details.rows:
         np.testing.assert_allclose(detail.value, why.values[detail.row, detail.player], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_names_that_only_the_new_rows_have():
+    content = PCADetector().fit(PLANT.normal).report(new()).content
+    assert content.players == NAMES
+    assert all("flow_" in story.sentence or "ure_" in story.sentence for story in content.incidents)
+
+
+def test_almost_everything_is_not_everything():
+    detector = PCADetector(confidence=0.9997).fit(normal())
+    report = detector.report(pd.concat([new() + 100, new().iloc[:1]], ignore_index=True))
+    overview = report.content.overview
+    assert overview.verdict.startswith("Most rows, 400 of 401 rows (99.75%), are above the 99.97% limit")
+    assert "100%" not in overview.facts[1].note
+    assert "<td>99.97%</td>" in report.to_html()
 
 
 def test_times(detector):
@@ -403,8 +478,23 @@ def test_command_line(folder, detector):
     ours, theirs = without_time_of_making(printed), without_time_of_making(library.to_json())
     assert ours["incidents"] == theirs["incidents"]
     assert ours["chart"] == theirs["chart"]
+    both = run(
+        "report", folder / "new.csv", "-m", folder / "plant.culpa", "--time", "when", "--id", "when", "--json", "-q"
+    ).stdout
+    assert without_time_of_making(both) == ours
     labelled = run("report", folder / "new.csv", "-m", folder / "plant.culpa", "--id", "batch", "--json", "-q").stdout
     assert json.loads(labelled)["chart"]["label"][3] == "b3"
+
+
+@pytest.mark.parametrize("table", [normal(), PLANT.normal])
+def test_command_line_with_lags(folder, table):
+    detector = PCADetector(lags=2).fit(table)
+    detector.save(folder / "lags.culpa")
+    rows = new() if isinstance(table, pd.DataFrame) else new().set_axis([f"x{i}" for i in range(12)], axis=1)
+    rows.to_csv(folder / "rows.csv", index=False)
+    printed = run("report", folder / "rows.csv", "-m", folder / "lags.culpa", "--json", "-q").stdout
+    library = detector.report(rows if isinstance(table, pd.DataFrame) else PLANT.new).to_json()
+    assert without_time_of_making(printed)["incidents"] == without_time_of_making(library)["incidents"]
 
 
 @pytest.mark.parametrize(

@@ -202,10 +202,11 @@ def test_sorting(visit, plant):
     counts = [stories[i].n_flagged for i in order()]
     assert counts == sorted(counts, reverse=True)
     head("Culprit").get_by_role("button").click()
-    culprits = [stories[i].culprits[0].feature for i in order()]
+    players = report.content.players
+    culprits = [players[stories[i].culprits[0].player] for i in order()]
     assert culprits == sorted(culprits)
     page.locator("#filter").fill("flow_steam")
-    assert {stories[i].culprits[0].feature for i in order()} == {"flow_steam"}
+    assert {players[stories[i].culprits[0].player] for i in order()} == {"flow_steam"}
 
 
 def test_keyboard_alone(visit, plant):
@@ -268,7 +269,9 @@ def test_no_incidents(visit, folder):
     assert page.locator("#verdict").inner_text().startswith("Nothing unusual")
     assert page.locator(".incidents").is_hidden()
     assert page.locator("#heat").is_hidden()
-    assert "There are none" in page.locator("#incident-hint").inner_text()
+    assert "There are none: no row is above the limit." in page.locator("#incident-hint").inner_text()
+    assert page.locator("#details-sentence").inner_text() == "Choose a point of the charts."
+    assert not page.locator("nav a", has_text="Heat map").is_visible()
 
 
 @pytest.mark.parametrize("width", [360, 768])
@@ -378,3 +381,19 @@ def test_thousands_of_marks(visit, folder):
     assert page.locator(".pager").is_visible()
     page.locator(".pager button", has_text="More").click()
     assert "51 to 100 of 500" in page.locator(".pager").inner_text()
+
+
+def test_numbers_are_not_rounded_to_the_whole_and_parts_share_decimals(visit, folder):
+    detector = PCADetector(confidence=0.9997).fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    page = visit(detector.report(pd.DataFrame(PLANT.new[60:61], columns=NAMES)).save(folder / "surest.html"))
+    assert "99.97% limit" in page.locator("#chart").text_content()
+    parts = page.locator(".cells td:nth-child(4)").all_inner_texts()
+    assert {len(part.split(".")[1]) for part in parts} == {2}
+    assert page.locator(".cells td:nth-child(6)").first.inner_text().count(".") == 1
+
+
+def test_only_empty_rows(visit, folder):
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    page = visit(detector.report(pd.DataFrame(PLANT.new[:3] * np.nan, columns=NAMES)).save(folder / "empty.html"))
+    assert "no row has a score" in page.locator("#incident-hint").inner_text()
+    assert page.locator("#details-sentence").inner_text() == "There is nothing to look at closely."

@@ -125,7 +125,10 @@ def to_path(text: str) -> Path | None:
 
 def to_gap(text: str) -> int | str:
     """A number of rows, or a span of time as it was written."""
-    return int(text) if text.isdecimal() else text
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def read_model(path: Path) -> "PCADetector":

@@ -10,13 +10,22 @@ import numpy as np
 
 from culpa._plain import plain
 from culpa._validation import frame_like, one_of
-from culpa.incidents.gathering import Culprit, Gathering, Incident
+from culpa.incidents.gathering import Culprit, Gathering, Incident, units_of_columns
 from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
 
-__all__ = ["Culprit", "Gathering", "Incident", "Incidents", "as_columns", "find_incidents"]
+__all__ = [
+    "Culprit",
+    "Gathering",
+    "Incident",
+    "Incidents",
+    "as_columns",
+    "find_incidents",
+    "units_of",
+    "units_of_columns",
+]
 
 _ROWS_AT_ONCE = 1 << 14  # rows explained at a time, so that memory does not grow with their number
 
@@ -93,7 +102,7 @@ def find_incidents(
         detector.limit_,
         gap=read_gap(gap, times),
         min_length=min_length,
-        units=_units(detector, units, table.feature_names()),
+        units=units_of(detector, units, table.names),
         time_name=None if times is None else name,
         dated=times is not None and over_several_days(times),
     )
@@ -143,7 +152,12 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
     return X, None, "time"
 
 
-def _units(detector: "PCADetector", units: Mapping[str, str] | None, names: Sequence[str]) -> Mapping[str, str]:
+def units_of(
+    detector: "PCADetector", units: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+) -> list[str]:
+    """The unit of every column, as given or else as the detector knows it; ``names`` are those of new rows."""
+    names = detector._columns.known_names or names or detector._columns.names
     for name in units or {}:
         one_of(name, names, "feature in units:")
-    return {**getattr(detector, "units_", {}), **(units or {})}
+    known = {**getattr(detector, "units_", {}), **(units or {})}
+    return [known.get(name, "") for name in names]

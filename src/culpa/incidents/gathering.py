@@ -3,7 +3,7 @@
 Only running sums and the worst row of an incident are kept, so that an incident may last for any number of rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,7 +129,7 @@ class Gathering:
         *,
         gap: int | Span = 0,
         min_length: int = 1,
-        units: Mapping[str, str] | None = None,
+        units: Sequence[str] | None = None,
         time_name: str | None = None,
         dated: bool = False,
         explain: Callable[[Reading], Explanation] | None = None,
@@ -137,16 +137,11 @@ class Gathering:
         if not isinstance(min_length, (int, np.integer)) or min_length < 1:
             raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
         self.normal, self.score, self.limit = explainer.normal, explainer.score, limit
-        self.gap, self.min_length, self.units, self.time_name, self.dated = (
-            gap,
-            min_length,
-            units or {},
-            time_name,
-            dated,
-        )
+        self.gap, self.min_length, self.time_name, self.dated = gap, min_length, time_name, dated
+        self._units = None if units is None else units_of_columns(explainer, units)
         self._columns = explainer.columns
-        # each player's name, and the columns behind it
-        self._players = explainer.groups or tuple((name, (i,)) for i, name in enumerate(self._columns.names))
+        self._names: tuple[str, ...] = ()  # of the columns, as the rows' table has them
+        self._players: list[tuple[str, tuple[int, ...]]] = []  # each player's name, and the columns behind it
         self._explain = explain or explainer.explain
         self._open: _Draft | None = None
         self._last: tuple[int, Any] | None = None  # position and time of the last flagged row
@@ -158,6 +153,7 @@ class Gathering:
         if not len(positions):
             return []
         why = self._explain(rows)
+        self._names, self._players = why.feature_names, list(zip(why.player_names, why.players, strict=True))
         starts = np.flatnonzero(self._begins(positions, times))
         goes_on = not len(starts) or starts[0] != 0
         cuts = np.concatenate([[0], starts]) if goes_on else starts
@@ -247,7 +243,7 @@ class Gathering:
                 values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
                 for at, score, value in zip(at_rows, fixed, values, strict=True):
                     if score <= self.limit:
-                        names = (self._columns.names[i] for i in block)
+                        names = (self._names[i] for i in block)
                         result[at] = k, dict(zip(names, value.tolist(), strict=True)), float(score)
             waiting = [at for at in waiting if result[at][0] is None]
             if not waiting:
@@ -259,7 +255,7 @@ class Gathering:
     ) -> Incident:
         n_to_fix, together, score_if_fixed = fix
         errors = draft.std_error()
-        culprits = []
+        culprits, implied = [], []
         for k in ranked[: max(_SHOWN, n_to_fix or 0)].tolist():
             name, columns = self._players[k]
             single = columns[0] if len(columns) == 1 else None
@@ -272,9 +268,10 @@ class Gathering:
                     np.nan if single is None else float(draft.worst["data"][single]),
                     np.nan if single is None else float(draft.worst["expected"][single]),
                     float(draft.worst["score_if_fixed"][k]),
-                    "" if single is None else self.units.get(name, ""),
+                    "" if single is None or self._units is None else self._units[single],
                 )
             )
+            implied.append(together.get(self._names[columns[0]], culprits[-1].expected))
         start, end, peak_label = draft.labels
         incident = Incident(
             draft.first,
@@ -291,8 +288,14 @@ class Gathering:
             together=together,
             score_if_fixed=score_if_fixed,
         )
-        text = sentence(incident, self.score.name, time_name=self.time_name, dated=self.dated)
+        text = sentence(incident, implied, self.score.name, time_name=self.time_name, dated=self.dated)
         return replace(incident, sentence=text)
+
+
+def units_of_columns(explainer: Explainer, units: Sequence[str]) -> tuple[str, ...]:
+    """Units of the explainer's columns from those of the model's: a past value has that of its sensor."""
+    of_feature = {i: unit for unit, at in zip(units, explainer.normal.columns.members, strict=True) for i in at}
+    return tuple(of_feature[at[0]] for at in explainer.columns.members)
 
 
 def _label(label: Any) -> Any:

@@ -54,6 +54,8 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
     try:
         if not isinstance(gap, (str, dt.timedelta, np.timedelta64)):
             raise TypeError
+        if isinstance(gap, str) and not re.search("[A-Za-z:]", gap):  # pandas takes a mere number for nanoseconds
+            raise ValueError
         span = pd.Timedelta(gap)
     except (TypeError, ValueError):
         raise ValueError(f"gap must be a whole number of rows or a span of time such as '5min', got {gap!r}.") from None

@@ -10,13 +10,18 @@ if TYPE_CHECKING:
     from culpa.incidents.gathering import Culprit, Incident
 
 _NAMED = 3  # culprits that a sentence names at most
+_LONGEST = 60  # signs of a name that a sentence spells out
+LONGEST_LABEL = 40  # signs of a row's label
 _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 
 
-def sentence(incident: "Incident", score_name: str, *, time_name: str | None, dated: bool) -> str:
+def sentence(
+    incident: "Incident", implied: Sequence[float], score_name: str, *, time_name: str | None, dated: bool
+) -> str:
     """Say when, who, what was read and what was expected, and how much of the score that accounts for.
 
-    ``time_name`` is what the rows' times are called, ``None`` if they have none; ``dated`` says that the day must be told.
+    ``implied`` has what each culprit should have read with all that must be fixed together left out. ``time_name`` is
+    what the rows' times are called, ``None`` if they have none; ``dated`` says that the day must be told.
     """
     when, worst = _when(incident, time_name, dated=dated)
     culprits = incident.culprits[: incident.n_to_fix or 1]
@@ -25,10 +30,10 @@ def sentence(incident: "Incident", score_name: str, *, time_name: str | None, da
     part = f"{'all' if share >= 0.995 else f'{share:.0%}'} of {_SCORES.get(score_name, 'the error')}"
     more = f" with {len(culprits) - len(named)} more" if len(culprits) > len(named) else ""
     if any(math.isnan(culprit.actual) for culprit in named):  # a group has no reading of its own
-        who = _listed([culprit.feature for culprit in named])
+        who = _listed([cut(culprit.feature) for culprit in named])
         does = "accounts" if len(culprits) == 1 else "together account"
         return f"{when}, {who}{more} {does} for {part}{worst}."
-    told = _listed([_reading(culprit, incident.together, k) for k, culprit in enumerate(named)])
+    told = _listed([_reading(culprit, implied[k], k) for k, culprit in enumerate(named)])
     who = "it accounts" if len(culprits) == 1 else f"together{more} they account"
     return f"{when}, {told}{worst}; {who} for {part}."
 
@@ -36,8 +41,8 @@ def sentence(incident: "Incident", score_name: str, *, time_name: str | None, da
 def pair(actual: float, expected: float) -> tuple[str, str]:
     """Two numbers with the digits it takes to tell them apart by two significant ones.
 
-    >>> pair(1.8123, 3.1432), pair(1013.25, 1015.4), pair(3.0, 1.84), pair(2.5e-7, 1.1e-7)
-    (('1.8', '3.1'), ('1013.2', '1015.4'), ('3', '1.8'), ('2.5e-07', '1.1e-07'))
+    >>> pair(1.8123, 3.1432), pair(1013.25, 1015.4), pair(3.0, 1.84), pair(2.5e-7, 1.1e-7), pair(90.1, -0.2)
+    (('1.8', '3.1'), ('1013.2', '1015.4'), ('3', '1.8'), ('2.5e-07', '1.1e-07'), ('90', '0'))
     """
     apart, largest = abs(actual - expected), max(abs(actual), abs(expected))
     if apart == 0:
@@ -47,13 +52,24 @@ def pair(actual: float, expected: float) -> tuple[str, str]:
         digits = min(max(math.floor(math.log10(largest)) + decimals, 1), 15)
         return f"{actual:.{digits}e}", f"{expected:.{digits}e}"
     decimals = min(max(decimals, 0), 12)
-    return f"{actual:.{0 if actual.is_integer() else decimals}f}", f"{expected:.{decimals}f}"
+    return f"{actual:z.{0 if actual.is_integer() else decimals}f}", f"{expected:z.{decimals}f}"  # z: no minus zero
 
 
-def _reading(culprit: "Culprit", together: dict[str, float], rank: int) -> str:
-    read, implied = pair(culprit.actual, together.get(culprit.feature, culprit.expected))
+def cut(name: str, most: int = _LONGEST) -> str:
+    """A name without its middle, where it is too long to read.
+
+    >>> cut("temperature"), cut("temperature of the upper reactor", 16)
+    ('temperature', 'temperatu…eactor')
+    """
+    head = math.ceil((most - 1) * 0.6)
+    return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
+
+
+def _reading(culprit: "Culprit", implied: float, rank: int) -> str:
+    read, should = pair(culprit.actual, implied)
     others = "they" if rank else "the other sensors"
-    return f"{culprit.feature} read {read}{' ' + culprit.unit if culprit.unit else ''} where {others} imply {implied}"
+    unit = f" {culprit.unit}" if culprit.unit else ""
+    return f"{cut(culprit.feature)} read {read}{unit} where {others} imply {should}"
 
 
 def _listed(texts: Sequence[str]) -> str:
@@ -66,7 +82,9 @@ def _when(incident: "Incident", time_name: str | None, *, dated: bool) -> tuple[
     single = incident.first == incident.last
     if isinstance(labels[0], (pd.Timestamp, pd.Timedelta)):
         return _at_times(labels, dated=dated, single=single)
-    first, last, peak = (f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels)
+    first, last, peak = (
+        f"{label:.6g}" if isinstance(label, float) else cut(str(label), LONGEST_LABEL) for label in labels
+    )
     if time_name is None:
         return (f"In row {first}", "") if single else (f"In rows {first} to {last}", f" (worst in row {peak})")
     at = f"At {time_name} {first}"
@@ -92,7 +110,8 @@ def _at_times(labels: Sequence[Any], *, dated: bool, single: bool) -> tuple[str,
 def _days_and_clocks(labels: Sequence[Any], *, dated: bool) -> tuple[list[str], list[str]]:
     """Days (empty if they need not be told) and times of day (empty if all are midnight), as precise as they need be."""
     if isinstance(labels[0], pd.Timedelta):
-        days = [f"day {label.days}" if dated or label.days else "" for label in labels]
+        dated = any(label.days for label in labels)
+        days = [f"day {label.days}" if dated else "" for label in labels]
         since_midnight = [label - pd.Timedelta(days=label.days) for label in labels]
     else:
         days = [f"{label:%Y-%m-%d}" if dated else "" for label in labels]
@@ -103,7 +122,14 @@ def _days_and_clocks(labels: Sequence[Any], *, dated: bool) -> tuple[list[str], 
     finest = next(
         (k for k, unit in enumerate((60 * 10**9, 10**9, 10**6, 10**3)) if not any(n % unit for n in nanoseconds)), 4
     )
-    return days, [_clock(n, finest) for n in nanoseconds]
+    return days, [_clock(n, finest) + zone for n, zone in zip(nanoseconds, _zones(labels), strict=True)]
+
+
+def _zones(labels: Sequence[Any]) -> list[str]:
+    """What the clocks were set to, where they were set anew in between: 02:30 comes twice in autumn."""
+    if isinstance(labels[0], pd.Timedelta) or len({label.utcoffset() for label in labels}) == 1:
+        return [""] * len(labels)
+    return [f" {label:%Z}" for label in labels]
 
 
 def _wall_clock(label: Any) -> Any:

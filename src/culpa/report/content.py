@@ -13,7 +13,7 @@ from culpa._validation import Table
 from culpa.detector import PCADetector
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.incidents import Incident, Incidents, split_time
+from culpa.incidents import Incident, Incidents, split_time, units_of, units_of_columns
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
 from culpa.report.caps import Caps
@@ -78,9 +78,12 @@ class Chart:
 
 @dataclass(frozen=True)
 class Blamed:
-    """A culprit of an incident: mean Shapley value over its flagged rows with its standard error, and share."""
+    """A culprit of an incident: mean Shapley value over its flagged rows with its standard error, and share.
 
-    feature: str
+    ``player`` is a position among the report's players.
+    """
+
+    player: int
     value: Number
     std_error: Number
     share: Number
@@ -88,7 +91,7 @@ class Blamed:
 
 @dataclass(frozen=True)
 class Story:
-    """An incident as the report lists it."""
+    """An incident as the report lists it; ``together`` has positions and values of features."""
 
     first: int
     last: int
@@ -99,7 +102,7 @@ class Story:
     n_flagged: int
     score: Number
     n_to_fix: int | None
-    together: dict[str, Number]
+    together: list[tuple[int, Number]]
     score_if_fixed: Number
     culprits: list[Blamed]
     sentence: str
@@ -128,12 +131,21 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
+class Feature:
+    """Something that has a reading in every row: a column, or a past value of one that was asked for by name."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True)
 class Content:
     """A report. ``members`` are the features of each player, by position."""
 
     format: int
     title: str
     created: str
+    features: list[Feature]
     players: list[str]
     members: list[list[int]]
     overview: Overview
@@ -171,9 +183,11 @@ def content(
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
         why = detector.explain(table, rows, **options)
     labels = Labels(chart.axis)
-    all_units = {**getattr(detector, "units_", {}), **(units or {})}
+    scale = detector.scale_[[members[0] for members in explainer.columns.members]]
+    all_units = units_of(detector, units, table.names)
+    n, d = table.array.shape
     settings = {
-        "data": f"{source + ': ' if source else ''}{len(table.array):,} rows of {table.array.shape[1]} features",
+        "data": f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, 'feature')}",
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
@@ -183,6 +197,10 @@ def content(
         format=FORMAT,
         title=title,
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        features=[
+            Feature(name, unit)
+            for name, unit in zip(why.feature_names, units_of_columns(explainer, all_units), strict=True)
+        ],
         players=list(why.player_names),
         members=[list(members) for members in why.players],
         overview=_overview(detector, table, chart, found, listed, why, source, caps),
@@ -193,17 +211,17 @@ def content(
             why.base_value,
             detector.limit_,
             why.exact,
-            [detail(why, k, row, labels, detector.scale_, bars) for k, row in enumerate(rows.tolist())],
+            [detail(why, k, row, labels, scale, bars) for k, row in enumerate(rows.tolist())],
         ),
         heatmap=_heat_map(why, rows, listed),
         model=model_page(detector, chart.statistics, all_units, settings),
     )
 
 
-def _worst(found: Incidents, most: int) -> list[Incident]:
+def _worst(incidents: Sequence[Incident], most: int) -> list[Incident]:
     """The incidents with the highest scores, in the order of the table."""
-    ranked = sorted(range(len(found)), key=lambda k: (-found[k].score, k))[:most]
-    return [found[k] for k in sorted(ranked)]
+    ranked = sorted(incidents, key=lambda incident: -incident.score)[:most]
+    return sorted(ranked, key=lambda incident: incident.first)
 
 
 def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> NDArray[np.intp]:
@@ -233,7 +251,7 @@ def _chart(
     counts[np.searchsorted(rows, marked.rows)] = marked.counts
     labels = Labels(chart.axis)
     axis = (time_name or "row") if chart.axis.labelled else "position in the table"
-    spans = [chart.axis.span(one.first, one.last) for one in _worst_of(listed, _SHADES)]
+    spans = [chart.axis.span(one.first, one.last) for one in _worst(listed, _SHADES)]
     everything = limits(detector, chart.statistics)
     ordered = sorted(chart.statistics, key=lambda statistic: statistic.name != detector.statistic)
     return Chart(
@@ -259,10 +277,6 @@ def _chart(
     )
 
 
-def _worst_of(listed: Sequence[Incident], most: int) -> list[Incident]:
-    return sorted(listed, key=lambda incident: -incident.score)[:most]
-
-
 def _needs_log(statistics: Sequence[Statistic]) -> bool:
     """Whether the highest point would press everything else to the floor of a linear chart."""
     own = statistics[0]
@@ -274,6 +288,8 @@ def _stories(
 ) -> list[Story]:
     labels = Labels(axis)
     past = histories(explainer, why, table, axis, listed, caps.history)
+    player = {name: k for k, name in enumerate(why.player_names)}
+    feature = {name: k for k, name in enumerate(why.feature_names)}
     return [
         Story(
             incident.first,
@@ -285,10 +301,10 @@ def _stories(
             incident.n_flagged,
             number(incident.score),
             incident.n_to_fix,
-            {name: number(value) for name, value in incident.together.items()},
+            [(feature[name], number(value)) for name, value in incident.together.items()],
             number(incident.score_if_fixed),
             [
-                Blamed(one.feature, number(one.value), number(one.std_error), number(one.share))
+                Blamed(player[one.feature], number(one.value), number(one.std_error, 7), number(one.share, 7))
                 for one in main_culprits(incident)
             ],
             incident.sentence,
@@ -300,7 +316,7 @@ def _stories(
 
 def _heat_map(why: Explanation, rows: NDArray[np.intp], listed: Sequence[Incident]) -> HeatMap:
     """Shares rather than values, so that one enormous incident does not bleach the others."""
-    chosen = sorted(_worst_of(listed, _HEAT_COLUMNS), key=lambda incident: incident.first)
+    chosen = _worst(listed, _HEAT_COLUMNS)
     if not chosen:
         return HeatMap([], [], [], 1.0)
     peaks = why[np.searchsorted(rows, [incident.peak for incident in chosen])]
@@ -327,24 +343,28 @@ def _overview(
 ) -> Overview:
     n, d = table.array.shape
     worst = max(listed, key=lambda incident: incident.score).sentence if listed else None
-    text, mood = verdict(n, found.n_flagged, len(found), detector.confidence, worst)
+    empty = int(np.isnan(table.array).all(axis=1).sum())
+    text, mood = verdict(n, n - empty, found.n_flagged, len(found), detector.confidence, worst)
     labels = Labels(chart.axis)
     missing = int(np.isnan(table.array).sum())
-    span = f"{labels.text(0)} to {labels.text(n - 1)}" if chart.axis.in_time else source
+    span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
     model = detector.model_
     facts = [
         Fact("Rows", f"{n:,}", span),
-        Fact("Flagged", f"{found.n_flagged:,}", f"{share(found.n_flagged / n)} of the rows"),
+        Fact(
+            "Flagged",
+            f"{found.n_flagged:,}",
+            f"{share(found.n_flagged / n)} of the rows" if n > empty else "no row has a score",
+        ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
         Fact("Limit", f"{detector.limit_:.5g}", f"of {TITLES[detector.statistic]}, at {share(detector.confidence)}"),
         Fact("Features", f"{d:,}", f"{count(missing, 'cell')} missing" if missing else "no cell missing"),
         Fact(
             "Model",
             count(model.n_components_, "component"),
-            f"{model.explained_variance_ratio_.sum():.1%} of the variance, from {model.n_samples_:,} normal rows",
+            f"{share(model.explained_variance_ratio_.sum())} of the variance, from {model.n_samples_:,} normal rows",
         ),
     ]
-    empty = int(np.isnan(table.array).all(axis=1).sum())
     notes = _notes(n, empty, found, listed, why, caps)
     return Overview(text, mood, n, found.n_flagged, empty, len(found), facts, notes)
 

@@ -77,10 +77,10 @@ def detail(why: Explanation, at: int, row: int, labels: Labels, scale: Floats, m
         score=number(fall.score),
         player=[*own, *fall.names[n_own:]],
         value=numbers(fall.values),
-        error=numbers(fall.errors),
+        error=numbers(fall.errors, 7),
         actual=numbers(fall.actual),
         expected=numbers(fall.expected),
-        score_if_fixed=numbers(fixed),
+        score_if_fixed=numbers(fixed, 10),
         missing=[position[name] for name in fall.missing],
         cells={str(k): _members(why, at, k, scale) for k in own if len(why.players[k]) > 1},
     )
@@ -104,7 +104,7 @@ def histories(
     explainer: Explainer, why: Explanation, table: Table, axis: RowAxis, incidents: Sequence[Incident], cap: int
 ) -> list[History | None]:
     """A history for each of the incidents, the worst ones if there is not room for all; ``why`` knows the players."""
-    X = table.array
+    X = explainer.columns.read(table).cells
     each = int(np.clip(cap // (2 * max(len(incidents), 1)), _FEWEST, _MOST))
     windows = {}
     for k in np.argsort([-incident.score for incident in incidents], kind="stable").tolist():
@@ -127,7 +127,7 @@ def histories(
 
 
 def _culprit_features(incident: Incident, why: Explanation) -> list[int]:
-    """Positions of the features behind the culprits."""
+    """Positions of the features behind the culprits, as many as there is room for."""
     players = [why.players[why.player_names.index(culprit.feature)] for culprit in main_culprits(incident)]
     return [i for player in players for i in player][:_MOST_SERIES]
 

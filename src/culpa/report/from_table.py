@@ -26,7 +26,7 @@ def content_of_table(
 ) -> Content:
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
     names = feature_names(detector)
-    carried = [name for name in (time, id) if name is not None]
+    carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
     rows, parts = [], []
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     for batch in source.batches(names, carried):
@@ -39,7 +39,7 @@ def content_of_table(
         raise TableError(f"{source.name}: there are no rows to report on.")
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]
-    table = Table(np.concatenate(parts), detector.to_normal().feature_names, pd.DataFrame(index=pd.Index(index)))
+    table = Table(np.concatenate(parts), detector._columns.known_names, pd.DataFrame(index=pd.Index(index)))
     note("explaining")
     try:
         times = None if time is None else read_times(joined[time], time).rename(time)

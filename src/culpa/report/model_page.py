@@ -15,6 +15,7 @@ from culpa.detector import PCADetector
 from culpa.plots.content import Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.numbers import Number, numbers
+from culpa.report.words import share
 from culpa.streaming import describe_detector
 
 _COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
@@ -58,7 +59,7 @@ class ModelPage:
 
 
 def model_page(
-    detector: PCADetector, statistics: Sequence[Statistic], units: Mapping[str, str], settings: Mapping[str, str]
+    detector: PCADetector, statistics: Sequence[Statistic], units: Sequence[str], settings: Mapping[str, str]
 ) -> ModelPage:
     """Describe a detector; ``settings`` are those of the report."""
     about = describe_detector(detector)
@@ -70,16 +71,16 @@ def model_page(
         left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
     own = {
         "trained on": f"{about.rows:,} rows of {len(about.features)} features",
-        "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
-        "limit": f"{about.limit_kind}, {about.confidence:.4g} of normal rows stay below",
+        "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in detector.get_params().items()),
         "fingerprint of the model": fingerprint(detector.mean_, detector.scale_, detector.model_.gaussian_.loadings),
     }
     return ModelPage(
-        features=[feature | {"unit": units.get(feature["name"], "")} for feature in about.features],
+        features=[feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
         n_components=about.components,
         explained_variance_ratio=numbers(detector.model_.explained_variance_ratio_),
         loadings=[numbers(line, 5) for line in shown.values],

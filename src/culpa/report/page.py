@@ -6,6 +6,7 @@ import json
 from importlib.resources import files
 
 from culpa.report.content import Content
+from culpa.report.words import share
 
 _ASSETS = files("culpa.report") / "assets"
 
@@ -21,6 +22,7 @@ def to_page(content: Content) -> str:
 
     plotly, script = get_plotlyjs(), _asset("report.js")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["share"] = share
     return environment.from_string(_asset("template.html")).render(
         report=content,
         policy=_policy(plotly, script),

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from culpa.incidents.wording import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
 from culpa.plots.text import row_label
 
@@ -23,12 +24,13 @@ def count(n: int, noun: str) -> str:
 
 
 def share(part: float) -> str:
-    """A share in percent with a sensible number of digits.
+    """A share in percent, to two digits of it or of what is missing to the whole.
 
-    >>> share(0.5), share(0.01234), share(0.00004), share(1.0)
-    ('50%', '1.2%', '0.004%', '100%')
+    >>> share(0.5), share(0.01234), share(0.00004), share(1.0), share(0.995), share(0.99997)
+    ('50%', '1.2%', '0.004%', '100%', '99.5%', '99.997%')
     """
-    return f"{float(f'{100 * part:.2g}'):g}%" if part < 1 else "100%"
+    smaller = float(f"{100 * min(part, 1 - part):.2g}")
+    return f"{smaller if part < 0.5 else 100 - smaller:.12g}%"
 
 
 def is_by_chance(n_rows: int, n_flagged: int, confidence: float) -> bool:
@@ -36,35 +38,39 @@ def is_by_chance(n_rows: int, n_flagged: int, confidence: float) -> bool:
     return bool(stats.binom.sf(n_flagged - 1, n_rows, 1 - confidence) > MOST_BY_CHANCE)
 
 
-def verdict(n_rows: int, n_flagged: int, n_incidents: int, confidence: float, worst: str | None) -> tuple[str, str]:
+def verdict(
+    n_rows: int, n_scored: int, n_flagged: int, n_incidents: int, confidence: float, worst: str | None
+) -> tuple[str, str]:
     """What to make of the rows, and the mood of it: "calm", "unsure" or "alarm"."""
     limit = f"the {share(confidence)} limit"
-    usual = n_rows * (1 - confidence)
+    if not n_scored:
+        none = "the row has no" if n_rows == 1 else f"none of the {n_rows:,} rows has an"
+        return f"No verdict: {none} observed feature.", "unsure"
+    scored = " with a score" if n_scored < n_rows else ""
+    rows = f"{count(n_scored, 'row')}{scored}"
+    usual = n_scored * (1 - confidence)
     chance = (
         f"about {count(max(round(usual), 1), 'row')} would be by chance" if usual >= 0.5 else "none would be by chance"
     )
     if not n_flagged:
-        return f"Nothing unusual: {_none_of(n_rows)} is above {limit}.", "calm"
+        none = f"the row{scored} is not" if n_scored == 1 else f"none of the {rows} is"
+        return f"Nothing unusual: {none} above {limit}.", "calm"
     told = f" The worst: {worst}" if worst else ""
-    some = f"{n_flagged:,} of {count(n_rows, 'row')} ({share(n_flagged / n_rows)})"
-    if n_rows == 1:
-        return f"The row is above {limit}.{told}", "alarm"
+    some = f"{n_flagged:,} of {rows} ({share(n_flagged / n_scored)})"
+    if n_scored == 1:
+        return f"The row{scored} is above {limit}.{told}", "alarm"
     where = f", in {count(n_incidents, 'incident')}" if n_incidents else ""
-    if n_flagged > n_rows / 2:
-        who = "Every row" if n_flagged == n_rows else f"Most rows, {some},"
+    if n_flagged > n_scored / 2:
+        who = f"Every row{scored} is" if n_flagged == n_scored else f"Most rows, {some}, are"
         return (
-            f"{who} {'is' if n_flagged == n_rows else 'are'} above {limit}{where}: these data as a whole are not what the "
+            f"{who} above {limit}{where}: these data as a whole are not what the "
             f"model learned. Check columns, units and operating point before looking for single culprits.{told}",
             "alarm",
         )
     are = "is" if n_flagged == 1 else "are"
-    if is_by_chance(n_rows, n_flagged, confidence):
+    if is_by_chance(n_scored, n_flagged, confidence):
         return f"Hardly unusual: {some} {are} above {limit}{where}; {chance}.{told}", "unsure"
     return f"{some} {are} above {limit}{where}; {chance}.{told}", "alarm"
-
-
-def _none_of(n_rows: int) -> str:
-    return "the row is not above" if n_rows == 1 else f"none of the {n_rows:,} rows"
 
 
 class Labels:
@@ -105,4 +111,4 @@ def _plain(label: Any) -> str | int | float:
         return str(pd.Timedelta(label)).removeprefix("0 days ")
     if isinstance(label, np.generic):
         label = label.item()
-    return label if isinstance(label, (int, float)) and label == label else str(label)
+    return label if isinstance(label, (int, float)) and label == label else cut(str(label), LONGEST_LABEL)

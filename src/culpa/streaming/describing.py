@@ -95,7 +95,11 @@ def _oddities(detector: PCADetector) -> list[str]:
     variance = np.diag(model.covariance_)
     constant = [name for name, v in zip(names, variance, strict=True) if v <= RELATIVE_FLOOR * variance.max()]
     if constant:
-        found.append(f"column {constant[0]!r} did not vary in training: any change of it will be flagged.")
+        weighed = "as if its standard deviation were 1" if detector.scale else "as they are"
+        found.append(
+            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual: "
+            f"they are weighed {weighed}."
+        )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
     correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)
     for a, b in np.argwhere(correlation > _SAME)[:1]:

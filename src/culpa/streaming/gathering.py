@@ -7,7 +7,7 @@ import numpy as np
 
 from culpa._compiled import one_blas_thread
 from culpa.detector import PCADetector
-from culpa.incidents import Gathering, Incident, as_columns
+from culpa.incidents import Gathering, Incident, as_columns, units_of
 from culpa.incidents.times import Times, check_order, read_gap, read_times
 from culpa.streaming.answering import Progress, Scored, Summary, feature_names, scored_batches
 from culpa.streaming.blame import Blame
@@ -42,7 +42,7 @@ def incidents(
                     detector.limit_,
                     gap=read_gap(gap, times) if len(scored.score) else 0,
                     min_length=min_length,
-                    units=getattr(detector, "units_", {}),
+                    units=units_of(detector),
                     time_name=time,
                     dated=True,  # who reads a file later on wants to know the day
                     explain=blame.explain,

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const report = JSON.parse(document.getElementById("content").textContent);
-  const { chart, incidents, details, heatmap, model } = report;
+  const { features, chart, incidents, details, heatmap, model } = report;
   const $ = (id) => document.getElementById(id);
   const PAGE = 50;
   const narrow = () => window.innerWidth < 640;
@@ -20,7 +20,22 @@
   };
   const roughly = (x) => number(Number(x.toPrecision(2)));
   const signed = (x) => (x > 0 ? "+" : "") + number(x);
-  const percent = (x) => (Number.isFinite(x) ? `${short.format(Math.round(x * 1000) / 10)}%` : "–");
+  // parts of a score and what they add up to, with the same decimals
+  const part = (x, score) => {
+    const size = Math.abs(score);
+    if (x === null || !(size >= 1e-4 && size < 1e9)) return number(x);
+    const decimals = Math.max(0, 3 - Math.floor(Math.log10(size)));
+    const text = x.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, signDisplay: "negative" });
+    return text.replace("-", "−");
+  };
+  const signedPart = (x, score) => (x > 0 ? "+" : "") + part(x, score);
+  const almost = new Intl.NumberFormat("en-US", { maximumFractionDigits: 10 });
+  const percent = (x) => {
+    if (!Number.isFinite(x)) return "–";
+    const missing = 100 * (1 - x);
+    if (missing > 0 && missing < 0.1) return `${almost.format(100 - Number(missing.toPrecision(2)))}%`; // not the whole
+    return `${short.format(Math.round(x * 1000) / 10)}%`;
+  };
   const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
   // plotly reads some markup and formulas in texts; escaped, it shows them as they are
   const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;").replace(/\s+/g, " ");
@@ -104,7 +119,7 @@
 
   function chartTraces(c) {
     curves.length = 0;
-    const few = chart.row.length <= 1500;
+    const few = chart.row.length <= 1500, size = chart.row.length <= 60 ? 6 : 4;
     const everything = chart.row.map((_, j) => j);
     const hover = (j) => wrapped(capital(rowWord(labelOf(j)))) + (["", "<br>flagged"][chart.marks[j]] ?? `<br>worst of ${chart.marks[j]} flagged rows around here`);
     return chart.statistics.flatMap((statistic, k) => {
@@ -113,7 +128,7 @@
         return { type: "scatter", yaxis: k ? `y${k + 1}` : "y", hovertemplate: `%{customdata}<br>${safe(statistic.title)} %{y:.5~g}<extra></extra>`,
           x: at.map(xOf), y: at.map((j) => statistic.value[j]), customdata: at.map(hover), ...more };
       };
-      const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size: 4 }, connectgaps: false });
+      const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size }, connectgaps: false });
       if (manyMarks) return [line];
       return [line, trace(marked, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: 1 } } })];
     });
@@ -151,6 +166,7 @@
     });
     const bottom = n > 1 ? `y${n}` : "y";
     const xaxis = { anchor: bottom, title: { text: safe(chart.axis) }, type: chart.time ? "date" : "linear", zeroline: false };
+    if (chart.time && chart.x.length === 1) xaxis.range = [-1, 1].map((side) => Date.parse(chart.x[0].replace(" ", "T") + "Z") + side * 3.6e6); // not milliseconds
     const own = { ...axes, xaxis, annotations, shapes: chartShapes(c), height: (printing ? 145 : narrow() ? 190 : 235) * n + 60, hovermode: "closest", dragmode: "zoom", uirevision: "keep" };
     draw("chart", chartTraces(c), layout(c, own), true);
   }
@@ -186,7 +202,7 @@
   /* ---- incidents ---- */
 
   const list = { key: "score", falling: true, page: 0, words: "", order: [] };
-  const culprit = (incident) => incident.culprits[0]?.feature ?? "";
+  const culprit = (incident) => (incident.culprits.length ? playerName(incident.culprits[0].player) : "");
   const sortKey = (incident) => (list.key === "culprit" ? culprit(incident) : incident[list.key]);
   const when = ({ first, last, start, end }) => {
     if (first === last) return rowWord(start);
@@ -198,7 +214,7 @@
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
     const words = list.words.toLowerCase();
     list.order = incidents.map((_, i) => i)
-      .filter((i) => !words || `${incidents[i].sentence} ${when(incidents[i])}`.toLowerCase().includes(words) || incidents[i].culprits.some((one) => one.feature.toLowerCase().includes(words)))
+      .filter((i) => !words || `${incidents[i].sentence} ${when(incidents[i])}`.toLowerCase().includes(words) || incidents[i].culprits.some((one) => playerName(one.player).toLowerCase().includes(words)))
       .sort((a, b) => compare(sortKey(incidents[a]), sortKey(incidents[b])) * (list.falling ? -1 : 1) || a - b);
     list.page = 0;
     listIncidents();
@@ -271,7 +287,7 @@
   function remedy({ n_to_fix, together, score_if_fixed }) {
     if (n_to_fix === null) return "No fix of culprits clears the alarm.";
     if (n_to_fix < 2) return "";
-    const values = Object.entries(together).map(([name, value]) => `${cut(name, 60)} at ${number(value)}`);
+    const values = together.map(([position, value]) => `${cut(features[position].name, 60)} at ${withUnit(number(value), features[position])}`);
     const told = values.length > 6 ? "" : ` with ${values.join(", ")}`;
     return `It takes ${n_to_fix} culprits fixed together to clear the alarm: the score would be ${number(score_if_fixed)}${told}. The table below fixes one at a time.`;
   }
@@ -295,7 +311,7 @@
       type: "bar", orientation: "h", y: positions, base: [0, ...starts, 0], x: [details.base_value, ...detail.value, detail.score],
       marker: { color: [c.rest, ...unknown, c.ink] }, hoverinfo: "text", textposition: "outside", cliponaxis: false, textangle: 0,
       hovertext: [`mean score of normal rows: ${number(details.base_value)}`, ...hover, `score: ${number(detail.score)}`],
-      text: [number(details.base_value), ...detail.value.map(signed), number(detail.score)],
+      text: [part(details.base_value, detail.score), ...detail.value.map((value) => signedPart(value, detail.score)), part(detail.score, detail.score)],
       error_x: { type: "data", array: [0, ...detail.error.map((e) => e ?? 0), 0], visible: detail.error.some((e) => e > 0), color: c.soft, thickness: 1.2, width: 3 },
     };
     const ends = [0, details.base_value, detail.score, details.limit, ...starts.map((start, k) => start + detail.value[k])];
@@ -315,15 +331,15 @@
     body.replaceChildren();
     detail.player.forEach((player, k) => {
       const members = typeof player === "number" ? report.members[player] : [];
-      const feature = members.length === 1 ? model.features[members[0]] : null;
+      const feature = members.length === 1 ? features[members[0]] : null;
       const line = element("tr");
       const error = detail.error[k] ? ` ± ${roughly(detail.error[k])}` : "";
       line.append(named("th", playerName(player), { scope: "row", class: playerName(player).length > 40 ? "long" : "" }),
         dataCell(detail.actual[k], feature ? withUnit(number(detail.actual[k]), feature) : "–"),
         dataCell(detail.expected[k], feature ? withUnit(number(detail.expected[k]), feature) : "–"),
-        dataCell(detail.value[k], signed(detail.value[k]) + error), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score)));
+        dataCell(detail.value[k], signedPart(detail.value[k], detail.score) + error), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score)));
       const fixed = detail.score_if_fixed[k], clears = fixed !== null && fixed <= details.limit && detail.score > details.limit;
-      const last = dataCell(fixed, number(fixed) + (clears ? " ✓" : ""));
+      const last = dataCell(fixed, part(fixed, detail.score) + (clears ? " ✓" : ""));
       if (clears) { last.className = "clears"; last.title = "Below the limit: fixing this alone clears the alarm."; }
       line.append(last);
       body.append(line);
@@ -335,7 +351,7 @@
   }
 
   function memberLine([position, actual, expected]) {
-    const line = element("tr", undefined, { class: "member" }), feature = model.features[position];
+    const line = element("tr", undefined, { class: "member" }), feature = features[position];
     line.append(named("th", feature.name, { scope: "row" }), dataCell(actual, withUnit(number(actual), feature)),
       dataCell(expected, withUnit(number(expected), feature)), element("td"), element("td"), element("td"));
     return line;
@@ -348,7 +364,7 @@
     const series = incident?.history?.series ?? [];
     $("history-part").hidden = !series.length;
     $("history-choices").replaceChildren(...(series.length < 2 ? [] : series).map((one, k) => {
-      const button = element("button", cut(model.features[one.feature].name, 40), { type: "button", "aria-pressed": String(k === 0), dir: "auto" });
+      const button = element("button", cut(features[one.feature].name, 40), { type: "button", "aria-pressed": String(k === 0), dir: "auto" });
       button.addEventListener("click", () => {
         chosenSeries = k;
         for (const other of $("history-choices").children) other.setAttribute("aria-pressed", String(other === button));
@@ -361,7 +377,7 @@
   function drawHistory() {
     const incident = incidents[shown.incident], history = incident?.history;
     if (!history?.series.length) return;
-    const c = colours(), one = history.series[chosenSeries], feature = model.features[one.feature];
+    const c = colours(), one = history.series[chosenSeries], feature = features[one.feature];
     $("history-title").textContent = `History of ${cut(feature.name, 80)}`;
     const x = history.x ?? history.row;
     const line = (y, name, color, dash) => ({ type: "scatter", mode: x.length <= 120 ? "lines+markers" : "lines", x, y, name, line: { color, width: 1.6, dash }, marker: { size: 4 },
@@ -464,9 +480,10 @@
   $("filter").addEventListener("input", (event) => { list.words = event.target.value.trim(); sortIncidents(); });
   $("incident-hint").textContent = incidents.length
     ? `${plural(incidents.length, "incident")}${incidents.length < report.overview.incidents ? `, the worst of ${report.overview.incidents.toLocaleString("en-US")}` : ""}. Sort by a column's name; open one with a click, or with the arrow keys.`
-    : report.overview.flagged ? "There are none: the flagged rows are in stretches too short to be an incident." : "There are none: no row is above the limit.";
-  document.querySelector(".incidents").hidden = !incidents.length;
-  $("heat").hidden = !heatmap.incidents.length;
+    : `There are none: ${report.overview.flagged ? "the flagged rows are in stretches too short to be an incident" : details.rows.length ? "no row is above the limit" : "no row has a score"}.`;
+  if (!incidents.length) $("details-sentence").textContent = details.rows.length ? "Choose a point of the charts." : "There is nothing to look at closely.";
+  document.querySelector(".list").hidden = !incidents.length;
+  $("heat").hidden = $("to-heat").hidden = !heatmap.incidents.length;
 
   $("log").checked = chart.log;
   drawEverything();
