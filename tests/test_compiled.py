@@ -63,7 +63,7 @@ class TestSameNumbers:
             results.append(shapley.exact(game, self.X[:n], players, n_jobs=2).values)
         assert relative(*results) < 1e-9
 
-    @pytest.mark.parametrize("n", [5, 50])  # few rows have a kernel of their own
+    @pytest.mark.parametrize("n", [5, 130])  # few rows have a kernel of their own
     @pytest.mark.parametrize("n_jobs", [1, 2])  # 96 orders at once do not fill its lanes evenly
     def test_orders_kernel(self, name, players, n, n_jobs, monkeypatch):
         game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
@@ -100,7 +100,7 @@ def test_kernels_are_really_used(compiled_always):
     kernels = (tree_kernel, few_rows_kernel, orders_kernel)
     for kernel in kernels:
         kernel._compiled = None
-    game, X, rule = GAMES["spe"](), np.ones((50, 9)), shapley.default_rule(9, 4, 0)
+    game, X, rule = GAMES["spe"](), np.ones((130, 9)), shapley.default_rule(9, 4, 0)
     for k, job in enumerate(
         (
             lambda: shapley.exact(game, X[:2], singles(9)),

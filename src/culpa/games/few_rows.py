@@ -14,8 +14,8 @@ import numpy as np
 
 from culpa._compiled import kernel
 
-FEW_ROWS = 40  # from here on, loops over rows are the longer ones
-_LANES = 128
+FEW = 350  # rows x latent variables up to which this is the faster walk; with more, loops over rows are
+_LANES = 64
 
 
 @kernel(worth=5e8)
@@ -28,7 +28,7 @@ def few_rows_kernel(W, psi, a, b, rows, queues, paid, weights):  # type: ignore[
     p, n = W.shape[0], rows.shape[0]
     padded = p + -p % 3  # latent variables are taken three at a time; those to spare are always 0
     n_replicates, n_orders, n_players = weights.shape
-    k, L = queues.shape[1], min(_LANES, n_orders)
+    k, L = queues.shape[1], min(_LANES if n > 4 else 2 * _LANES, n_orders)  # so that all lanes' rows fit the cache
     values, total = np.zeros((n_replicates, n, n_players)), np.zeros(n)
     P, z, change = np.empty((p, p, L)), np.empty((n, padded, L)), np.empty((n, k, L))
     w, y, y_before, by = np.zeros((padded, L)), np.zeros((padded, L)), np.zeros((padded, L)), np.zeros((padded, L))
@@ -107,13 +107,14 @@ def few_rows_kernel(W, psi, a, b, rows, queues, paid, weights):  # type: ignore[
                     Pii[q] -= yi[q] * ci[q]
                     next_i[q] += Pii[q] * wi[q]
             c, c_next = c_next, c
-        for r in range(n):
-            for q in range(min(L, n_orders - first)):
+        filled = min(L, n_orders - first)
+        for q in range(filled):
+            for r in range(n):
                 own[:] = 0.0
                 for step in range(k):
                     own[paid[first + q, step]] += change[r, step, q]
-                for i in range(n_players):
-                    total[r] += own[i]
+                if q == 0:  # every order adds up to the same
+                    total[r] += filled * own.sum()
                 for s in range(n_replicates):
                     mine, weight = values[s, r], weights[s, first + q]
                     for i in range(n_players):

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, like
-from culpa.games.few_rows import FEW_ROWS, few_rows_kernel
+from culpa.games.few_rows import FEW, few_rows_kernel
 from culpa.scores import QuadraticScore
 
 Queues = NDArray[np.intp]
@@ -141,7 +141,8 @@ class Latent(NamedTuple):
         """A compiled walk of these rows that applies and is worth its preparation, if there is one."""
         if not self._kernels_apply():
             return None
-        if self.constants.well_conditioned and self.z.shape[2] <= FEW_ROWS and few_rows_kernel.pays(operations):
+        few = self.z.shape[1] * self.z.shape[2] <= FEW
+        if few and self.constants.well_conditioned and few_rows_kernel.pays(operations):
             return self._walk_few_rows
         return self._walk_orders if orders_kernel.pays(operations) else None
 

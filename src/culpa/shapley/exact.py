@@ -24,10 +24,8 @@ Bits = NDArray[np.int64]
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
 # Coalitions x rows, and coalitions, that a compiled walk moves in step: more would not fit the processor's cache.
 _LANES, _COALITION_LANES = 256, 32
-_LOG2_TASKS, _WORTH_THREADS = (
-    3,
-    1e6,
-)  # pieces of work per chunk of rows for threads to share, if it has that many values
+# Pieces of work per chunk of rows for threads to share, and how many values make one.
+_LOG2_TASKS, _VALUES_PER_TASK = 3, 5e5
 
 
 def exact(
@@ -74,7 +72,7 @@ def size_weights(n_players: int) -> tuple[NDArray[np.float64], NDArray[np.float6
 def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
     if not isinstance(X, np.ndarray) or not len(X):
         return False
-    coalitions = game.start(X[:1], queue_of(players), branching=True)
+    coalitions = game.start(X[:1], queue_of(players)[:, :1], branching=True)  # only to see how this game is walked
     pays = getattr(coalitions, "tree_pays", None)
     return pays is not None and pays(len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players))
 
@@ -83,7 +81,7 @@ def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, p
     sizes, n_players = [len(player) for player in players], len(players)
     inside, outside = size_weights(n_players)
     spare = max(0, n_players - 6)  # players that may be decided before the kernel takes over
-    n_first = min(_LOG2_TASKS, spare) if len(X) * 2.0**n_players > _WORTH_THREADS else 0
+    n_first = int(np.clip(math.log2(len(X) * 2.0**n_players / _VALUES_PER_TASK), 0, min(_LOG2_TASKS, spare)))
     n_lanes = min(int(math.log2(max(1.0, min(_LANES / len(X), _COALITION_LANES)))), spare - n_first)
     decided = n_first + n_lanes
     start = game.start(X, queue_of(players), branching=True)
