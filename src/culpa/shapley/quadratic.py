@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import in_threads, n_threads
+from culpa._compiled import in_threads, n_threads, one_blas_thread
 from culpa.games import Game
 from culpa.games.base import Array, like, row_chunks
 from culpa.shapley.base import Floats, Players, Progress, Shares
@@ -92,22 +92,25 @@ def compile_rule(
     if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
         return _compile_rule_by_probing(game, players, rule, n_jobs)
     d, P, R = game.n_features, len(players), rule.n_replicates
-    owner = np.empty(d, dtype=np.intp)
-    for i, player in enumerate(players):
-        owner[player] = i
     matrices, constants = np.zeros((P, d, R, d)), np.zeros((R, P))
     total, total_constant = np.zeros((d, d)), 0.0
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
         delta, slope, constant = _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs)
-        weights = rule.weights[:, which][:, :, owner]  # (R, B, d): of the step in which a feature joins
-        for feature in range(d):
-            weighted = weights[:, :, feature].T[:, :, None] * slope[feature][:, None, :]  # (B, R, d)
-            product = delta[feature].T @ weighted.reshape(len(weighted), R * d)
-            matrices[owner[feature]] += product.reshape(d, R, d)
-            constants[:, owner[feature]] += weights[:, :, feature] @ constant[feature]
-            total += delta[feature].T @ slope[feature]
+
+        def add_up(
+            player: int, at: slice = which, forms: tuple[Floats, Floats, Floats] = (delta, slope, constant)
+        ) -> None:
+            weights = rule.weights[:, at, player]  # (R, B)
+            for left, right, rest in zip(*(form[players[player]] for form in forms), strict=True):
+                weighted = weights.T[:, :, None] * right[:, None, :]  # (B, R, d)
+                matrices[player] += (left.T @ weighted.reshape(len(weighted), R * d)).reshape(d, R, d)
+                constants[:, player] += weights @ rest
+
+        in_threads(add_up, range(P), n_jobs)
+        with one_blas_thread():
+            total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
         total_constant += constant.sum()
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
