@@ -523,3 +523,31 @@ def test_enormous_cells(detector, new):
     values = why.values[:, 2] / 1e170  # or squares would overflow
     culprit = next(one for one in incident.culprits if one.feature == new.columns[2])
     assert culprit.std_error / 1e170 == pytest.approx(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def test_a_healthy_sensor_that_is_blamed_most_need_not_be_fixed():
+    """Two sensors that see the same thing fail together and vouch for each other, so a third one looks guilty."""
+    rng = np.random.default_rng(3)
+
+    def rows(n):
+        z = rng.normal(size=(n, 3))
+        pressure = z[:, 0] + 0.6 * z[:, 1]
+        parts = [pressure, pressure, 0.5 * pressure + 0.8 * z[:, 2], z[:, 0], z[:, 1], z[:, 2], z[:, 0] - z[:, 2]]
+        return pd.DataFrame(np.column_stack(parts) + 0.1 * rng.normal(size=(n, 7)), columns=[*"abcdefg"])
+
+    detector = PCADetector(3).fit(rows(2000))
+    new = rows(60)
+    new.loc[20:39, ["a", "b"]] += 2.5
+    (incident,) = detector.incidents(new, gap=3, min_length=5)
+    assert {culprit.feature for culprit in incident.culprits[: incident.n_to_fix]} == {"a", "b"}
+    assert incident.culprits[0].feature in "ab"
+    assert set(incident.together) == {"a", "b"}
+    assert " a read " in incident.sentence
+    assert " b read " in incident.sentence
+    # Shapley values put another one among the first two; one of the two alone would not clear the alarm
+    blame = detector.explain(new[20:40]).values.mean(axis=0)
+    assert set(np.argsort(-blame)[:2]) != {0, 1}
+    assert not detector.together(new.iloc[[incident.peak]], ["a"]).clears[0]
+    assert detector.together(new.iloc[[incident.peak]], ["a", "b"]).score_if_fixed[0] == pytest.approx(
+        incident.score_if_fixed
+    )

@@ -3,9 +3,9 @@
 Only running sums and the worst row of an incident are kept, so that an incident may last for any number of rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from culpa.incidents.wording import sentence
 
 Floats = NDArray[np.float64]
 
+_MOST_PRUNED = 8  # culprits that are tried one by one for whether they are needed
 _SHOWN = 5  # culprits that an incident lists, unless more must be fixed to clear the alarm
 
 
@@ -51,10 +52,10 @@ class Incident:
     ``peak_label`` are what the user calls these rows: times where there are some (pandas Timestamps for dates), else row
     labels. ``score`` is that of the worst row, ``limit`` the detector's.
 
-    ``culprits`` are the worst ones, most to blame first (by Shapley values, or by the detector's ``ranking``). Fixing the
-    first ``n_to_fix`` of them together clears the alarm in the worst row; ``together`` has the value that the remaining
-    features imply for each feature among them, and ``score_if_fixed`` the score with all of them at these values.
-    ``n_to_fix`` is ``None`` where nothing would clear it.
+    ``culprits`` are the worst ones, most to blame first (by Shapley values, or by the detector's ``ranking``), after the
+    first ``n_to_fix``: fixing these together clears the alarm in the worst row, and fixing fewer of them does not.
+    ``together`` has the value that the remaining features imply for each feature among them, and ``score_if_fixed`` the
+    score with all of them at these values. ``n_to_fix`` is ``None`` where nothing would clear it.
     """
 
     first: int
@@ -117,6 +118,14 @@ class _Draft:
         if self.n == 1:
             return sampling
         return np.asarray(np.hypot(self.spread / np.sqrt(self.n * (self.n - 1)), sampling))
+
+
+class _Fix(NamedTuple):
+    """Players that clear the alarm together, most to blame first; what is expected of their features; the score then."""
+
+    players: tuple[int, ...]
+    together: dict[str, float]
+    score: float
 
 
 class Gathering:
@@ -223,40 +232,61 @@ class Gathering:
             return []
         ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
         fixes = self._fixes(np.stack([draft.worst["features"] for draft in drafts]), ranked)
-        return [self._incident(*parts) for parts in zip(drafts, ranked, fixes, strict=True)]
+        return [self._incident(*parts) for parts in zip(drafts, ranked.tolist(), fixes, strict=True)]
 
-    def _fixes(self, rows: Floats, ranked: NDArray[np.intp]) -> list[tuple[int | None, dict[str, float], float]]:
-        """How many of the top culprits must be fixed together to clear the alarm, and what is expected of them then."""
-        result: list[tuple[int | None, dict[str, float], float]] = [(None, {}, np.nan)] * len(rows)
+    def _fixes(self, rows: Floats, ranked: NDArray[np.intp]) -> list[_Fix | None]:
+        """Culprits that clear the alarm when they are fixed together, and none of whom can be left out.
+
+        They are found among the top ones: as many as it takes, and then without those that are not needed. A healthy
+        sensor may be blamed more than two broken ones that vouch for each other.
+        """
         standard = self.normal.standardise(rows)
+        result: list[_Fix | None] = [None] * len(rows)
         waiting = list(range(len(rows)))
         for k in range(1, ranked.shape[1] + 1):
-            sets: dict[tuple[int, ...], list[int]] = {}
-            for at in waiting:
-                blamed = sorted(i for player in ranked[at, :k] for i in self._players[player][1])
-                sets.setdefault(tuple(blamed), []).append(at)
-            for block, at_rows in sets.items():
-                members = self._columns.features_of(block)
-                expected, fixed = self.score.fix(standard[at_rows], members)
-                whole = standard[at_rows].copy()
-                whole[:, members] = expected
-                values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
-                for at, score, value in zip(at_rows, fixed, values, strict=True):
-                    if score <= self.limit:
-                        names = (self._names[i] for i in block)
-                        result[at] = k, dict(zip(names, value.tolist(), strict=True)), float(score)
-            waiting = [at for at in waiting if result[at][0] is None]
+            for at, fix in self._try({at: tuple(ranked[at, :k].tolist()) for at in waiting}, standard):
+                result[at] = fix
+            waiting = [at for at in waiting if result[at] is None]
             if not waiting:
                 break
+        shrinking = {
+            at: fix for at, fix in enumerate(result) if fix is not None and 1 < len(fix.players) <= _MOST_PRUNED
+        }
+        while shrinking:
+            smaller: dict[int, _Fix] = {}
+            for left_out in range(max(len(fix.players) for fix in shrinking.values())):
+                sets = {at: fix.players[:left_out] + fix.players[left_out + 1 :] for at, fix in shrinking.items()}
+                for at, fix in self._try({at: rest for at, rest in sets.items() if left_out <= len(rest)}, standard):
+                    if at not in smaller or fix.score < smaller[at].score:
+                        smaller[at] = fix
+            for at, fix in smaller.items():
+                result[at] = fix
+            shrinking = {at: fix for at, fix in smaller.items() if len(fix.players) > 1}
         return result
 
-    def _incident(
-        self, draft: _Draft, ranked: NDArray[np.intp], fix: tuple[int | None, dict[str, float], float]
-    ) -> Incident:
-        n_to_fix, together, score_if_fixed = fix
+    def _try(self, sets: dict[int, tuple[int, ...]], standard: Floats) -> Iterator[tuple[int, _Fix]]:
+        """Fix a set of players in each of some rows; yields what clears the alarm."""
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for at, players in sets.items():
+            alike.setdefault(tuple(sorted(i for player in players for i in self._players[player][1])), []).append(at)
+        for block, at_rows in alike.items():
+            members = self._columns.features_of(block)
+            expected, fixed = self.score.fix(standard[at_rows], members)
+            whole = standard[at_rows].copy()
+            whole[:, members] = expected
+            values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
+            for at, score, value in zip(at_rows, fixed, values, strict=True):
+                if score <= self.limit:
+                    together = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
+                    yield at, _Fix(sets[at], together, float(score))
+
+    def _incident(self, draft: _Draft, ranked: list[int], fix: _Fix | None) -> Incident:
+        first = () if fix is None else fix.players
+        together = {} if fix is None else fix.together
+        shown = [*first, *(player for player in ranked if player not in first)][: max(_SHOWN, len(first))]
         errors = draft.std_error()
         culprits, implied = [], []
-        for k in ranked[: max(_SHOWN, n_to_fix or 0)].tolist():
+        for k in shown:
             name, columns = self._players[k]
             single = columns[0] if len(columns) == 1 else None
             culprits.append(
@@ -284,9 +314,9 @@ class Gathering:
             score=draft.score,
             limit=self.limit,
             culprits=tuple(culprits),
-            n_to_fix=n_to_fix,
+            n_to_fix=None if fix is None else len(first),
             together=together,
-            score_if_fixed=score_if_fixed,
+            score_if_fixed=np.nan if fix is None else fix.score,
         )
         text = sentence(incident, implied, self.score.name, time_name=self.time_name, dated=self.dated)
         return replace(incident, sentence=text)
