@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,21 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     new[:, 0] += 3
     np.testing.assert_allclose(streamed.score_samples(new), memory.score_samples(new), rtol=1e-9)
     np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
+
+
+def test_fit_names_the_worst_training_row(folder):
+    dirty = frame()
+    dirty.iloc[:3, 0] = np.nan
+    clean = run("fit", write(dirty, folder / "holes.csv"), "-o", folder / "m.culpa").stderr
+    assert re.search(r"\d training rows look abnormal, the worst \(row \d+\) at [12]\.\d times its limit; wrote", clean)
+    dirty.iloc[207, 2] = -9999
+    for options in (
+        [],
+        ["--complete-only", "--limit", "conformal", "--confidence", "0.9"],
+    ):  # rows left out do not shift the others
+        told = run("fit", write(dirty, folder / "dirty.csv"), "-o", folder / "m.culpa", "--force", *options).stderr
+        worst = r"the worst \(row 207\) at \d+ times its limit: look at it before you trust the model"
+        assert re.search(worst, told)
 
 
 @pytest.mark.parametrize("options", [["--trim", "0.05"], ["--limit", "conformal", "--holdout", "0.4"]])

@@ -1,7 +1,7 @@
 """`culpa fit`: learn what normal rows look like."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -145,11 +145,7 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     model = detector.model_
     skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
     abnormal = getattr(detector, "abnormal_training_rows_", None)
-    odd = ""
-    if abnormal is not None:
-        trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
-        others = f"{trimmed:,} rows trimmed, {{}} others" if trimmed else "{} training rows"
-        odd = f"; {others.format(len(abnormal) - trimmed)} look abnormal"
+    odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
     past = f" with {detector.lags} lags" if detector.lags else ""
     return (
         f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "
@@ -157,3 +153,20 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
         f"{model.explained_variance_ratio_.sum():.1%}; "
         f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
     )
+
+
+def _oddity(abnormal: Any) -> str:
+    """How many training rows look abnormal, and which one most."""
+    from culpa.training import GROSS
+
+    trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
+    others = abnormal[~abnormal["trimmed"]]
+    if trimmed:
+        told = f"{trimmed:,} rows trimmed, {len(others):,} others look abnormal"
+    else:
+        told = f"{len(others):,} training rows look abnormal"
+    if not len(others):
+        return told
+    row, times = others["row"].iloc[0], others["times_limit"].iloc[0]
+    told += f", the worst (row {row}) at {times:,.{1 if times < 10 else 0}f} times its limit"
+    return f"{told}: look at it before you trust the model" if times > GROSS else told

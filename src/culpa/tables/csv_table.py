@@ -111,9 +111,8 @@ class CsvTable:
         """The first cell that is no number; with its row, if there are numbers as well."""
         present = {row: cell for row, cell in enumerate(cells) if cell is not None and cell not in self.missing}
         others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
-        row = next(iter(others or present), None)
-        among_numbers = 0 < len(others) < len(present)
-        return present.get(row), row if among_numbers else None
+        row, cell = next(iter((others or present).items()), (None, None))
+        return cell, row if 0 < len(others) < len(present) else None
 
     def _parse_options(self) -> Any:
         return pa_csv.ParseOptions(delimiter=self.delimiter)
