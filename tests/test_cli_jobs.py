@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import culpa
 from culpa import PCADetector
 from culpa.cli import app
-from culpa.models import Moments
+from culpa.models import Moments, ppca
+from culpa.models.em import em
 
 CULPA = [sys.executable, "-m", "culpa"]
 
@@ -92,6 +93,17 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     new[:, 0] += 3
     np.testing.assert_allclose(streamed.score_samples(new), memory.score_samples(new), rtol=1e-9)
     np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
+
+
+def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
+    holes = frame(100)
+    holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan
+    write(holes, folder / "holes.csv")
+    assert "Warning" not in run("fit", folder / "holes.csv", "-o", folder / "m.culpa").stderr
+    monkeypatch.setattr(ppca, "em", lambda *given, max_iter, tol: em(*given, max_iter=2, tol=tol))
+    told = run("fit", folder / "holes.csv", "-o", folder / "m.culpa", "--force").stderr.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("Warning: expectation-maximisation stopped after 4 steps without converging: take fewer")
 
 
 def test_fit_names_the_worst_training_row(folder):
