@@ -95,6 +95,18 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
 
 
+def test_one_is_not_many(folder):
+    new = frame(40, seed=1)
+    new.loc[3, "temp_1"] += 9
+    model = ["-m", folder / "plant.culpa", "-o"]
+    told = run("incidents", write(new.iloc[3:4], folder / "one.csv"), *model, folder / "out.csv").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    told = run("report", folder / "one.csv", *model, folder / "report.html").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    one = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", "--components", "1", "--lags", "1").stderr
+    assert "features with 1 lag, 1 component explains" in one
+
+
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
     holes = frame(100)
     holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan

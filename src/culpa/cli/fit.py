@@ -143,13 +143,13 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
 
 def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     model = detector.model_
-    skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
+    skipped = f", {common.count(source.skipped, 'line')} skipped" if source.skipped else ""
     abnormal = getattr(detector, "abnormal_training_rows_", None)
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
-    past = f" with {detector.lags} lags" if detector.lags else ""
+    past = f" with {common.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "
-        f"{model.n_components_} components explain "
+        f"{common.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
         f"{model.explained_variance_ratio_.sum():.1%}; "
         f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
     )
@@ -161,10 +161,10 @@ def _oddity(abnormal: Any) -> str:
 
     trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
     others = abnormal[~abnormal["trimmed"]]
-    if trimmed:
-        told = f"{trimmed:,} rows trimmed, {len(others):,} others look abnormal"
-    else:
-        told = f"{len(others):,} training rows look abnormal"
+    told = f"{common.count(trimmed, 'row')} trimmed, " if trimmed else ""
+    told += (
+        f"{common.count(len(others), 'other' if trimmed else 'training row')} look{'s' * (len(others) == 1)} abnormal"
+    )
     if not len(others):
         return told
     row, times = others["row"].iloc[0], others["times_limit"].iloc[0]
