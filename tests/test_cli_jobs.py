@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 import culpa
 from culpa import PCADetector
 from culpa.cli import app
-from culpa.models import Moments
+from culpa.models import Moments, ppca
+from culpa.models.em import em
 
 CULPA = [sys.executable, "-m", "culpa"]
 
@@ -91,6 +93,44 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
     new[:, 0] += 3
     np.testing.assert_allclose(streamed.score_samples(new), memory.score_samples(new), rtol=1e-9)
     np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
+
+
+def test_one_is_not_many(folder):
+    new = frame(40, seed=1)
+    new.loc[3, "temp_1"] += 9
+    model = ["-m", folder / "plant.culpa", "-o"]
+    told = run("incidents", write(new.iloc[3:4], folder / "one.csv"), *model, folder / "out.csv").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    told = run("report", folder / "one.csv", *model, folder / "report.html").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    one = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", "--components", "1", "--lags", "1").stderr
+    assert "features with 1 lag, 1 component explains" in one
+
+
+def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
+    holes = frame(100)
+    holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan
+    write(holes, folder / "holes.csv")
+    assert "Warning" not in run("fit", folder / "holes.csv", "-o", folder / "m.culpa").stderr
+    monkeypatch.setattr(ppca, "em", lambda *given, max_iter, tol: em(*given, max_iter=2, tol=tol))
+    told = run("fit", folder / "holes.csv", "-o", folder / "m.culpa", "--force").stderr.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("Warning: expectation-maximisation stopped after 4 steps without converging: take fewer")
+
+
+def test_fit_names_the_worst_training_row(folder):
+    dirty = frame()
+    dirty.iloc[:3, 0] = np.nan
+    clean = run("fit", write(dirty, folder / "holes.csv"), "-o", folder / "m.culpa").stderr
+    assert re.search(r"\d training rows look abnormal, the worst \(row \d+\) at [12]\.\d times its limit; wrote", clean)
+    dirty.iloc[207, 2] = -9999
+    for options in (
+        [],
+        ["--complete-only", "--limit", "conformal", "--confidence", "0.9"],
+    ):  # rows left out do not shift the others
+        told = run("fit", write(dirty, folder / "dirty.csv"), "-o", folder / "m.culpa", "--force", *options).stderr
+        worst = r"the worst \(row 207\) at \d+ times its limit: look at it before you trust the model"
+        assert re.search(worst, told)
 
 
 @pytest.mark.parametrize("options", [["--trim", "0.05"], ["--limit", "conformal", "--holdout", "0.4"]])

@@ -293,6 +293,11 @@ class TestTable:
             line = table[(table["statistic"] == name) & (table["confidence"] == 0.9)]
             assert line["limit"].tolist() == [shown[f"{name}_limit"][0]]
 
+    def test_one_confidence_needs_no_list(self):
+        detector = PCADetector(3).fit(sample(300, 0))
+        pd.testing.assert_frame_equal(detector.control_limits(0.999), detector.control_limits([0.999]))
+        assert sorted(set(detector.control_limits(0.999)["confidence"])) == [0.99, 0.999]
+
     def test_what_rows_are_too_few_for_is_left_out(self):
         detector = PCADetector(3, limit="conformal", confidence=0.9).fit(sample(300, 0))  # 60 held out
         assert detector.control_limits()["confidence"].tolist() == [0.9, 0.95, 0.9, 0.95]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
@@ -231,6 +232,34 @@ class TestEM:
             seen.append(model.log_density(X).sum())
             model = em(X, model, max_iter=1, tol=0.0).model
         assert (np.diff(seen) > -1e-9).all()
+
+    def test_few_missing_cells_take_few_steps_however_small_the_noise(self):
+        X = factors(n=2000, noise=0.01)
+        X[np.random.default_rng(1).random(X.shape) < 0.02] = np.nan
+        model = PPCA(2).fit(X)
+        assert model.converged_
+        assert model.n_iter_ < 20
+        # the likelihood is at its maximum: wherever the parameters go, it falls
+        n, rng = len(X), np.random.default_rng(2)
+        W, noise = model.gaussian_.loadings * np.sqrt((n - 1) / n), model.noise_variance_ * (n - 1) / n
+        best = LatentGaussian(model.mean_, W, noise).log_density(X).sum()
+        for size in (1e-3, 1e-2):
+            for _ in range(10):
+                moved = LatentGaussian(
+                    model.mean_ + size * np.sqrt(noise) * rng.normal(size=6),
+                    W + size * np.sqrt(noise) * rng.normal(size=W.shape),
+                    noise * np.exp(size * rng.normal()),
+                )
+                assert moved.log_density(X).sum() < best
+
+    def test_stopping_early_is_said(self):
+        X = factors(n=100)
+        X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+        with pytest.warns(
+            ConvergenceWarning, match=r"stopped after 2 steps .* fewer components, .* \(max_iter of PPCA\)"
+        ):
+            model = PPCA(2, max_iter=2).fit(X)
+        assert not model.converged_
 
     def test_missing_cells_beat_mean_imputation(self):
         truth = np.cov(factors(n=20_000, seed=0), rowvar=False)

@@ -247,7 +247,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns["anomaly"] = self._score_table(table) > self.limit_
         return frame_like(table.native, columns)
 
-    def control_limits(self, confidences: Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:
+    def control_limits(self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:
         """Table of limits for control charts: statistic, confidence, kind, limit.
 
         One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
@@ -255,7 +255,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
         check_is_fitted(self)
-        levels = sorted({float(fraction(level, "confidences")) for level in (*confidences, self._confidence)})
+        asked = np.atleast_1d(np.asarray(confidences, dtype=np.float64)).tolist()
+        levels = sorted({float(fraction(level, "confidences")) for level in (*asked, self._confidence)})
         lines = [
             (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
             for name, score in self._charted(self._score).items()

@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 _ROWS_AT_ONCE = 1 << 16
 _MOST_REFITS = 20
-_GROSS = 3.0  # times its limit from which a trimmed row is taken for a fault
+GROSS = 3.0  # times its limit from which a training row is taken for a fault
 
 
 def spe_and_t2(normal: Normal, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
@@ -62,7 +62,7 @@ def in_limit(normal: Normal, X: Floats, kept: Mask, confidence: float) -> Mask:
     Trimming takes away the largest of the normal rows, too. Without them, a quantile would be that of a distribution that
     lost its tail; with all of them, it would be that of the faults.
     """
-    return kept if kept.all() else kept | (spe_and_t2(normal, X, confidence)[2] <= _GROSS)
+    return kept if kept.all() else kept | (spe_and_t2(normal, X, confidence)[2] <= GROSS)
 
 
 def abnormal_rows(

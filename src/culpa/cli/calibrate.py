@@ -98,8 +98,9 @@ def _show(calibration: "Calibration", top: int) -> None:
         console = Console(width=120)
     sheet = Table(
         title=f"Who finds the culprit? {calibration.n_trials:,} injected faults",
-        caption="Hits@1: the most blamed feature is at fault (95% interval). Hits@3: faulty features among the three most "
-        f"blamed. Rank: mean place of the faulty features. Chosen: {calibration.best.label}.",
+        caption="Hits@1: the most blamed feature is at fault (95% interval). Hits@3: share of the faulty features "
+        "that are among the three most blamed; with several at fault it can be below Hits@1. "
+        f"Rank: mean place of the faulty features. Chosen: {calibration.best.label}.",
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,

@@ -69,6 +69,15 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def count(number: int, noun: str) -> str:
+    """How many there are.
+
+    >>> count(1, "incident"), count(2000, "row")
+    ('1 incident', '2,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def fail(text: str) -> NoReturn:
     """A user error: one sentence, exit code 2."""
     say(f"Error: {' '.join(text.split())}")
@@ -212,9 +221,9 @@ def finish(
     if summary.empty:
         say(f"Warning: {summary.empty:,} row(s) have no observed feature and get no score.")
     if not quiet:
-        skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
+        skipped = f", {count(source.skipped, 'line')} skipped" if source.skipped else ""
         where = "" if output is None else f"; wrote {output}"
-        say(f"{summary.rows:,} rows, {summary.anomalies:,} flagged{told and f', {told}'}{skipped}{where}")
+        say(f"{count(summary.rows, 'row')}, {summary.anomalies:,} flagged{told and f', {told}'}{skipped}{where}")
     if fail_on_anomaly and summary.anomalies:
         raise typer.Exit(1)
 

@@ -1,7 +1,7 @@
 """`culpa fit`: learn what normal rows look like."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -143,17 +143,30 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
 
 def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     model = detector.model_
-    skipped = f", {source.skipped:,} lines skipped" if source.skipped else ""
+    skipped = f", {common.count(source.skipped, 'line')} skipped" if source.skipped else ""
     abnormal = getattr(detector, "abnormal_training_rows_", None)
-    odd = ""
-    if abnormal is not None:
-        trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
-        others = f"{trimmed:,} rows trimmed, {{}} others" if trimmed else "{} training rows"
-        odd = f"; {others.format(len(abnormal) - trimmed)} look abnormal"
-    past = f" with {detector.lags} lags" if detector.lags else ""
+    odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
+    past = f" with {common.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "
-        f"{model.n_components_} components explain "
+        f"{common.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
         f"{model.explained_variance_ratio_.sum():.1%}; "
         f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
     )
+
+
+def _oddity(abnormal: Any) -> str:
+    """How many training rows look abnormal, and which one most."""
+    from culpa.training import GROSS
+
+    trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
+    others = abnormal[~abnormal["trimmed"]]
+    told = f"{common.count(trimmed, 'row')} trimmed, " if trimmed else ""
+    told += (
+        f"{common.count(len(others), 'other' if trimmed else 'training row')} look{'s' * (len(others) == 1)} abnormal"
+    )
+    if not len(others):
+        return told
+    row, times = others["row"].iloc[0], others["times_limit"].iloc[0]
+    told += f", the worst (row {row}) at {times:,.{1 if times < 10 else 0}f} times its limit"
+    return f"{told}: look at it before you trust the model" if times > GROSS else told

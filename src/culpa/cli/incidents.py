@@ -64,7 +64,12 @@ def incidents(
                 note=note,
             )
         common.finish(
-            summary, source, target, quiet=quiet, fail_on_anomaly=False, told=f"{summary.incidents:,} incidents"
+            summary,
+            source,
+            target,
+            quiet=quiet,
+            fail_on_anomaly=False,
+            told=common.count(summary.incidents, "incident"),
         )
         if fail_on_anomaly and summary.incidents:
             raise typer.Exit(1)

@@ -83,5 +83,5 @@ def report(
             target,
             quiet=quiet,
             fail_on_anomaly=fail_on_anomaly,
-            told=f"{made.summary.incidents:,} incidents",
+            told=common.count(made.summary.incidents, "incident"),
         )

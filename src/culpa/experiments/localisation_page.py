@@ -197,10 +197,11 @@ Into the held-out rows about {result["trials"]:,} faults are injected per data s
 nothing changes are dropped.
 
 **Hits@1** is the share of trials whose most blamed feature is a culprit, **Hits@3** the share of culprits among the three
-most blamed, **mean rank** the mean place of the culprits (1, 1.5 and 2 at best for one, two and three of them). Features
-that are blamed equally share their places, so that the order of the columns helps nobody. Shapley values are exact up to 13
-features and sampled beyond; the retraining game is played up to {MOST_RETRAINED} features. Intervals resample rows, because
-trials of one row are alike.
+most blamed, **mean rank** the mean place of the culprits (1, 1.5 and 2 at best for one, two and three of them). Where
+several features are at fault, Hits@3 can be below Hits@1: one culprit in first place makes a hit, all of them in the first
+three places are needed for a full Hits@3. Features that are blamed equally share their places, so that the order of the
+columns helps nobody. Shapley values are exact up to 13 features and sampled beyond; the retraining game is played up to
+{MOST_RETRAINED} features. Intervals resample rows, because trials of one row are alike.
 """
 
 

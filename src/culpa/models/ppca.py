@@ -1,12 +1,14 @@
 """Probabilistic PCA as a scikit-learn estimator."""
 
 import numbers
+import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -211,16 +213,25 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         filled = np.where(np.isnan(X), 0.0, X - mean)
         covariance = filled.T @ filled / n
         _refuse_constant(filled)
+        roughly = 0
         if isinstance(self.n_components, numbers.Integral):
             p = self._choose_n_components(np.empty(d), filled)
         else:
             # the spectrum of mean-imputed data is shrunk; let a saturated model tell how many components matter
             start = LatentGaussian.from_covariance(covariance, min(n, d) - 1, np.zeros(d))
-            rough = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4)).model
+            rough, roughly, _ = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4))
             covariance = expected_covariance(X - mean, rough)
             p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64), filled)
         start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
-        model, self.n_iter_, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
+        model, steps, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
+        self.n_iter_ = roughly + steps
+        if not self.converged_:
+            warnings.warn(
+                f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: take fewer components, "
+                "leave out columns or rows with many missing cells, or allow more steps (max_iter of PPCA).",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         unbiased = n / (n - 1)
         self.covariance_ = expected_covariance(X - mean, model) * unbiased
         self.mean_ = mean + model.mean

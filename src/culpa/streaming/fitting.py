@@ -15,7 +15,7 @@ from culpa.calibration import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
-from culpa.tables import Source, TableError
+from culpa.tables import Batch, Source, TableError
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int], None]  # told how many rows have been read
@@ -88,14 +88,17 @@ def _fit_whole(
     complete_only: bool = False,
 ) -> PCADetector:
     """Fit to all rows at once, held in memory."""
-    X = np.concatenate([np.empty((0, len(features))), *_rows(source, features, progress)])
+    batches = list(_batches(source, features, progress))
+    X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
+    places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
     if complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
                 f"{source.name}: with lags, trimming and conformal limits need all rows, since each is the past of others: "
                 "drop --complete-only, or use another limit without --trim."
             )
-        X = X[~np.isnan(X).any(axis=1)]
+        complete = ~np.isnan(X).any(axis=1)
+        X, places = X[complete], places[complete]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(
@@ -104,7 +107,10 @@ def _fit_whole(
         )
     if len(X) < 2:
         raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
-    return detector.fit(Table(X, tuple(features)))
+    detector.fit(Table(X, tuple(features)))
+    abnormal = detector.abnormal_training_rows_
+    abnormal["row"] = places[abnormal["position"]]  # in the table, of which some rows may have been left out
+    return detector
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
@@ -122,8 +128,13 @@ def _lagged(lags: int, batches: Iterator[Floats]) -> Iterator[Floats]:
 
 
 def _rows(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    for batch in _batches(source, features, progress):
+        yield batch.X
+
+
+def _batches(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Batch]:
     done = 0
     for batch in source.batches(features, ()):
-        yield batch.X
+        yield batch
         done += len(batch.X)
         progress(done)

@@ -22,10 +22,14 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """A column before it is read: what it holds ("number", "text", "time" or "other") and one example."""
+    """A column before it is read: what it holds ("number", "text", "time" or "other") and one example.
+
+    ``row`` is the example's place if it stands among numbers.
+    """
 
     kind: str
     example: Any = None
+    row: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

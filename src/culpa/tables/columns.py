@@ -1,6 +1,7 @@
 """Schema care: which columns are meant, what to say when they are not there, and how their cells become numbers."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -77,12 +78,22 @@ def check_numeric(name: str, column: Column, table: str) -> None:
         raise TableError(
             f"{table}: column {name!r} holds {column.example!r}: if the comma marks decimals, say so with --decimal ','."
         )
+    if column.row is not None:
+        raise TableError(
+            f"{table}: column {name!r} holds text in row {column.row}: {_short(column.example)}: "
+            f"{take_as_missing(column.example)}, or leave the column out with --drop."
+        )
     example = "" if column.example is None else f", for example {_short(column.example)}"
     what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
     advice = "turn it into numbers (one 0/1 column per category)" if column.kind == "text" else "turn it into numbers"
     raise TableError(
         f"{table}: column {name!r} holds {what}{example}: leave it out with --drop, carry it along with --id, or {advice}."
     )
+
+
+def take_as_missing(cell: str) -> str:
+    """Advice about a text among numbers."""
+    return f"if it means a missing cell, say so with --missing {shlex.quote(cell)}"
 
 
 def to_floats(array: Any, name: str, table: str) -> Floats:

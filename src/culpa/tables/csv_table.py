@@ -12,7 +12,7 @@ import pyarrow.csv as pa_csv
 
 from culpa.tables import dialect
 from culpa.tables.base import Batch, Column, TableError, standard_input
-from culpa.tables.columns import check_numeric, find, kind, to_matrix
+from culpa.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
@@ -102,11 +102,17 @@ class CsvTable:
         columns = {}
         for name, column in zip(table.column_names, table.columns, strict=True):
             what = kind(column.type)
-            example = next((cell.as_py() for cell in column if cell.is_valid), None) if what != "number" else None
-            columns[name] = Column(what, example)
+            columns[name] = Column(what, *self._example(column.to_pylist())) if what != "number" else Column(what)
             if pa.types.is_boolean(column.type):
                 self._booleans.add(name)
         return columns, table.column_names
+
+    def _example(self, cells: Sequence[Any]) -> tuple[Any, int | None]:
+        """The first cell that is no number; with its row, if there are numbers as well."""
+        present = {row: cell for row, cell in enumerate(cells) if cell is not None and cell not in self.missing}
+        others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
+        row, cell = next(iter((others or present).items()), (None, None))
+        return cell, row if 0 < len(others) < len(present) else None
 
     def _parse_options(self) -> Any:
         return pa_csv.ParseOptions(delimiter=self.delimiter)
@@ -141,7 +147,8 @@ class CsvTable:
             column, row, cell = int(place[1]), int(place[2]) - 2, place[3]
             return (
                 f"{self.name}: column {self.names[column]!r} holds {cell[:40]!r} in row {row}, which is not a number "
-                f"(cells are separated by {self.delimiter!r}, decimals marked by {self.decimal!r})."
+                f"(cells are separated by {self.delimiter!r}, decimals marked by {self.decimal!r}): "
+                f"{take_as_missing(cell)}."
             )
         if ragged := _RAGGED.search(message):
             return f"{self.name}: row {int(ragged[1]) - 2} has {ragged[3]} cells instead of {ragged[2]}."

@@ -63,5 +63,20 @@ def detect_decimal(text: str, delimiter: str) -> str:
     return "," if _any(_COMMA, cells) and not _any(_POINT, cells) else "."
 
 
+def is_number(cell: str, decimal: str) -> bool:
+    """Whether a cell reads as a number.
+
+    >>> [is_number(cell, ",") for cell in ("1,5", "-2e3", "1.5", "Bad Input")]
+    [True, True, False, False]
+    """
+    if "_" in cell or (decimal != "." and "." in cell):  # Python's own numbers are more
+        return False
+    try:
+        float(cell.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True
+
+
 def _any(pattern: re.Pattern[str], cells: Sequence[str]) -> bool:
     return any(pattern.fullmatch(cell) for cell in cells)
