@@ -254,11 +254,15 @@ class Gathering:
         }
         while shrinking:
             smaller: dict[int, _Fix] = {}
-            for left_out in range(max(len(fix.players) for fix in shrinking.values())):
-                sets = {at: fix.players[:left_out] + fix.players[left_out + 1 :] for at, fix in shrinking.items()}
-                for at, fix in self._try({at: rest for at, rest in sets.items() if left_out <= len(rest)}, standard):
-                    if at not in smaller or fix.score < smaller[at].score:
-                        smaller[at] = fix
+            for left_out in reversed(
+                range(max(len(fix.players) for fix in shrinking.values()))
+            ):  # the least blamed first
+                sets = {
+                    at: fix.players[:left_out] + fix.players[left_out + 1 :]
+                    for at, fix in shrinking.items()
+                    if at not in smaller and left_out < len(fix.players)
+                }
+                smaller |= self._try(sets, standard)
             for at, fix in smaller.items():
                 result[at] = fix
             shrinking = {at: fix for at, fix in smaller.items() if len(fix.players) > 1}
