@@ -18,18 +18,12 @@ def calibrate(
         Path | None,
         typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default="none"),
     ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Columns to learn from, as 'a,b,c' or repeated.", show_default="all")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns to leave out, as 'a,b' or repeated.", show_default=False)
-    ] = None,
+    columns: common.Columns = None,
+    drop: common.Drop = None,
     id: common.Id = None,
-    components: Annotated[
-        str, typer.Option(help="Number of components, or the share of variance they must explain.")
-    ] = "0.95",
-    confidence: Annotated[float, typer.Option(help="Share of normal rows below the limit.")] = 0.99,
-    scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
+    components: common.Components = "0.95",
+    confidence: common.Confidence = 0.99,
+    scale: common.Scale = True,
     fault: Annotated[
         list[str] | None,
         typer.Option(help="Kind of fault to inject, such as 'bias 3 sd' or 'stuck'; repeatable.", show_default="all"),
@@ -63,16 +57,13 @@ def calibrate(
         from culpa.faults import KINDS
         from culpa.streaming import fit, sample
         from culpa.tables import TableError
-        from culpa.tables.columns import choose_features, split_names
 
         if output is not None:
             check_free(output, force=force)
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         if not source.again:
             raise TableError(f"calibrating reads the rows twice, which {source.name} cannot: give a file.")
-        known = source.columns()
-        chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
-        features = choose_features(known, source.name, chosen, dropped, carried)
+        features = common.features_of(source, columns, drop, id)
         if len(features) < 2:
             raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
         detector = PCADetector(components_of(components), scale=scale, confidence=confidence)

@@ -38,6 +38,13 @@ Id = Annotated[
     list[str] | None,
     typer.Option("--id", help="Column to carry along untouched, such as a time; may be repeated.", show_default=False),
 ]
+Columns = Annotated[
+    list[str] | None, typer.Option(help="Columns to learn from, as 'a,b,c' or repeated.", show_default="all")
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, as 'a,b' or repeated.", show_default=False)]
+Components = Annotated[str, typer.Option(help="Number of components, or the share of variance they must explain.")]
+Confidence = Annotated[float, typer.Option(help="Share of normal rows below the limit.")]
+Scale = Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")]
 Time = Annotated[
     str | None, typer.Option(help="Column with the rows' times, in ascending order.", show_default="row numbers")
 ]
@@ -145,6 +152,15 @@ def read_model(path: Path) -> "PCADetector":
     from culpa.store import load
 
     return load(path)
+
+
+def features_of(source: "Source", columns: list[str] | None, drop: list[str] | None, id: list[str] | None) -> list[str]:
+    """Columns to learn from."""
+    from culpa.tables.columns import choose_features, split_names
+
+    known = source.columns()
+    chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
+    return choose_features(known, source.name, chosen, dropped, carried)
 
 
 def names_of(given: list[str] | None, source: "Source") -> list[str]:

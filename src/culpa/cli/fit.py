@@ -17,19 +17,12 @@ def fit(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
     ],
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to learn from, as 'a,b,c' or repeated.", show_default="all"),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Columns to leave out, as 'a,b' or repeated.", show_default=False)
-    ] = None,
+    columns: common.Columns = None,
+    drop: common.Drop = None,
     id: common.Id = None,
-    components: Annotated[
-        str, typer.Option(help="Number of components, or the share of variance they must explain.")
-    ] = "0.95",
+    components: common.Components = "0.95",
     statistic: Annotated[str, typer.Option(help="Score: spe, mse, t2, mahalanobis or combined.")] = "spe",
-    confidence: Annotated[float, typer.Option(help="Share of normal rows below the limit.")] = 0.99,
+    confidence: common.Confidence = 0.99,
     limit: Annotated[
         str, typer.Option(help="Limit: auto, jackson-mudholkar, box, f, empirical or conformal.")
     ] = "auto",
@@ -47,7 +40,7 @@ def fit(
     ranking: Annotated[
         str, typer.Option(help="Whom to list first: shapley, leave-one-out, fault-odds ...")
     ] = "shapley",
-    scale: Annotated[bool, typer.Option(help="Divide every column by its standard deviation.")] = True,
+    scale: common.Scale = True,
     lags: Annotated[
         int, typer.Option(min=0, help="Judge each row together with this many rows before it (dynamic PCA).")
     ] = 0,
@@ -83,13 +76,10 @@ def fit(
     with common.guarded():
         from culpa._files import check_free
         from culpa.detector import PCADetector
-        from culpa.tables.columns import choose_features, split_names
 
         check_free(output, force=force)
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
-        known = source.columns()
-        chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
-        features = choose_features(known, source.name, chosen, dropped, carried)
+        features = common.features_of(source, columns, drop, id)
         detector = PCADetector(
             components_of(components),
             scale=scale,
