@@ -14,9 +14,9 @@ from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
 from culpa.games import Conditional
-from culpa.games.elimination import tree_kernel
 from culpa.games.few_rows import few_rows_kernel
 from culpa.games.latent import orders_kernel
+from culpa.games.tree import tree_kernel
 
 
 def synthetic(d: int, p: int, n: int) -> tuple[Conditional, np.ndarray, list[list[int]]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from culpa import Explainer, LatentGaussian, shapley
-from culpa.games.elimination import tree_kernel
+from culpa.games.tree import tree_kernel
 
 
 def model(d: int, p: int) -> LatentGaussian:

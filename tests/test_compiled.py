@@ -93,9 +93,9 @@ class TestSameNumbers:
 
 def test_kernels_are_really_used(compiled_always):
     """Guard for the tests above: a kernel that is never called would agree with anything."""
-    from culpa.games.elimination import tree_kernel
     from culpa.games.few_rows import few_rows_kernel
     from culpa.games.latent import orders_kernel
+    from culpa.games.tree import tree_kernel
 
     kernels = (tree_kernel, few_rows_kernel, orders_kernel)
     for kernel in kernels:

@@ -28,24 +28,36 @@ _FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 
 
 class Kernel:
-    """A function that numba compiles on its first call; it must call no other function of ours.
+    """A function that numba compiles on its first call.
+
+    It may call functions of `culpa._vectors`, and those of its own file named in ``calls``, but no other of ours: numba
+    would not notice when they change, and go on with what it keeps on disk.
 
     ``worth`` is the number of operations above which even the first compilation, of two to seven seconds, is worth waiting
     for: as many as the array version does in about as long.
     """
 
-    def __init__(self, function: Callable[..., Any], worth: float) -> None:
-        self.function, self.worth = function, worth
+    def __init__(self, function: Callable[..., Any], worth: float, calls: tuple[Callable[..., Any], ...] = ()) -> None:
+        self.function, self.worth, self.calls = function, worth, calls
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
         self._done_without = 0.0  # operations
 
     def __call__(self, *arguments: Any) -> Any:
         if self._compiled is None:
-            import numba
-
-            self._compiled = numba.njit(nogil=True, cache=True, fastmath=_FAST_MATH)(self.function)
+            self._compiled = self._compile()
         return self._compiled(*arguments)
+
+    def _compile(self) -> Callable[..., Any]:
+        import numba
+
+        options: dict[str, Any] = {"fastmath": _FAST_MATH, "error_model": "numpy"}
+        if self.calls:
+            import culpa._numba_vectors  # noqa: F401
+        for function in self.calls:
+            numba.extending.register_jitable(**options, forceinline=True)(function)
+        compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(self.function)
+        return compiled
 
     def pays(self, operations: float) -> bool:
         """Whether to use the kernel for a job of that size: not for small ones, until they have added up."""
@@ -55,9 +67,9 @@ class Kernel:
         return self._done_without > self.worth and find_spec("numba") is not None
 
 
-def kernel(*, worth: float) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(*, worth: float, calls: tuple[Callable[..., Any], ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
     """Decorator that makes a function a `Kernel`."""
-    return lambda function: Kernel(function, worth)
+    return lambda function: Kernel(function, worth, calls)
 
 
 def n_threads(n_jobs: int | None) -> int:

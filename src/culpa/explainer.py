@@ -59,7 +59,7 @@ class Explainer:
     n_orders : int, optional
         Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
     exact_budget : float
-        Operations per row up to which "auto" is exact; the default means up to 24 features.
+        Operations per row up to which "auto" is exact; the default means up to 25 features.
     memory : float
         Bytes that compiled quadratic forms may take.
     rank : {"components", "share"}

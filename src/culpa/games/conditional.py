@@ -45,7 +45,7 @@ class Conditional(Game):
     def cost(self) -> Cost:  # type: ignore[override]
         """Elimination costs next to nothing in a tree; latent variables pay for their p x p covariance."""
         p = self.score.gaussian.n_components
-        tree = (60.0, 16.0) if self._well_conditioned else (60.0 + 6.0 * p**2, 6.0 * p)
+        tree = (0.0, 38.0) if self._well_conditioned else (60.0 + 6.0 * p**2, 6.0 * p)
         alike = isotropic_weights(self.score) is not None
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
         return Cost(*tree, *order)

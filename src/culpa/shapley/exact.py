@@ -1,7 +1,7 @@
 """Exact Shapley values: a walk over the tree of all coalitions, eq. (8) of the paper.
 
-Players are decided in order, each in or out. The first few decisions split the tree into batches of coalitions; below, each
-batch is finished either breadth first with arrays (small jobs, GPUs) or depth first by a compiled kernel.
+Players are decided in order, each in or out: with arrays the first ones depth first and the others breadth first (small
+jobs, GPUs), or all by a compiled kernel, piece by piece.
 """
 
 import math
@@ -22,10 +22,8 @@ Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
-# Coalitions x rows, and coalitions, that a compiled walk moves in step: more would not fit the processor's cache.
-_LANES, _COALITION_LANES = 256, 32
-# Pieces of work per chunk of rows for threads to share, and how many values make one.
-_LOG2_TASKS, _VALUES_PER_TASK = 3, 5e5
+# Tasks for threads to share, and how many values a task has at least (a tenth of a millisecond) and at most (seconds).
+_TASKS, _LEAST, _MOST = 64, 5e4, 1e9
 
 
 def exact(
@@ -43,15 +41,14 @@ def exact(
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
     at_once = at_once or (_AT_ONCE if isinstance(X, np.ndarray) else _AT_ONCE_ELSEWHERE)
-    compiled = _compiled_pays(game, X, players)
-    step = _LANES if compiled else max(1, at_once >> min(len(players), 10))
-    chunks = row_chunks(X, step)
-    values = []
-    for done, rows in enumerate(chunks):
-        report = None if progress is None else _part(progress, done, len(chunks))
-        walk = _walk_compiled(game, rows, players, n_jobs, report) if compiled else None
-        values.append(_walk_arrays(game, rows, players, at_once, report) if walk is None else walk)
-    result = xp.concat(values, axis=0) if values else xp.zeros((0, len(players)), dtype=X.dtype, device=X.device)
+    if _compiled_pays(game, X, players):
+        result = _walk_compiled(game, X, players, n_jobs, progress)
+    else:
+        chunks, values = row_chunks(X, max(1, at_once >> min(len(players), 10))), []
+        for done, rows in enumerate(chunks):
+            report = None if progress is None else _part(progress, done, len(chunks))
+            values.append(_walk_arrays(game, rows, players, at_once, report))
+        result = xp.concat(values, axis=0) if values else xp.zeros((0, len(players)), dtype=X.dtype, device=X.device)
     return Shares(result, xp.zeros_like(result), 1 << len(players), 0)
 
 
@@ -74,31 +71,26 @@ def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
         return False
     coalitions = game.start(X[:1], queue_of(players)[:, :1], branching=True)  # only to see how this game is walked
     pays = getattr(coalitions, "tree_pays", None)
-    return pays is not None and pays(len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players))
+    return pays is not None and pays(
+        len(players), len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players)
+    )
 
 
 def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, progress: Progress | None) -> Array:
-    sizes, n_players = [len(player) for player in players], len(players)
-    inside, outside = size_weights(n_players)
-    spare = max(0, n_players - 6)  # players that may be decided before the kernel takes over
-    n_first = int(np.clip(math.log2(len(X) * 2.0**n_players / _VALUES_PER_TASK), 0, min(_LOG2_TASKS, spare)))
-    n_lanes = min(int(math.log2(max(1.0, min(_LANES / len(X), _COALITION_LANES)))), spare - n_first)
-    decided = n_first + n_lanes
-    start = game.start(X, queue_of(players), branching=True)
-    (first, first_value, first_members), *_ = _batches(start, _empty_value(game, X), sizes[:n_first], n_first)
-
-    def finish(task: int) -> tuple[Any, Any]:
-        here = slice(task, task + 1)
-        own = first.take(here)  # type: ignore[attr-defined]
-        (lanes, value, members), *_ = _batches(own, first_value[here], sizes[n_first:decided], n_lanes)
-        members = np.column_stack([np.tile(first_members[here], (len(members), 1)), members])
-        count = members.sum(axis=1) + np.arange(n_players - decided + 1)[:, None]
-        weights = (inside + outside)[count], outside[count]
-        with_player, everybody, nobody = lanes.walk_tree(value, *weights, sizes[decided:])  # type: ignore[attr-defined]
-        return np.concatenate([members.T @ everybody, with_player]), nobody
-
-    parts = in_threads(finish, range(1 << n_first), n_jobs, progress)
-    return np.asarray(sum(own for own, _ in parts) - sum(nobody for _, nobody in parts)).T
+    order = sorted(range(len(players)), key=lambda i: -len(players[i]))
+    inside, outside = size_weights(len(players))
+    start = game.start(X, queue_of([players[i] for i in order]), branching=True)
+    sizes = [len(players[i]) for i in order]
+    tree = start.tree(game.base_value, inside + outside, outside, sizes)  # type: ignore[attr-defined]
+    n_values = len(X) * 2.0 ** len(players)
+    n_tasks = int(np.clip(max(min(n_values / _LEAST, _TASKS), n_values / _MOST), 1, tree.n_pieces))
+    edges = [tree.n_pieces * task // n_tasks for task in range(n_tasks + 1)]
+    values = np.zeros((len(X), len(players)))
+    for rows, part in in_threads(
+        lambda task: tree.walk(edges[task], edges[task + 1]), range(n_tasks), n_jobs, progress
+    ):
+        values[rows, order] += part
+    return values
 
 
 def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress: Progress | None) -> Array:
@@ -119,13 +111,13 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
     start = game.start(X, queue_of(players), branching=True)
     phi = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
     nobody: Any = 0.0
-    for done, (coalitions, value, members) in enumerate(_batches(start, _empty_value(game, X), sizes[:decided], 0)):
+    for done, (coalitions, value, members) in enumerate(_leaves(start, _empty_value(game, X), sizes[:decided])):
         value = _grow(coalitions, value, sizes[decided:])
         own, other = weights(int(members.sum()))
         nobody = nobody + xp.sum(other * value, axis=0)
         everybody, waiting = _sums_with_each(own * value, wide)
         for i in range(decided):
-            if members[0, i]:
+            if members[i]:
                 phi[i] = phi[i] + everybody
         for i in range(wide):
             phi[decided + i] = phi[decided + i] + waiting[i]
@@ -148,26 +140,15 @@ def _sums_with_each(value: Array, n_players: int) -> tuple[Array, list[Array]]:
     return value[0, :], sums[::-1]
 
 
-def _batches(
-    coalitions: Coalitions, value: Array, sizes: list[int], together: int
-) -> Iterator[tuple[Coalitions, Array, Bits]]:
-    """Decide the players of the given sizes in every way: the last ``together`` breadth first, those before depth first.
-
-    Yields coalitions, their values (B, n), and who is in, (B, players).
-    """
-    if len(sizes) > together:
-        after, change = join_player(coalitions, sizes[0])
-        for own, (start, worth) in enumerate(((skip_player(coalitions, sizes[0]), value), (after, value + change))):
-            for batch, values, members in _batches(start, worth, sizes[1:], together):
-                yield batch, values, np.column_stack([np.full(len(members), own), members])
+def _leaves(coalitions: Coalitions, value: Array, sizes: list[int]) -> Iterator[tuple[Coalitions, Array, Bits]]:
+    """Decide the players of the given sizes in every way, depth first: coalition, its value (1, n), and who is in."""
+    if not sizes:
+        yield coalitions, value, np.zeros(0, dtype=np.int64)
         return
-    members = np.zeros((1, 0), dtype=np.int64)
-    for size in sizes:
-        after, change = join_player(coalitions, size)
-        coalitions = skip_player(coalitions, size).concat(after)
-        value = array_namespace(value).concat([value, value + change], axis=0)
-        members = np.column_stack([np.tile(members, (2, 1)), np.repeat([0, 1], len(members))])
-    yield coalitions, value, members
+    after, change = join_player(coalitions, sizes[0])
+    for own, (start, worth) in enumerate(((skip_player(coalitions, sizes[0]), value), (after, value + change))):
+        for leaf, its_value, members in _leaves(start, worth, sizes[1:]):
+            yield leaf, its_value, np.append(own, members)
 
 
 def _grow(coalitions: Coalitions, value: Array, sizes: list[int]) -> Array:

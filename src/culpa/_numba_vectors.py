@@ -1,0 +1,117 @@
+"""What numba makes of `culpa._vectors`: LLVM's vectors. Importing this registers them; it takes a second."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc, call-arg, import-untyped"
+
+import operator
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+
+from culpa._vectors import LANES, lanes_of_zero, load, store, width
+
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+_INDEX = ir.IntType(32)
+# Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
+_FAST_MATH = ("reassoc", "contract", "arcp", "nsz")
+_unsigned = np.uint64  # an index that cannot be negative is not checked for it
+
+
+class _Lanes(types.Type):
+    pass
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _VECTOR)
+
+
+_lanes = _Lanes("lanes")
+
+
+def _pointer(context, builder, kind, array, index):
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+@intrinsic
+def _zero(typing):
+    return _lanes(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
+
+
+@intrinsic
+def _load(typing, array, index):
+    def generate(context, builder, signature, arguments):
+        vector = builder.load(_pointer(context, builder, signature.args[0], *arguments))
+        vector.align = 8  # as for the plain numbers that the array has
+        return vector
+
+    return _lanes(array, types.intp), generate
+
+
+@intrinsic
+def _store(typing, array, index, value):
+    def generate(context, builder, signature, arguments):
+        *where, vector = arguments
+        builder.store(vector, _pointer(context, builder, signature.args[0], *where)).align = 8
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, value), generate
+
+
+def _spread(context, builder, kind, value):
+    if isinstance(kind, _Lanes):
+        return value
+    number = context.cast(builder, value, kind, types.float64)
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
+
+
+def _teach(instruction, *symbols):
+    @intrinsic
+    def each(typing, left, right):
+        def generate(context, builder, signature, arguments):
+            sides = [_spread(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
+            return getattr(builder, instruction)(*sides, flags=_FAST_MATH)
+
+        return _lanes(left, right), generate
+
+    def choose(left, right):
+        return (lambda left, right: each(left, right)) if _Lanes in (type(left), type(right)) else None
+
+    for symbol in symbols:
+        overload(symbol)(choose)
+
+
+_teach("fadd", operator.add, operator.iadd)
+_teach("fsub", operator.sub, operator.isub)
+_teach("fmul", operator.mul, operator.imul)
+_teach("fdiv", operator.truediv, operator.itruediv)
+
+
+@overload(lanes_of_zero)
+def _():
+    return lambda: _zero()
+
+
+@overload(width)
+def _(like):
+    return (lambda like: LANES) if isinstance(like, _Lanes) else (lambda like: 1)
+
+
+@overload(load)
+def _(array, index, like):
+    if isinstance(like, _Lanes):
+        return lambda array, index, like: _load(array, index)
+    return lambda array, index, like: array[_unsigned(index)]
+
+
+@overload(store)
+def _(array, index, value):
+    def store_number(array, index, value):
+        array[_unsigned(index)] = value
+
+    return (lambda array, index, value: _store(array, index, value)) if isinstance(value, _Lanes) else store_number
