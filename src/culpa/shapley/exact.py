@@ -22,8 +22,9 @@ Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
-# Tasks for threads to share, and how many values a task has at least (a tenth of a millisecond) and at most (seconds).
-_TASKS, _LEAST, _MOST = 64, 5e4, 1e9
+# Tasks for threads to share, and how many values one has at least (a tenth of a millisecond) and at most (a second). They
+# do not depend on the number of threads, so neither do the numbers.
+_TASKS, _LEAST, _MOST = 16, 5e4, 5e8
 
 
 def exact(
@@ -79,9 +80,10 @@ def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
 def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, progress: Progress | None) -> Array:
     order = sorted(range(len(players)), key=lambda i: -len(players[i]))
     inside, outside = size_weights(len(players))
-    start = game.start(X, queue_of([players[i] for i in order]), branching=True)
-    sizes = [len(players[i]) for i in order]
-    tree = start.tree(game.base_value, inside + outside, outside, sizes)  # type: ignore[attr-defined]
+    ordered = [players[i] for i in order]
+    start: Any = game.start(X, queue_of(ordered), branching=True)
+    tree = start.tree(game.base_value, inside + outside, outside, [len(player) for player in ordered])
+    del start  # the tree has what it needs
     n_values = len(X) * 2.0 ** len(players)
     n_tasks = int(np.clip(max(min(n_values / _LEAST, _TASKS), n_values / _MOST), 1, tree.n_pieces))
     edges = [tree.n_pieces * task // n_tasks for task in range(n_tasks + 1)]
