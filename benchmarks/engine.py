@@ -14,8 +14,8 @@ from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
 from culpa.games import Conditional
-from culpa.games.few_rows import few_rows_kernel
 from culpa.games.latent import orders_kernel
+from culpa.games.side_by_side import side_by_side_kernel
 from culpa.games.tree import tree_kernel
 
 
@@ -27,7 +27,7 @@ def synthetic(d: int, p: int, n: int) -> tuple[Conditional, np.ndarray, list[lis
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    tree_kernel.worth = orders_kernel.worth = few_rows_kernel.worth = 0.0
+    tree_kernel.worth = orders_kernel.worth = side_by_side_kernel.worth = 0.0
 
 
 def exact_walks(quick: bool) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ import operator
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._vectors import LANES, lanes_of_zero, load, store, width
+from culpa._vectors import LANES, gather, lanes_of_zero, load, store, width
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INDEX = ir.IntType(32)
@@ -31,6 +31,11 @@ class _LanesModel(models.PrimitiveModel):
 _lanes = _Lanes("lanes")
 
 
+def _check(array):
+    if array.layout != "C":
+        raise TypingError("vectors are loaded from and stored to arrays whose numbers lie one after the other")
+
+
 def _pointer(context, builder, kind, array, index):
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
@@ -43,6 +48,8 @@ def _zero(typing):
 
 @intrinsic
 def _load(typing, array, index):
+    _check(array)
+
     def generate(context, builder, signature, arguments):
         vector = builder.load(_pointer(context, builder, signature.args[0], *arguments))
         vector.align = 8  # as for the plain numbers that the array has
@@ -53,12 +60,31 @@ def _load(typing, array, index):
 
 @intrinsic
 def _store(typing, array, index, value):
+    _check(array)
+
     def generate(context, builder, signature, arguments):
         *where, vector = arguments
         builder.store(vector, _pointer(context, builder, signature.args[0], *where)).align = 8
         return context.get_dummy_value()
 
     return types.none(array, types.intp, value), generate
+
+
+@intrinsic
+def _gather(typing, array, index, beyond):
+    _check(array)
+
+    def generate(context, builder, signature, arguments):
+        vector = ir.Constant(_VECTOR, ir.Undefined)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        steps = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        for lane in range(LANES):
+            step = builder.load(builder.gep(steps, [ir.Constant(_INDEX, lane)]))
+            number = builder.load(builder.gep(data, [builder.add(arguments[1], step)]))
+            vector = builder.insert_element(vector, number, ir.Constant(_INDEX, lane))
+        return vector
+
+    return _lanes(array, types.intp, beyond), generate
 
 
 def _spread(context, builder, kind, value):
@@ -115,3 +141,10 @@ def _(array, index, value):
         array[_unsigned(index)] = value
 
     return (lambda array, index, value: _store(array, index, value)) if isinstance(value, _Lanes) else store_number
+
+
+@overload(gather)
+def _(array, index, beyond, like):
+    if isinstance(like, _Lanes):
+        return lambda array, index, beyond, like: _gather(array, index, beyond)
+    return lambda array, index, beyond, like: array[_unsigned(index + beyond[0])]

@@ -32,3 +32,9 @@ def load(array: NDArray[np.float64], index: int, like: Any) -> Any:
 def store(array: NDArray[np.float64], index: int, value: Any) -> None:
     """Write a number or a vector, from there on."""
     array[index : index + np.size(value)] = value
+
+
+def gather(array: NDArray[np.float64], index: int, beyond: NDArray[np.int64], like: Any) -> Any:
+    """One number for each of ``like``, that far beyond ``index``."""
+    found = array[index + beyond[: np.size(like)]]
+    return found if np.ndim(like) else found[0]

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, like
-from culpa.games.few_rows import FEW, few_rows_kernel
+from culpa.games.side_by_side import side_by_side_kernel
 from culpa.scores import QuadraticScore
 
 Queues = NDArray[np.intp]
@@ -141,9 +141,8 @@ class Latent(NamedTuple):
         """A compiled walk of these rows that applies and is worth its preparation, if there is one."""
         if not self._kernels_apply():
             return None
-        few = self.z.shape[1] * self.z.shape[2] <= FEW
-        if few and self.constants.well_conditioned and few_rows_kernel.pays(operations):
-            return self._walk_few_rows
+        if self.constants.well_conditioned and side_by_side_kernel.pays(operations):
+            return self._walk_side_by_side
         return self._walk_orders if orders_kernel.pays(operations) else None
 
     def _walk_orders(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
@@ -151,11 +150,11 @@ class Latent(NamedTuple):
         values, total, _ = self._compiled(queues, paid, np.ascontiguousarray(weights), nothing, nothing)
         return values, total
 
-    def _walk_few_rows(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
+    def _walk_side_by_side(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
         known = self.constants
-        W, rows = np.ascontiguousarray(known.W.T), np.ascontiguousarray(known.rows.T)
-        psi, a, b = float(known.noise[0]), float(known.a), np.ascontiguousarray(known.b)
-        values, total = few_rows_kernel(W, psi, a, b, rows, queues, paid, weights)
+        W, rows, b = (np.ascontiguousarray(array) for array in (known.W, known.rows.T, known.b))
+        psi, a = float(known.noise[0]), float(known.a)
+        values, total = side_by_side_kernel(W, psi, a, b, rows, queues, paid, np.ascontiguousarray(weights))
         return values.transpose(0, 2, 1), total
 
     def walk_forms(self) -> tuple[Floats, Floats, Floats]:

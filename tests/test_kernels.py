@@ -1,0 +1,165 @@
+"""The compiled walks in their own terms: every way in which players decide, vectors, memory."""
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import culpa._compiled
+from culpa import LatentGaussian, scores, shapley
+from culpa._vectors import LANES, lanes_of_zero, load, store
+from culpa.games import Conditional, tree
+from culpa.shapley.exact import size_weights
+
+
+@pytest.fixture(autouse=True)
+def compiled_always(monkeypatch):
+    monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: True)
+
+
+def game_and_rows(d, n=2, p=3):
+    rng = np.random.default_rng(d)
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    return game, 2 * rng.normal(size=(n, d))
+
+
+def singles(d):
+    return [[i] for i in range(d)]
+
+
+def weights(n_players):
+    inside, outside = size_weights(n_players)
+    return inside + outside, outside
+
+
+def by_arrays(game, X, players, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: False)
+        return shapley.exact(game, X, players).values
+
+
+class TestTree:
+    # players who decide afresh, again, side by side (always two), deep and last, from the fewest to the most of each
+    @pytest.mark.parametrize("d", range(5, 13))
+    @pytest.mark.parametrize(("again", "deep"), [(4, 6), (0, 0), (1, 0), (2, 1), (0, 2)])
+    def test_however_players_decide(self, d, again, deep, monkeypatch):
+        monkeypatch.setattr(tree, "_AGAIN", again)
+        monkeypatch.setattr(tree, "_DEEP", deep)
+        game, X = game_and_rows(d)
+        values = shapley.exact(game, X, singles(d)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    def test_as_planned(self, monkeypatch):
+        game, X = game_and_rows(18)
+        values = shapley.exact(game, X, singles(18)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(18), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [[1, 3, 1, 2, 1, 1, 1, 2], [2] * 6, [1, 1, 2, 2, 2, 2], [4, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 5]],
+    )
+    @pytest.mark.parametrize("deep", [0, 6])
+    def test_groups(self, sizes, deep, monkeypatch):
+        monkeypatch.setattr(tree, "_DEEP", deep)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(sum(sizes))
+        features = np.random.default_rng(0).permutation(sum(sizes))
+        players = [part.tolist() for part in np.split(features, np.cumsum(sizes)[:-1])]
+        values = shapley.exact(game, X, players).values
+        np.testing.assert_allclose(values, by_arrays(game, X, players, monkeypatch), rtol=1e-10, atol=1e-12)
+
+    @pytest.mark.parametrize("n_pieces", [1, 2, 3, 7, 11])
+    def test_pieces_of_rows_add_up(self, n_pieces, monkeypatch):
+        monkeypatch.setattr(tree, "_DEEP", 1)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(10, n=3)
+        whole = tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(10), [1] * 10)
+        edges = np.linspace(0, whole.n_pieces, n_pieces + 1).astype(int)
+        values = np.zeros((3, 10))
+        for first, last in pairwise(edges):
+            rows, part = whole.walk(first, last)
+            values[rows] += part
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(10), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    def test_what_was_in_memory_before_does_not_matter(self, monkeypatch):
+        game, X = game_and_rows(14)
+        expected = shapley.exact(game, X, singles(14)).values
+        empty = np.empty
+        monkeypatch.setattr(tree.np, "empty", lambda shape: np.full_like(empty(shape), np.nan))
+        np.testing.assert_array_equal(shapley.exact(game, X, singles(14)).values, expected)
+
+    def test_few_players_are_walked_by_arrays(self):
+        game, X = game_and_rows(4)
+        assert np.isfinite(shapley.exact(game, X, singles(4)).values).all()
+
+    def test_a_thread_needs_a_few_kilobytes(self):
+        work = {}
+        for d in (20, 25, 30, 40):
+            game, X = game_and_rows(d)
+            whole = tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(d), [1] * d)
+            work[d] = 8 * whole._n_work
+        assert work[20] < 24_000
+        assert work[30] < 29_000
+        assert work[40] < 36_000  # grows with the square of the features, not with the coalitions
+
+    def test_all_threads_and_python_together_need_little(self):
+        game, X = game_and_rows(20, n=1)
+        shapley.exact(game, X, singles(20), n_jobs=2)
+        tracemalloc.start()
+        try:
+            shapley.exact(game, X, singles(20), n_jobs=2)
+            assert tracemalloc.get_traced_memory()[1] < 90_000  # a million coalitions
+        finally:
+            tracemalloc.stop()
+
+
+class TestVectors:
+    """numba's vectors and those of plain Python are two implementations of one thing."""
+
+    @pytest.fixture
+    def in_python(self, monkeypatch):
+        monkeypatch.setattr(culpa._compiled.Kernel, "__call__", lambda self, *arguments: self.function(*arguments))
+
+    @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
+    def test_tree(self, players, monkeypatch, request):
+        monkeypatch.setattr(tree, "_DEEP", 0)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(8)
+        compiled = shapley.exact(game, X, players).values
+        request.getfixturevalue("in_python")
+        np.testing.assert_allclose(shapley.exact(game, X, players).values, compiled, rtol=1e-11, atol=1e-13)
+
+    @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
+    def test_orders(self, players, request):
+        game, X = game_and_rows(8)
+        rule = shapley.default_rule(len(players), 2, 0)
+        compiled = shapley.permutation(game, X, players, rule)
+        request.getfixturevalue("in_python")
+        slow = shapley.permutation(game, X, players, rule)
+        np.testing.assert_allclose(slow.values, compiled.values, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(slow.std_error, compiled.std_error, rtol=1e-9, atol=1e-13)
+
+    @pytest.mark.parametrize("n_orders", range(1, 2 * LANES + 2))
+    def test_lanes_to_spare_are_not_paid(self, n_orders, monkeypatch):
+        game, X = game_and_rows(6)
+        rng = np.random.default_rng(0)
+        rule = shapley.averaging_rule([np.argsort(rng.random((n_orders, 6)), axis=1) for _ in range(2)])
+        compiled = shapley.permutation(game, X, singles(6), rule)
+        monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: False)
+        arrays = shapley.permutation(game, X, singles(6), rule)
+        np.testing.assert_allclose(compiled.values, arrays.values, rtol=1e-11)
+        np.testing.assert_allclose(compiled.std_error, arrays.std_error, rtol=1e-9)
+
+    def test_strided_arrays_are_refused(self):
+        import numba
+
+        import culpa._numba_vectors  # noqa: F401
+
+        @numba.njit
+        def copy(array):
+            store(array, 0, load(array, 0, lanes_of_zero()))
+
+        copy(np.zeros(LANES))
+        with pytest.raises(numba.TypingError, match="one after the other"):
+            copy(np.zeros(2 * LANES)[::2])
