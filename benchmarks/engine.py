@@ -106,7 +106,7 @@ def how_soon(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
 
 def tight(problem: Problem) -> dict[str, Any]:
     """Seconds for 32 rows with a large rule, and the relative standard error it reaches."""
-    rule = shapley.default_rule(problem.d, 14 if problem.d < 100 else 12, 0)
+    rule = shapley.default_rule(problem.d, 14, 0)
     seconds, shares = once(lambda: shapley.permutation(problem.game, problem.some_rows, problem.players, rule))
     error = np.median(np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1))
     line = {"problem": problem.name, "d": problem.d, "orders": len(rule.orders), "seconds": seconds}

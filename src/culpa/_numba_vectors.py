@@ -96,7 +96,7 @@ def _spread(context, builder, kind, value):
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
 
 
-def _teach(instruction, *symbols):
+def _teach(symbol, instruction):
     @intrinsic
     def each(typing, left, right):
         def generate(context, builder, signature, arguments):
@@ -105,17 +105,16 @@ def _teach(instruction, *symbols):
 
         return _lanes(left, right), generate
 
-    def choose(left, right):
+    @overload(symbol)
+    def _(left, right):
         return (lambda left, right: each(left, right)) if _Lanes in (type(left), type(right)) else None
 
-    for symbol in symbols:
-        overload(symbol)(choose)
 
-
-_teach("fadd", operator.add, operator.iadd)
-_teach("fsub", operator.sub, operator.isub)
-_teach("fmul", operator.mul, operator.imul)
-_teach("fdiv", operator.truediv, operator.itruediv)
+# not += and the like, which in Python would change the vector that a name shares with others
+_teach(operator.add, "fadd")
+_teach(operator.sub, "fsub")
+_teach(operator.mul, "fmul")
+_teach(operator.truediv, "fdiv")
 
 
 @overload(lanes_of_zero)

@@ -24,7 +24,7 @@ def _pay(values, weights, own, first, row, i, like):
         mine = values[s, row]
         total = load(mine, i, like)
         for q in range(min(LANES, weights.shape[1] - first)):
-            total += load(weights[s, first + q], i, like) * load(own[q, row], i, like)
+            total = total + load(weights[s, first + q], i, like) * load(own[q, row], i, like)
         store(mine, i, total)
 
 
@@ -72,7 +72,7 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights):
                 for j in range(i):
                     moved = load(P, cell, zero) - yi * load(c, j * LANES, zero)
                     store(P, cell, moved)
-                    ci += moved * load(w, j * LANES, zero)
+                    ci = ci + moved * load(w, j * LANES, zero)
                     store(c_next, j * LANES, load(c_next, j * LANES, zero) + moved * wi)
                     cell += LANES
                 moved = load(P, cell, zero) - yi * load(c, i * LANES, zero)
@@ -82,22 +82,22 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights):
             c, c_next, y, y_before = c_next, c, y_before, y
             V = zero + psi
             for i in range(p):
-                V += load(c, i * LANES, zero) * load(w, i * LANES, zero)
+                V = V + load(c, i * LANES, zero) * load(w, i * LANES, zero)
             inverse = 1.0 / V
             curvature = a * psi * inverse
             for i in range(p):
                 yi = load(c, i * LANES, zero) * inverse
                 store(y, i * LANES, yi)
                 store(by, i * LANES, b[i] * yi)
-                curvature += b[i] * yi * yi
+                curvature = curvature + b[i] * yi * yi
             for r in range(n):
                 found, slope, by_how_much = gather(cells, r * d, feature, zero), zero, load(delta, r * LANES, zero)
                 for i in range(p):
                     at = (r * p + i) * LANES
                     zi = load(z, at, zero) + load(y_before, i * LANES, zero) * by_how_much
                     store(z, at, zi)
-                    found -= load(w, i * LANES, zero) * zi
-                    slope += load(by, i * LANES, zero) * zi
+                    found = found - load(w, i * LANES, zero) * zi
+                    slope = slope + load(by, i * LANES, zero) * zi
                 store(delta, r * LANES, found)
                 store(change, 0, 2.0 * found * slope + curvature * (found * found - V))
                 for q in range(LANES):

@@ -228,18 +228,18 @@ def tree_kernel(model, rows, inside, outside, waiting, n_afresh, n_again, n_last
                         q1, q2, q3, q12, q13, q23, q123 = _three(S, places[2 + depth], zero)
                         t = 2 * (depth + 1) * LANES
                         by_nobody = load(weights, t + LANES, zero) * (q1 + q2 + q3)
-                        by_nobody += load(weights, t + 3 * LANES, zero) * (q12 + q13 + q23)
-                        by_nobody += load(weights, t + 5 * LANES, zero) * q123
+                        by_nobody = by_nobody + load(weights, t + 3 * LANES, zero) * (q12 + q13 + q23)
+                        by_nobody = by_nobody + load(weights, t + 5 * LANES, zero) * q123
                         store(sums, 0, load(sums, 0, zero) + by_nobody)
                         weight = load(weights, t, zero)
                         q1, q2, q3 = weight * q1, weight * q2, weight * q3
                         weight = load(weights, t + 2 * LANES, zero)
                         q12, q13, q23 = weight * q12, weight * q13, weight * q23
-                        q123 *= load(weights, t + 4 * LANES, zero)
+                        q123 = q123 * load(weights, t + 4 * LANES, zero)
                         store(sums, LANES, load(sums, LANES, zero) + q1 + q12 + q13 + q123)
                         store(sums, 2 * LANES, load(sums, 2 * LANES, zero) + q2 + q12 + q23 + q123)
                         store(sums, 3 * LANES, load(sums, 3 * LANES, zero) + q3 + q13 + q23 + q123)
-                        total += q1 + q2 + q3 + q12 + q13 + q23 + q123
+                        total = total + q1 + q2 + q3 + q12 + q13 + q23 + q123
                     if depth == 0:
                         break
                     own, up = joined[depth], here - LANES

@@ -21,8 +21,6 @@ EXACT_BUDGET = 1.3e9
 # Operations that even method="exact" refuses, and the rate used to put a time to them.
 _REFUSED = 1e13
 _PER_SECOND = 1.5e10
-# Matrix products do about this many operations in the time a walk does one.
-_PRODUCT_ADVANTAGE = 4.0
 _SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
 
 
@@ -97,14 +95,13 @@ def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int,
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
     if not game.quadratic or 8.0 * replicates * len(players) * d**2 > memory:
         return False
-    evaluate = replicates * len(players) * 2.0 * n_products(d) / _PRODUCT_ADVANTAGE
+    evaluate = replicates * len(players) * 2.0 * n_products(d)
     if rule is None:
         walk = game.cost.tree_row * 2.0 ** len(players)
         prepare = walk * n_products(d)
     else:
         walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)
-        products = rule.n_evaluations * replicates * 2.0 * d**2 / _PRODUCT_ADVANTAGE
-        prepare = rule.n_evaluations * game.cost.order_row * d + products
+        prepare = rule.n_evaluations * (game.cost.order_row * d + replicates * 2.0 * d**2)
     return prepare + n_rows * evaluate < n_rows * walk
 
 
