@@ -183,6 +183,14 @@ class TestCompiledExplainer:
         explainer.explain(np.tile(table, (5, 1)))
         assert explainer.forms is not None
 
+    def test_small_calls_add_up(self, table):
+        explainer = Explainer(PPCA(4).fit(table))
+        first = explainer.explain(table[:3])
+        for _ in range(100):
+            last = explainer.explain(table[:3])
+        assert explainer.forms is not None
+        np.testing.assert_allclose(last.values, first.values, rtol=1e-9, atol=1e-10)
+
     def test_rows_with_missing_cells_are_walked(self, table):
         explainer = Explainer(PPCA(4).fit(table)).compile()
         holes = table[:6].copy()

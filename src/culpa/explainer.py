@@ -121,6 +121,7 @@ class Explainer:
         self.rank: Literal["components", "share"] = rank
         self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         self._forms: QuadraticForms | None = None
+        self._n_rows = 0  # explained so far
         if game == "retraining":
             self._check_retraining(features)
         if self.method == "exact":
@@ -211,7 +212,7 @@ class Explainer:
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
-        `explain` does this by itself when there are enough rows to pay for it.
+        `explain` does this by itself when there have been enough rows to pay for it.
         """
         if self._forms is None:
             self._forms = self._compile()
@@ -336,7 +337,8 @@ class Explainer:
         if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
             return
         rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-        if plan.compiling_pays(self.game, self.players, rule, n_complete, self.memory):
+        self._n_rows += n_complete  # those of earlier calls too: small calls add up
+        if plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory):
             self.compile()
 
     def _compile(self) -> QuadraticForms:
