@@ -41,7 +41,7 @@ def exact_walks(quick: bool) -> list[dict[str, Any]]:
         seconds = best_of(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl), 1 if d >= 28 else 3, at_least=0.3)
         counted = 2.0**d * (3 * p**2 + 6 * p * n)
         line = {"d": d, "p": p, "rows": n, "seconds": seconds, "share of product rate": counted / seconds / rate}
-        lines.append(line | {"megabytes": peak_memory(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl)) / 1e6})
+        lines.append(line | {"kilobytes": peak_memory(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl)) / 1e3})
     return lines
 
 

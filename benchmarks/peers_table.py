@@ -12,9 +12,9 @@ from culpa import Explainer
 
 def compare(problem: Problem, quick: bool) -> list[dict[str, Any]]:
     """One line per tool, with the ratio of its time per row to ours."""
-    lines = [_ours(problem, 1), _ours(problem, 100)]
+    lines = [_ours(problem, 1), _ours(problem, 100), _ours(problem, 100, compiled=True)]
     if problem.d <= 33:
-        lines.append(_ours(problem, 100_000))
+        lines.append(_ours(problem, 100_000, compiled=True))
     for name, explain, rows in _others(problem, quick):
         explain(problem.some_rows[0]) if problem.d <= 11 else None
         seconds, values = once(
@@ -23,22 +23,21 @@ def compare(problem: Problem, quick: bool) -> list[dict[str, Any]]:
         lines.append({"tool": name, "rows": rows, "seconds per row": seconds / rows, "error": problem.error(values)})
     ours = lines[1]["seconds per row"]
     for line in lines:
-        line["times slower than culpa, 100 rows"] = line["seconds per row"] / ours
+        line["times slower than culpa, 100 rows, walked"] = line["seconds per row"] / ours
     return [{"problem": problem.name, "d": problem.d, "p": problem.p} | line for line in lines]
 
 
-def _ours(problem: Problem, n: int) -> dict[str, Any]:
-    """The whole of `explain`, warm: values, errors, expected values and scores."""
-    explainer = Explainer(problem.explainer.normal)
+def _ours(problem: Problem, n: int, compiled: bool = False) -> dict[str, Any]:
+    """The whole of `explain`, warm: values, errors, expected values and scores; by forms found before, or without."""
+    explainer = Explainer(problem.explainer.normal, **{} if compiled else {"memory": 0.0})
+    if compiled:
+        explainer.compile()
     repeats = -(-n // len(problem.rows))
     rows = problem.explainer.normal.to_user_units(np.tile(problem.rows, (repeats, 1))[:n])
-    if n > 1:
-        explainer.explain(rows)
     seconds = best_of(lambda: explainer.explain(rows), 3, 0.3)
-    how = "compiled" if explainer.forms is not None else "walked"
     user_rows = problem.explainer.normal.to_user_units(problem.some_rows)
     error = problem.error(explainer.explain(user_rows).values)
-    name = f"culpa, {explainer.chosen.split(':')[0]}, {how}"
+    name = f"culpa, {explainer.chosen.split(':')[0]}, {'compiled' if compiled else 'walked'}"
     return {"tool": name, "rows": n, "seconds per row": seconds / n, "error": error}
 
 
