@@ -38,6 +38,10 @@ def test_what_the_page_must_show():
             for confidence in false_alarms.CONFIDENCES:
                 rate = source.alarms(score, "conformal", confidence)
                 assert rate is None or rate <= 1.25 * (1 - confidence)
+    for name in ("Gaussian, 1000 rows", "Gaussian, one component too few"):  # what the exact distribution is for
+        for score in false_alarms.KINDS:
+            for confidence in false_alarms.CONFIDENCES:
+                assert found.source(name).alarms(score, "imhof", confidence) == pytest.approx(1 - confidence, rel=0.1)
     for rate in found.training:
         assert rate.beta == pytest.approx(1 - rate.confidence, rel=0.15)
         assert rate.f < rate.beta

@@ -54,9 +54,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         The score that is compared with the limit, and that `explain` explains.
     confidence : float
         Share of normal rows that should stay below the limit.
-    limit : {"auto", "jackson-mudholkar", "box", "f", "empirical", "conformal"}
-        How limits are found. "empirical" is a quantile of the training rows' scores; "conformal" holds out the last rows
-        and takes a quantile of their scores that bounds false alarms whatever the distribution.
+    limit : {"auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"}
+        How limits are found. "imhof" is exact for Gaussian rows if they are many; "empirical" is a quantile of the training
+        rows' scores; "conformal" holds out the last rows and takes a quantile of their scores that bounds false alarms
+        whatever the distribution.
     holdout : float
         Share of the rows, the last ones, that ``limit="conformal"`` holds out.
     trim : float

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from culpa import scores
+from culpa import _chi_squares, scores
 from culpa._validation import one_of
 from culpa.models import Normal
 
 Floats = NDArray[np.float64]
 
-KINDS = ("auto", "jackson-mudholkar", "box", "f", "empirical", "conformal")
+KINDS = ("auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal")
 FROM_ROWS = ("empirical", "conformal")  # from scores of rows; the others are formulas
 
 # of the scores behind empirical and conformal limits, the largest are kept: all of a small table, an eighth of a huge one
@@ -50,6 +50,19 @@ def box(eigenvalues: Floats, confidence: float) -> float:
     theta1 = float(eigenvalues.sum())
     theta2 = float((eigenvalues / (theta1 or 1.0) * eigenvalues).sum())  # over theta1, or it might overflow
     return float(theta2 * stats.chi2.ppf(confidence, theta1 / theta2)) if theta2 else 0.0
+
+
+def imhof(eigenvalues: Floats, confidence: float) -> float:
+    """Limit by the exact distribution (Imhof, 1961), whatever the eigenvalues; an error where it does not converge.
+
+    >>> import numpy as np
+    >>> round(imhof(np.array([0.6, 0.3, 0.1]), 1 - 0.1240), 2)  # his Table 1: 12.40% lie above 2
+    2.0
+    """
+    return _chi_squares.quantile(tuple(eigenvalues.tolist()), confidence)
+
+
+_OF_EIGENVALUES = {"jackson-mudholkar": jackson_mudholkar, "box": box, "imhof": imhof}
 
 
 def f_limit(n_components: int, n_samples: int | None, confidence: float) -> float:
@@ -141,7 +154,7 @@ class Limits:
         """What the limit of a score really is: what "auto" means for it, and not "f" unless the score is T2."""
         if self.kind in FROM_ROWS and score.name in self.tails:
             return self.kind
-        if self.kind in ("jackson-mudholkar", "box"):
+        if self.kind in _OF_EIGENVALUES:
             return self.kind
         if score.name == "t2":
             return "beta" if training else "f"
@@ -187,7 +200,7 @@ def control_limit(score: scores.QuadraticScore, normal: Normal, confidence: floa
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
         return float(formula(p, normal.n_samples, confidence) * stretch)
-    return jackson_mudholkar(eigenvalues, confidence) if kind == "jackson-mudholkar" else box(eigenvalues, confidence)
+    return _OF_EIGENVALUES[kind](eigenvalues, confidence)
 
 
 def named_score(

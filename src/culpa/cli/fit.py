@@ -24,7 +24,7 @@ def fit(
     statistic: Annotated[str, typer.Option(help="Score: spe, mse, t2, mahalanobis or combined.")] = "spe",
     confidence: common.Confidence = 0.99,
     limit: Annotated[
-        str, typer.Option(help="Limit: auto, jackson-mudholkar, box, f, empirical or conformal.")
+        str, typer.Option(help="Limit: auto, jackson-mudholkar, box, imhof, f, empirical or conformal.")
     ] = "auto",
     holdout: Annotated[
         float, typer.Option(help="Share of the rows, the last ones, held out for --limit conformal.")

@@ -24,9 +24,9 @@ Draw = Callable[[int], tuple[Floats, Floats]]  # rows to fit and new normal rows
 CONFIDENCES = (0.95, 0.99)
 # kinds of limit by score; conformal ones hold out rows, so that a model of their own is fitted
 KINDS = {
-    "spe": ("jackson-mudholkar", "box", "empirical", "conformal"),
-    "t2": ("f", "empirical", "conformal"),
-    "combined": ("box", "empirical", "conformal"),
+    "spe": ("jackson-mudholkar", "box", "imhof", "empirical", "conformal"),
+    "t2": ("f", "imhof", "empirical", "conformal"),
+    "combined": ("box", "imhof", "empirical", "conformal"),
 }
 _MOST_ROWS = 6000  # of a real data set, drawn anew in every run
 _HELD_OUT = 0.2
