@@ -36,7 +36,9 @@ def calibrate(
     ] = None,
     at_once: Annotated[
         list[str] | None,
-        typer.Option(help="How many columns a fault befalls, such as 1 or '1,2'; may be repeated.", show_default="1,2,3"),
+        typer.Option(
+            help="How many columns a fault befalls, such as 1 or '1,2'; may be repeated.", show_default="1,2,3"
+        ),
     ] = None,
     trials: Annotated[int, typer.Option(min=100, help="Faults to inject.")] = 1800,
     top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 15,

@@ -9,12 +9,14 @@ The gap before the outermost value must be more than so many times the width of 
 | outermost value | times |
 | --- | --- |
 | 99, 999, 9999.9 and the like, of either sign, or an end of an integer type (65535) | 1 |
-| occurs three times or more, but not in most rows | 5 |
+| occurs three times or more, but not in most rows | 10 |
 | otherwise | 50 |
 
-A column with two values, such as 0 and 1, has no width; there only the first line of the table counts.
+A column with two values, such as 0 and 1, has no width; there only the first line counts. In the first line the gap must
+also be more than half the number at its other side.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -28,7 +30,7 @@ from culpa.tables.missing import as_typed
 
 Floats = NDArray[np.float64]
 
-_CODE, _REPEATED, _LONE = 1.0, 5.0, 50.0  # widths
+_CODE, _REPEATED, _LONE = 1.0, 10.0, 50.0  # widths
 _OFTEN = 3
 _MOST = 3  # sentences
 _ROUNDING = 1e-9  # width, relative to the cells, that is no width
@@ -91,36 +93,39 @@ class Ends:
         value, next = self.value[:, column], self.next[:, column]
         if not np.isfinite(next).all():  # not even two values
             return []
-        actual = [0.0 - value[0], value[1]]  # and not -0.0
+        actual = (0.0 - float(value[0]), float(value[1]))  # 0.0, not -0.0
         coded = [is_code(number) for number in actual]
         needed = np.where(coded, _CODE, needed)
-        gap = value - next
-        between = next.sum()  # width of the cells that lie at neither end
-        level = np.abs([*value, *next]).min() * _ROUNDING
-        result = []
-        for side in (0, 1):
-            other = 1 - side
+        gap, others = value - next, next.sum()  # of two values there are no others: this is below 0
+        found = []
+        for side, other in ((0, 1), (1, 0)):
             # an end that stands alone itself does not tell how wide the others are
-            without = between > level and gap[other] > needed[other] * between
-            end = next[other] if without else value[other]
-            width = next[side] + end
-            if width <= _ROUNDING * abs(next[side]):
-                width = abs(next[side]) if coded[side] else np.inf
+            between = _width(others, next[other], coded=coded[other])
+            end = next[other] if others >= 0 and gap[other] > needed[other] * between else value[other]
+            width = _width(next[side] + end, next[side], coded=coded[side])
             if gap[side] > needed[side] * width:
-                low, high = sorted((-end if side else end, next[side] if side else -next[side]))
+                low, high = (-end, next[1]) if side else (-next[0], end)
                 count, first = int(self.count[side, column]), int(self.first[side, column])
-                widths = float(gap[side] / width) if width else np.inf
-                result.append(FillValue(column, actual[side], count, first, 0.0 + low, 0.0 + high, widths))
-        return result
+                widths = float(gap[side] / width) if width else math.inf
+                found.append(FillValue(column, actual[side], count, first, 0.0 + low, 0.0 + high, widths))
+        return found if others >= 0 else sorted(found, key=lambda value: value.count)[:1]
+
+
+def _width(width: float, nearest: float, *, coded: bool) -> float:
+    """The width that a gap is compared with; beside a code it is also their size that counts: 99 may precede 100."""
+    if coded:
+        return max(width, abs(nearest) / 2)
+    return width if width > _ROUNDING * abs(nearest) else math.inf
 
 
 def is_code(number: float) -> bool:
     """Whether a number looks like one that people and machines write for want of a measurement.
 
-    >>> [is_code(number) for number in (-9999.0, 999.9, 99.0, 65535.0, 9.0, 1000.0, 255.0)]
+    >>> [is_code(number) for number in (-9999.0, float(np.float32(999.9)), 99.0, 65535.0, 9.0, 1000.0, 255.0)]
     [True, True, True, True, False, False, False]
     """
-    return number in _ENDS or (abs(number) >= 99 and set(f"{abs(number):.15g}") <= {"9", "."})
+    digits = (f"{abs(number):.15g}", f"{abs(number):.7g}")  # of 64 and of 32 bits
+    return number in _ENDS or (abs(number) >= 99 and any(set(text) <= {"9", "."} for text in digits))
 
 
 def sentences(

@@ -61,9 +61,7 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     if kind == "ndjson":
         from culpa.tables.ndjson import NdjsonTable
 
-        return NdjsonTable(
-            path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report
-        )
+        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report)
     if kind == "csv":
         from culpa.tables.csv_table import CsvTable
 
