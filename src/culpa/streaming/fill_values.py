@@ -74,13 +74,14 @@ class Ends:
         if outermost < self.value[at]:
             self.next[at] = outermost
             return
-        further = outermost > self.value[at]
-        inside = np.where(cells < outermost, cells, -np.inf).max()
-        self.next[at] = max(inside, self.value[at] if further else self.next[at])
         here = cells == outermost
-        if further:
+        if outermost > self.value[at]:
+            self.next[at] = self.value[at]
             self.value[at], self.count[at], self.first[at] = outermost, 0, rows[here.argmax()]
-        self.count[at] += np.count_nonzero(here)
+        count = np.count_nonzero(here)
+        self.count[at] += count
+        if np.count_nonzero(cells > self.next[at]) > count:  # which a switch spends no time on, batch after batch
+            self.next[at] = np.where(cells < outermost, cells, -np.inf).max()
 
     def alone(self, n_cells: int | NDArray[np.int64]) -> list[FillValue]:
         """Values that stand alone, furthest first; ``n_cells`` are not missing in a column."""
