@@ -58,6 +58,7 @@ class Tree:
         n_again = min(_AGAIN, len(sizes) - _SIDE_BY_SIDE - n_below)
         self._n_afresh = len(sizes) - _SIDE_BY_SIDE - n_below - n_again
         side_by_side = waiting[self._n_afresh + n_again]
+        # states of kinds 1, 2 and 3, and of every depth of kind 4, which is smaller by the feature that has joined
         states = [self._length(waiting[0]), self._length(waiting[self._n_afresh]), LANES * self._length(side_by_side)]
         states += [LANES * self._length(w - 1) for w in waiting[-1 - n_below : len(sizes) - n_last]]
         scratch = 2 * max(waiting[0] + self._R, LANES * (side_by_side + self._R))
