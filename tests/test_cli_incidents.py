@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     plant = make_plant()
     names = list(plant.feature_names)
     pd.DataFrame(plant.normal, columns=names).to_csv(path / "normal.csv", index=False)
-    new = pd.DataFrame(plant.new, columns=names)
+    new = pd.DataFrame(plant.new.copy(), columns=names)
     new.insert(3, "time", pd.date_range("2024-03-05 20:00", periods=400, freq="1min"))
     new.to_csv(path / "new.csv", index=False)
     new.to_parquet(path / "new.parquet")

@@ -9,7 +9,8 @@ import pytest
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Retraining, conditional
-from culpa.shapley import QuadraticForms
+from culpa.shapley import QuadraticForms, plan
+from culpa.streaming.blame import Blame
 
 GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
 
@@ -112,7 +113,7 @@ def test_kernels_are_really_used(compiled_always):
 
 @pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
 def test_covariance_is_as_good_as_its_root_until_it_is_not_used(name, compiled_always):
-    """With the least noise for which few rows are walked by covariance."""
+    """With the least noise for which orders are walked by covariance."""
     rng = np.random.default_rng(0)
     loadings = rng.normal(size=(12, 5)) * np.logspace(0, -1.5, 5)
     score = getattr(scores, name)
@@ -191,6 +192,17 @@ class TestCompiledExplainer:
         assert explainer.forms is not None
         np.testing.assert_allclose(last.values, first.values, rtol=1e-9, atol=1e-10)
 
+    @pytest.mark.parametrize("live", [False, True])
+    def test_who_waits_for_a_line_waits_for_nothing_else(self, live):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 18)) + 0.3 * rng.normal(size=(300, 18))
+        explainer, notes = Explainer(PPCA(5).fit(X)), []
+        blame = Blame(explainer, explainer.columns.names, live=live, note=notes.append)
+        for row in X:
+            blame.explain(explainer.columns.read(row[None]))
+        assert (explainer.forms is None) == live
+        assert notes == [] if live else ["preparing to explain many rows", ""]
+
     def test_rows_with_missing_cells_are_walked(self, table):
         explainer = Explainer(PPCA(4).fit(table)).compile()
         holes = table[:6].copy()
@@ -222,6 +234,24 @@ class TestCompiledExplainer:
     def test_nothing_to_compile(self, table):
         with pytest.raises(ValueError, match="nothing to compile"):
             Explainer(PPCA(4).fit(table), game="interventional").compile()
+
+
+class TestWhenCompilingPays:
+    def test_exact(self):
+        game, n = Conditional(scores.spe(gaussian(15, 4))), 15 * 16 // 2  # rows that are walked to find the forms
+        pays = [plan.compiling_pays(game, singles(15), None, rows, 1e9) for rows in (1, n // 2, n - 1, 2 * n, 10**6)]
+        assert pays == [False, False, False, True, True]
+        assert not plan.compiling_pays(game, singles(15), None, 10**6, memory=1e3)
+
+    def test_rule(self):
+        rule = shapley.default_rule(33, 8, 0)
+        game = Conditional(scores.spe(gaussian(33, 9)))
+        assert [plan.compiling_pays(game, singles(33), rule, n, 1e9) for n in (1, 100, 1000)] == [False, False, True]
+
+    def test_forms_that_cost_more_than_a_short_walk_never_pay(self):
+        rule = shapley.default_rule(100, 4, 0)
+        game = Conditional(scores.spe(gaussian(100, 1)))
+        assert not plan.compiling_pays(game, singles(100), rule, 10**9, 1e12)
 
 
 def test_memory_does_not_grow_with_the_rows():

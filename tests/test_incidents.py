@@ -29,7 +29,7 @@ def detector(plant):
 
 @pytest.fixture
 def new(plant):
-    return pd.DataFrame(plant.new, columns=list(plant.feature_names))
+    return pd.DataFrame(plant.new.copy(), columns=list(plant.feature_names))
 
 
 def minutes(n, start="2024-03-05 10:00"):

@@ -1,7 +1,11 @@
 """The compiled walks in their own terms: every way in which players decide, vectors, memory."""
 
+import dataclasses
+import subprocess
+import sys
 import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import pytest
 import culpa._compiled
 from culpa import LatentGaussian, scores, shapley
 from culpa._vectors import LANES, lanes_of_zero, load, store
-from culpa.games import Conditional, tree
+from culpa.games import Conditional, side_by_side, tree
 from culpa.shapley.exact import size_weights
 
 
@@ -92,14 +96,31 @@ class TestTree:
     def test_few_players_are_walked_by_arrays(self):
         game, X = game_and_rows(4)
         assert np.isfinite(shapley.exact(game, X, singles(4)).values).all()
+        with pytest.raises(ValueError, match="needs 5 players, got 4"):
+            tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(4), [1] * 4)
+
+    @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 17, 30])  # rows go in blocks that share what they can
+    @pytest.mark.parametrize("d", [7, 15])
+    def test_any_number_of_rows(self, n, d, monkeypatch):
+        game, X = game_and_rows(d, n)
+        values = shapley.exact(game, X, singles(d)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-9, atol=1e-11)
+
+    def test_a_bad_row_spoils_no_other(self):
+        game, X = game_and_rows(9, 11)
+        X[4, 2], X[9, 0] = np.nan, np.inf
+        values = shapley.exact(game, X, singles(9)).values
+        good = np.delete(np.arange(11), [4, 9])
+        np.testing.assert_allclose(values[good], shapley.exact(game, X[good], singles(9)).values, rtol=1e-10)
+        assert np.isnan(values[[4, 9]]).any(axis=1).all()
 
     def test_a_thread_needs_a_few_kilobytes(self):
         work = {}
         for d in (20, 25, 30, 40):
-            game, X = game_and_rows(d)
+            game, X = game_and_rows(d, n=1)
             whole = tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(d), [1] * d)
             work[d] = 8 * whole._n_work
-        assert work[20] < 24_000
+        assert work[20] < 25_000
         assert work[30] < 29_000
         assert work[40] < 36_000  # grows with the square of the features, not with the coalitions
 
@@ -140,6 +161,28 @@ class TestVectors:
         np.testing.assert_allclose(slow.values, compiled.values, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(slow.std_error, compiled.std_error, rtol=1e-9, atol=1e-13)
 
+    def test_what_was_in_memory_before_does_not_matter_to_orders(self, in_python, monkeypatch):
+        game, X = game_and_rows(6)
+        rule = shapley.default_rule(6, 2, 0)
+        expected = shapley.permutation(game, X, singles(6), rule, n_jobs=1)
+        empty = np.empty
+
+        def poisoned(shape, dtype=float):
+            return np.full_like(empty(shape, dtype), np.nan if dtype is float else 10**6)
+
+        monkeypatch.setattr(side_by_side.np, "empty", poisoned)
+        np.testing.assert_array_equal(shapley.permutation(game, X, singles(6), rule, n_jobs=1).values, expected.values)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.int64])
+    def test_other_numbers_are_converted(self, dtype):
+        game, X = game_and_rows(8)
+        X = X.round().astype(dtype)
+        rule = shapley.default_rule(8, 2, 0)
+        expected = shapley.permutation(game, X.astype(float), singles(8), rule).values
+        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), rule).values, expected, rtol=1e-12)
+        light = dataclasses.replace(rule, weights=rule.weights.astype(np.float32))
+        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), light).values, expected, rtol=1e-5)
+
     @pytest.mark.parametrize("n_orders", range(1, 2 * LANES + 2))
     def test_lanes_to_spare_are_not_paid(self, n_orders, monkeypatch):
         game, X = game_and_rows(6)
@@ -161,5 +204,37 @@ class TestVectors:
             store(array, 0, load(array, 0, lanes_of_zero()))
 
         copy(np.zeros(LANES))
-        with pytest.raises(numba.TypingError, match="one after the other"):
-            copy(np.zeros(2 * LANES)[::2])
+        for other in (np.zeros(2 * LANES)[::2], np.zeros(LANES, dtype=np.float32)):
+            with pytest.raises(numba.TypingError, match="float64 numbers that lie one after the other"):
+                copy(other)
+
+
+class TestOnDisk:
+    def test_kept_under_a_name_that_changes_with_what_vectors_are(self, monkeypatch):
+        name = tree.tree_kernel._kept_as
+        assert name.startswith("tree_kernel_")
+        kernel = culpa._compiled.Kernel(tree.tree_kernel.function, 1e9, tree.tree_kernel.calls)
+        read = Path.read_bytes
+        monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# changed")
+        assert kernel._kept_as != name
+
+    def test_a_compiled_kernel_is_read_sooner_than_compiled(self, tmp_path, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+        kernel = culpa._compiled.Kernel(tree.tree_kernel.function, 8e9, tree.tree_kernel.calls)
+        assert not kernel.pays(2e9)
+        (tmp_path / "games").mkdir()
+        (tmp_path / "games" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()
+        assert kernel.pays(2e9)
+
+    def test_nowhere_to_write(self, tmp_path):
+        """As for a package that somebody else installed, run without a home."""
+        script = (
+            "import numba.core.caching as caching\n"
+            "caching.CacheImpl._locator_classes = []\n"
+            "import numpy as np, culpa._compiled\n"
+            "from culpa._compiled import kernel\n"
+            "def twice(x):\n    return 2 * x\n"
+            "assert culpa._compiled.kernel(worth=0)(twice)(np.ones(2)).sum() == 4\n"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)

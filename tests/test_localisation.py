@@ -327,6 +327,40 @@ def test_command_refuses_in_one_sentence(normal_csv, tmp_path):
     assert "give a file" in piped.stderr
 
 
+def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
+    expected = {"kinds": ["stuck", "bias 2 sd"], "at_once": [1, 4]}
+    told = ["--kinds", "stuck,bias 2 sd", "--at-once", "1", "--at-once", "4"]
+    usual = command("calibrate", normal_csv, "--id", "time", "--trials", 200)
+    result = command("calibrate", normal_csv, "--id", "time", "--trials", 200, *told)
+    assert result.exit_code == 0, result.stderr
+    calibration = choose(plant.normal, n_trials=200, **expected)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    for entry in calibration.entries[:15]:
+        interval = f"{entry.hits1.low:.3f}-{entry.hits1.high:.3f}"
+        numbers = [f"{entry.hits1.value:.3f}", interval, f"{entry.hits3.value:.3f}", f"{entry.rank.value:.2f}"]
+        assert [*entry.setting.label.split(), *numbers] in lines
+    assert result.stdout != usual.stdout
+    assert (
+        command("calibrate", normal_csv, "--id", "time", "--trials", 200, "--at-once", "1,2,3").stdout == usual.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--kinds", "stuck,bias 9 sd"], "unknown kind of fault 'bias 9 sd': choose one of 'bias 1 sd', "),
+        (["--at-once", "0"], "--at-once must be whole numbers from 1, such as 1 or '1,2', got '0'"),
+        (["--at-once", "1,two"], "got 'two'"),
+        (["--at-once", "12"], "--at-once 12 would leave no column sound: of 12 columns in use, at most 11 can fail"),
+    ],
+)
+def test_command_refuses_faults_that_cannot_be(normal_csv, options, message):
+    wrong = command("calibrate", normal_csv, "--id", "time", *options)
+    assert wrong.exit_code == 2
+    assert message in wrong.stderr
+    assert wrong.stdout == ""
+
+
 def test_large_tables_are_thinned_evenly():
     from culpa.streaming import sample
 

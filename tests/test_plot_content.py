@@ -31,7 +31,7 @@ def detector(plant):
 @pytest.fixture(scope="module")
 def new(plant):
     times = pd.date_range("2024-03-01", periods=len(plant.new), freq="10min")
-    return pd.DataFrame(plant.new, columns=list(plant.feature_names), index=times)
+    return pd.DataFrame(plant.new.copy(), columns=list(plant.feature_names), index=times)
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from culpa.report.thin import marks
 
 
 def normal():
-    return pd.DataFrame(PLANT.normal, columns=NAMES)
+    return pd.DataFrame(PLANT.normal.copy(), columns=NAMES)
 
 
 def new(index=None):
-    return pd.DataFrame(PLANT.new, columns=NAMES, index=index)
+    return pd.DataFrame(PLANT.new.copy(), columns=NAMES, index=index)
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,9 @@ class Case(NamedTuple):
 @pytest.fixture(scope="module")
 def plant(folder):
     """A report on the plant in time, with a missing cell and an empty row."""
-    new = pd.DataFrame(PLANT.new, columns=NAMES, index=pd.date_range("2024-03-05 08:00", periods=400, freq="1min"))
+    new = pd.DataFrame(
+        PLANT.new.copy(), columns=NAMES, index=pd.date_range("2024-03-05 08:00", periods=400, freq="1min")
+    )
     new.iloc[20] = np.nan
     new.iloc[60, 3] = np.nan
     detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))

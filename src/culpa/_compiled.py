@@ -1,10 +1,10 @@
 """Compiled kernels on the CPU, prepared only when they pay.
 
 A kernel is a plain function over NumPy arrays that numba compiles on first use and keeps on disk. Importing numba and
-compiling takes seconds the first time, so small jobs do without: each kernel stands next to an array version of
-the same formula, in the same file.
+compiling takes seconds the first time, so small jobs do without: each kernel has an array version of the same formula.
 """
 
+import hashlib
 import math
 import os
 import threading
@@ -12,19 +12,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from culpa._vectors import FAST_MATH
+
 Result = TypeVar("Result")
 
 _working = threading.local()  # .yes in threads that do tasks
+_READING = 8  # times faster than compiling is it to read a compiled kernel
 _WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
-
-# Sums may be reordered, but NaN and infinity keep their meaning.
-_FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}
 
 
 class Kernel:
@@ -51,20 +52,41 @@ class Kernel:
     def _compile(self) -> Callable[..., Any]:
         import numba
 
-        options: dict[str, Any] = {"fastmath": _FAST_MATH, "error_model": "numpy"}
+        options: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}
         if self.calls:
             import culpa._numba_vectors  # noqa: F401
         for function in self.calls:
             numba.extending.register_jitable(**options, forceinline=True)(function)
-        compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(self.function)
+        self.function.__qualname__ = self._kept_as
+        try:
+            compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(self.function)
+        except RuntimeError:  # there is no folder that numba may write to
+            compiled = numba.njit(nogil=True, **options)(self.function)
         return compiled
+
+    @cached_property
+    def _kept_as(self) -> str:
+        """Name under which numba keeps the kernel on disk: of the files behind it, numba looks at the kernel's only."""
+        if not self.calls:
+            return self.function.__name__
+        here = Path(__file__).parent
+        parts = b"".join((here / name).read_bytes() for name in ("_vectors.py", "_numba_vectors.py"))
+        return f"{self.function.__name__}_{hashlib.sha256(parts).hexdigest()[:8]}"
+
+    def _is_on_disk(self) -> bool:
+        """Whether it has been compiled before, in the place where numba looks first."""
+        file = Path(self.function.__code__.co_filename)
+        folder = Path(os.environ.get("NUMBA_CACHE_DIR") or file.parent / "__pycache__")
+        return any(folder.rglob(f"{file.stem}.{self._kept_as}-*.nbi"))
 
     def pays(self, operations: float) -> bool:
         """Whether to use the kernel for a job of that size: not for small ones, until they have added up."""
         if self._compiled is not None:
             return True
         self._done_without += operations
-        return self._done_without > self.worth and find_spec("numba") is not None
+        if self._done_without <= self.worth / _READING or find_spec("numba") is None:
+            return False
+        return self._done_without > self.worth or self._is_on_disk()
 
 
 def kernel(*, worth: float, calls: tuple[Callable[..., Any], ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:

@@ -9,12 +9,10 @@ from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._vectors import LANES, gather, lanes_of_zero, load, store, width
+from culpa._vectors import FAST_MATH, LANES, gather, lanes_of_zero, load, store, width
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INDEX = ir.IntType(32)
-# Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
-_FAST_MATH = ("reassoc", "contract", "arcp", "nsz")
 _unsigned = np.uint64  # an index that cannot be negative is not checked for it
 
 
@@ -32,8 +30,8 @@ _lanes = _Lanes("lanes")
 
 
 def _check(array):
-    if array.layout != "C":
-        raise TypingError("vectors are loaded from and stored to arrays whose numbers lie one after the other")
+    if array.layout != "C" or array.dtype != types.float64:
+        raise TypingError("vectors are of float64 numbers that lie one after the other in an array")
 
 
 def _pointer(context, builder, kind, array, index):
@@ -101,7 +99,7 @@ def _teach(symbol, instruction):
     def each(typing, left, right):
         def generate(context, builder, signature, arguments):
             sides = [_spread(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
-            return getattr(builder, instruction)(*sides, flags=_FAST_MATH)
+            return getattr(builder, instruction)(*sides, flags=sorted(FAST_MATH))
 
         return _lanes(left, right), generate
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 4  # numbers of one AVX2 instruction
+# Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
+FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
 def lanes_of_zero() -> Any:

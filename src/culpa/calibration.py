@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from culpa._validation import frame_like, read_table
 from culpa.detector import PCADetector
-from culpa.faults import KINDS, inject
+from culpa.faults import AT_ONCE, KINDS, inject
 from culpa.localisation import Entry, Progress, Setting, joined, ranked, settings, standard_error, verdicts
 
 Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ def calibrate(
     *,
     chosen: Sequence[Setting] | None = None,
     kinds: Sequence[str] = KINDS,
-    at_once: Sequence[int] = (1, 2, 3),
+    at_once: Sequence[int] = AT_ONCE,
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,
@@ -115,7 +115,7 @@ def choose(
     *,
     chosen: Sequence[Setting] | None = None,
     kinds: Sequence[str] = KINDS,
-    at_once: Sequence[int] = (1, 2, 3),
+    at_once: Sequence[int] = AT_ONCE,
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,

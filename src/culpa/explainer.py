@@ -151,6 +151,12 @@ class Explainer:
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
+        if self.compiling_is_due(int((~np.isnan(reading.features).any(axis=1)).sum())):
+            self.compile()
+        return self.explain_reading(reading)
+
+    def explain_reading(self, reading: Reading) -> Explanation:
+        """`explain`, of rows that have been read, without ever compiling."""
         n, P = len(reading.features), len(self.players)
         shown = self.columns.decode(self.normal.location[None])
         parts = {
@@ -162,7 +168,6 @@ class Explainer:
         }
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, P))
-        self._compile_if_it_pays(int((~np.isnan(reading.features).any(axis=1)).sum()))
         replicates, evaluations = 0, 0
         for start in range(0, n, _ROWS_AT_ONCE):
             here = slice(start, start + _ROWS_AT_ONCE)
@@ -217,6 +222,14 @@ class Explainer:
         if self._forms is None:
             self._forms = self._compile()
         return self
+
+    def compiling_is_due(self, n_rows: int) -> bool:
+        """Whether `compile` would have paid, counting so many complete rows more and those of earlier calls."""
+        if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
+            return False
+        rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
+        self._n_rows += n_rows
+        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory)
 
     @property
     def forms(self) -> QuadraticForms | None:
@@ -332,14 +345,6 @@ class Explainer:
         which = rng.integers(self.game.n_features, size=len(spoiled))
         rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.gaussian.covariance))[which]
         return rows
-
-    def _compile_if_it_pays(self, n_complete: int) -> None:
-        if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
-            return
-        rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-        self._n_rows += n_complete  # those of earlier calls too: small calls add up
-        if plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory):
-            self.compile()
 
     def _compile(self) -> QuadraticForms:
         if not self.game.quadratic or self.method == "algorithm1":

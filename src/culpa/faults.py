@@ -75,6 +75,7 @@ _SPOIL: dict[str, Spoil] = {
     "lost correlation": _lost,
 }
 KINDS = tuple(_SPOIL)
+AT_ONCE = (1, 2, 3)  # how many features fail together, if nobody knows better
 
 
 def inject(
@@ -82,7 +83,7 @@ def inject(
     training: Floats,
     *,
     kinds: Sequence[str] = KINDS,
-    at_once: Sequence[int] = (1, 2, 3),
+    at_once: Sequence[int] = AT_ONCE,
     n_trials: int = 1800,
     seed: int = 0,
 ) -> Trials:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from culpa.detector import PCADetector
-from culpa.faults import KINDS, Trials, inject
+from culpa.faults import AT_ONCE, KINDS, Trials, inject
 from culpa.games import RETRAINABLE
 
 Floats = NDArray[np.float64]
@@ -119,7 +119,7 @@ def leaderboard(
     chosen: Sequence[Setting] | None = None,
     *,
     kinds: Sequence[str] = KINDS,
-    at_once: Sequence[int] = (1, 2, 3),
+    at_once: Sequence[int] = AT_ONCE,
     n_trials: int = 1800,
     seed: int = 0,
 ) -> list[Entry]:

@@ -1,5 +1,6 @@
 """`culpa calibrate`: which detector finds the culprits most often in these data?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,9 +25,20 @@ def calibrate(
     components: common.Components = "0.95",
     confidence: common.Confidence = 0.99,
     scale: common.Scale = True,
-    fault: Annotated[
+    kinds: Annotated[
         list[str] | None,
-        typer.Option(help="Kind of fault to inject, such as 'bias 3 sd' or 'stuck'; repeatable.", show_default="all"),
+        typer.Option(
+            "--kinds",
+            "--fault",
+            help="Kinds of faults to inject, such as 'stuck,bias 3 sd'; may be repeated.",
+            show_default="all",
+        ),
+    ] = None,
+    at_once: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How many columns a fault befalls, such as 1 or '1,2'; may be repeated.", show_default="1,2,3"
+        ),
     ] = None,
     trials: Annotated[int, typer.Option(min=100, help="Faults to inject.")] = 1800,
     top: Annotated[int, typer.Option(min=1, help="Candidates to show.")] = 15,
@@ -48,35 +60,64 @@ def calibrate(
     \b
     culpa calibrate normal.csv
     culpa calibrate normal.csv -o plant.culpa --id time
-    culpa calibrate normal.csv -o plant.culpa --fault stuck --fault 'bias 3 sd'
+    culpa calibrate normal.csv -o plant.culpa --kinds 'stuck,bias 3 sd' --at-once 1
     """
     with common.guarded():
         from culpa._files import check_free
         from culpa.calibration import MOST_ROWS, choose
         from culpa.detector import PCADetector
-        from culpa.faults import KINDS
         from culpa.streaming import fit, sample
         from culpa.tables import TableError
 
         if output is not None:
             check_free(output, force=force)
+        expected = _kinds(kinds or [])
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         if not source.again:
             raise TableError(f"calibrating reads the rows twice, which {source.name} cannot: give a file.")
         features = common.features_of(source, columns, drop, id)
         if len(features) < 2:
             raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+        sizes = _sizes(at_once or [], len(features))
         detector = PCADetector(components_of(components), scale=scale, confidence=confidence)
         with common.work_bar(quiet=quiet) as progress:
             drawn = sample(source, features, MOST_ROWS)
-            calibration = choose(drawn, detector, kinds=fault or KINDS, n_trials=trials, seed=seed, progress=progress)
+            calibration = choose(
+                drawn, detector, kinds=expected, at_once=sizes, n_trials=trials, seed=seed, progress=progress
+            )
         if not quiet:
             _show(calibration, top)
         if output is not None:
-            best = fit(calibration.best.applied_to(detector), source, features)
+            best = fit(calibration.best.applied_to(detector), source, features, report=common.warn)
             best.save(output)
             if not quiet:
                 common.say(f"wrote {output}: {calibration.best.label}")
+
+
+def _kinds(given: list[str]) -> list[str]:
+    """The kinds of faults that are meant; all of them if none is named."""
+    from culpa._validation import one_of
+    from culpa.faults import KINDS
+    from culpa.tables.columns import split_names
+
+    return [one_of(kind, KINDS, "kind of fault") for kind in split_names(given, KINDS)] or list(KINDS)
+
+
+def _sizes(given: list[str], n_features: int) -> Sequence[int]:
+    """How many columns fail at once; at least one must stay sound."""
+    from culpa.faults import AT_ONCE
+
+    sizes = []
+    for text in ",".join(given).split(",") if given else []:
+        if not text.strip().isdecimal() or int(text) < 1:
+            raise ValueError(f"--at-once must be whole numbers from 1, such as 1 or '1,2', got {text!r}.")
+        if int(text) >= n_features:
+            raise ValueError(
+                f"--at-once {int(text)} would leave no column sound: of {n_features} columns in use, "
+                f"at most {n_features - 1} can fail at once."
+            )
+        sizes.append(int(text))
+    return list(dict.fromkeys(sizes)) or AT_ONCE
 
 
 def _show(calibration: "Calibration", top: int) -> None:

@@ -65,7 +65,11 @@ Decimal = Annotated[str | None, typer.Option(help="CSV: decimal sign, '.' or ','
 Encoding = Annotated[str, typer.Option(help="CSV: encoding of the text.")]
 Missing = Annotated[
     list[str] | None,
-    typer.Option(help="CSV: text that means a missing cell, beside 'NA' and the like.", show_default=False),
+    typer.Option(
+        help="Number such as -9999, or text in CSV and NDJSON, that means a missing cell, beside 'NA' and the like; "
+        "may be repeated.",
+        show_default=False,
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="NDJSON: a line that cannot be used stops the run.")]
 Sparse = Annotated[bool, typer.Option("--sparse", help="NDJSON: fields that a line leaves out are missing cells.")]
@@ -74,6 +78,11 @@ Sparse = Annotated[bool, typer.Option("--sparse", help="NDJSON: fields that a li
 def say(text: str) -> None:
     """One line for a person, on standard error."""
     typer.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """Something that does not stop the work."""
+    say(f"Warning: {text}")
 
 
 def count(number: int, noun: str) -> str:
@@ -99,7 +108,7 @@ def guarded() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
+            warnings.showwarning = lambda message, *_, **__: warn(str(message))
             yield
     except KeyboardInterrupt:
         say("Interrupted.")
@@ -131,7 +140,7 @@ def source_from(
         if sign is not None and len(sign.encode()) != 1:
             raise TableError(f"{name} must be a single sign, got {sign!r}.")
     options = Options(format, delimiter, decimal, encoding, tuple(missing or ()), strict, sparse)
-    return open_source(to_path(table), options, lambda text: say(f"Warning: {text}"))
+    return open_source(to_path(table), options, warn)
 
 
 def to_path(text: str) -> Path | None:
@@ -235,7 +244,7 @@ def finish(
 ) -> None:
     """Say what happened (``told`` is what else there was), and choose the exit code."""
     if summary.empty:
-        say(f"Warning: {summary.empty:,} row(s) have no observed feature and get no score.")
+        warn(f"{summary.empty:,} row(s) have no observed feature and get no score.")
     if not quiet:
         skipped = f", {count(source.skipped, 'line')} skipped" if source.skipped else ""
         where = "" if output is None else f"; wrote {output}"

@@ -4,6 +4,7 @@ A transformer that is known here is traced by its own bookkeeping, never by the 
 known, every output is taken to be made of all inputs: nobody is blamed for what he may have had no part in.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import singledispatch
 from typing import Any, NamedTuple, TypeGuard
@@ -264,7 +265,9 @@ def _inverted(step: Any, known: Known) -> Known:
     if rows is None:
         return [None] * len(known)
     block = np.column_stack([cells if _is_number(cells) else np.zeros(rows) for cells in known])
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # some versions of scikit-learn miss the names of the columns on the way back
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         inputs = np.asarray(step.inverse_transform(block))
     return [_tidy(inputs[:, i]) if _is_number(cells) else None for i, cells in enumerate(known)]
 

@@ -211,7 +211,8 @@ def _calibration(result: Result) -> str:
 each spoiled under models of the other four. It tries every line of the table above and takes the best; a criterion that is
 no Shapley value must win by more than one standard error (a rule that was made after near-ties on the cars). Largest
 shortfall here: {number(max(gaps(result).values()))}. The choice is about who is blamed, not about what is flagged: a
-calibrated detector may use another statistic, often the Mahalanobis distance, and then flags other rows than SPE would.
+calibrated detector may use another statistic, often the Mahalanobis distance, and then flags other rows than SPE would. Who
+knows which faults to expect says so: `--kinds 'maximum,minimum' --at-once 1`, in Python `kinds=` and `at_once=`.
 """
 
 

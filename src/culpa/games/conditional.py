@@ -20,7 +20,7 @@ from culpa.games.latent import Latent, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
-# Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
+# Below these ratios of noise to largest eigenvalue it is not used, so that nine digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-4}
 
 

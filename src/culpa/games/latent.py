@@ -152,9 +152,10 @@ class Latent(NamedTuple):
 
     def _walk_side_by_side(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
         known = self.constants
-        W, rows, b = (np.ascontiguousarray(array) for array in (known.W, known.rows.T, known.b))
+        arrays = (known.W, known.rows.T, known.b, weights)
+        W, rows, b, weights = (np.ascontiguousarray(array, dtype=np.float64) for array in arrays)
         psi, a = float(known.noise[0]), float(known.a)
-        values, total = side_by_side_kernel(W, psi, a, b, rows, queues, paid, np.ascontiguousarray(weights))
+        values, total = side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights)
         return values.transpose(0, 2, 1), total
 
     def walk_forms(self) -> tuple[Floats, Floats, Floats]:

@@ -40,9 +40,9 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights):
     k = queues.shape[1]
     loadings, cells = W.reshape(d * p), rows.reshape(n * d)
     values, total = np.zeros((n_replicates, n, n_players)), np.zeros(n)
-    P, z, delta = np.empty(p * (p + 1) // 2 * LANES), np.empty(n * p * LANES), np.empty(n * LANES)
-    w, y, y_before, by = np.empty(p * LANES), np.empty(p * LANES), np.empty(p * LANES), np.empty(p * LANES)
-    c, c_next = np.empty(p * LANES), np.empty(p * LANES)
+    P, z, delta = np.empty(p * (p + 1) // 2 * LANES), np.empty(n * p * LANES), np.zeros(n * LANES)
+    w, y, y_before, by = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
+    c, c_next = np.zeros(p * LANES), np.zeros(p * LANES)
     change, own = np.empty(LANES), np.empty((LANES, n, n_players))
     order, feature, loadings_of = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
     payee = np.empty(LANES, np.int64)
@@ -51,9 +51,7 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights):
         for q in range(LANES):
             order[q] = min(first + q, n_orders - 1)  # lanes to spare repeat the last order, and are not paid
         z[:] = 0.0
-        delta[:] = 0.0
         y[:] = 0.0  # so that the first step moves nothing
-        c[:] = 0.0
         own[:] = 0.0
         P[:] = 0.0
         for i in range(p):

@@ -72,6 +72,15 @@ class Moments:
         scatter = self.scatter + other.scatter + np.outer(step, step) * (self.n * other.n / n)
         return Moments(n, self.reference, self.offset + step * (other.n / n), scatter)
 
+    def without(self, other: "Moments") -> "Moments":
+        """Moments of the rows that are left when those of ``other`` are taken away: `merge` undone."""
+        return self.merge(Moments(-other.n, other.reference, other.offset, -other.scatter))
+
+    def column(self, position: int) -> "Moments":
+        """Moments of a single column."""
+        at = slice(position, position + 1)
+        return Moments(self.n, self.reference[at], self.offset[at], self.scatter[at, at])
+
     @property
     def n_features(self) -> int:
         """d."""

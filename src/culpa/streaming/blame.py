@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.shapley.quadratic import n_products
-from culpa.shapley.rules import N_NETS
 
 Floats = NDArray[np.float64]
 
@@ -17,11 +15,7 @@ _AT_ONCE = 16  # features up to which compiling is so quick that nobody waiting 
 
 
 class Blame:
-    """An explainer that compiles itself once walking has cost as much as compiling would.
-
-    How many rows will have to be explained is not known while they stream in. Compiling costs about as much as walking
-    d (d + 1) / 2 rows, so waiting until that many have been walked costs at most twice the best choice.
-    """
+    """An explainer that says when it prepares to explain many rows, and lets nobody wait for that who waits for a line."""
 
     def __init__(
         self,
@@ -32,21 +26,18 @@ class Blame:
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.explainer, self.names, self.note = explainer, names, note
-        self._walked = 0
-        n_features: int = explainer.normal.gaussian.n_features
-        fits = 8 * N_NETS * n_features**3 <= explainer.memory
-        self._may_compile = explainer.game.quadratic and fits and not (live and n_features > _AT_ONCE)
+        self._may_compile = not (live and explainer.normal.gaussian.n_features > _AT_ONCE)
 
     def explain(self, rows: Reading) -> Explanation:
         """Everything there is to say about some rows."""
-        self._compile_if_due(len(rows.features))
-        return self.explainer.explain(rows)
+        self._compile_if_due(int((~np.isnan(rows.features).any(axis=1)).sum()))
+        return self.explainer.explain_reading(rows)
 
     def values(self, rows: Reading) -> Floats:
         """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
         missing = np.isnan(rows.features)
         complete, some = ~missing.any(axis=1), ~missing.all(axis=1)
-        self._compile_if_due(len(missing))
+        self._compile_if_due(int(complete.sum()))
         compiled = self.explainer.forms is not None
         if compiled and complete.all():
             return np.asarray(self.explainer.shares(rows.features).values)
@@ -55,14 +46,11 @@ class Blame:
             result[complete] = self.explainer.shares(rows.features[complete]).values
         walked = some & ~complete if compiled else some  # the others get no score, so there is nothing to share out
         if walked.any():
-            result[walked] = self.explain(rows.choose(walked)).values
+            result[walked] = self.explainer.explain_reading(rows.choose(walked)).values
         return result
 
     def _compile_if_due(self, n_rows: int) -> None:
-        if self.explainer.forms is not None or not self._may_compile:
-            return
-        self._walked += n_rows
-        if self._walked > n_products(self.explainer.normal.gaussian.n_features):
+        if self._may_compile and self.explainer.compiling_is_due(n_rows):
             self.note("preparing to explain many rows")
             self.explainer.compile()
             self.note("")

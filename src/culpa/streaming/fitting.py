@@ -1,7 +1,8 @@
 """Learning from a table of any size.
 
-One pass gathers mean and covariance. Missing cells (expectation-maximisation), trimming and conformal limits hold the
-features in memory instead; empirical limits read the rows again and hold one score per row.
+One pass gathers mean and covariance, and what stands alone at the ends of the columns. Missing cells
+(expectation-maximisation), trimming and conformal limits hold the features in memory instead; empirical limits read the
+rows again and hold one score per row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,12 @@ from culpa.calibration import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
+from culpa.streaming.fill_values import Ends, sentences
 from culpa.tables import Batch, Source, TableError
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int], None]  # told how many rows have been read
+Report = Callable[[str], None]  # told what is odd about the table
 
 
 def fit(
@@ -28,36 +31,43 @@ def fit(
     *,
     complete_only: bool = False,
     progress: Progress = lambda rows: None,
+    report: Report = lambda text: None,
 ) -> PCADetector:
-    """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells."""
+    """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
+
+    ``report`` is told about numbers that may stand for missing cells. They are learned from all the same.
+    """
     if len(features) < 2:
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     if detector.limit == "conformal" or detector.trim:
-        return _fit_whole(detector, source, features, progress, complete_only=complete_only)
+        return _fit_whole(detector, source, features, progress, report, complete_only=complete_only)
     with one_blas_thread():
-        moments, n_incomplete = _gather(detector.lags, source, features, progress)
+        moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
         if not source.again:
             raise TableError(
                 f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
                 "incomplete rows with --complete-only."
             )
-        return _fit_whole(detector, source, features, progress)
+        return _fit_whole(detector, source, features, progress, report)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
-    return detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
+    detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
+    for text in sentences(ends.alone(moments.n), features, source.name, moments.column):
+        report(text)
+    return detector
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
     """At most ``most`` complete rows of a table of any size, evenly spaced."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
-    for X in _rows(source, features, progress):
-        complete = X[~np.isnan(X).any(axis=1)]
+    for batch in _batches(source, features, progress):
+        complete = batch.X[~np.isnan(batch.X).any(axis=1)]
         kept.append(complete[-seen % stride :: stride])
         seen += len(complete)
         held += len(kept[-1])
@@ -67,16 +77,17 @@ def sample(source: Source, features: Sequence[str], most: int, *, progress: Prog
     return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
 
 
-def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, int]:
-    """Moments of the complete rows, and how many are not complete."""
+def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, Ends, int]:
+    """Moments of the complete rows, ends of their columns, and how many rows are not complete."""
     moments = Moments.of(np.empty((0, len(features) * (lags + 1))))
-    n_incomplete = 0
-    for X in _lagged(lags, _rows(source, features, progress)):
+    ends, n_incomplete = Ends(len(features)), 0
+    for rows, X in _lagged(lags, _batches(source, features, progress)):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
-        kept = X if complete.all() else X[complete]
+        kept, places = (X, rows) if complete.all() else (X[complete], rows[complete])
         moments = moments.merge(Moments.of(kept, moments.reference if moments.n else None))
-    return moments, n_incomplete
+        ends.add(places, kept[:, : len(features)])
+    return moments, ends, n_incomplete
 
 
 def _fit_whole(
@@ -84,6 +95,7 @@ def _fit_whole(
     source: Source,
     features: Sequence[str],
     progress: Progress,
+    report: Report,
     *,
     complete_only: bool = False,
 ) -> PCADetector:
@@ -110,26 +122,26 @@ def _fit_whole(
     detector.fit(Table(X, tuple(features)))
     abnormal = detector.abnormal_training_rows_
     abnormal["row"] = places[abnormal["position"]]  # in the table, of which some rows may have been left out
+    ends, observed = Ends(len(features)), ~np.isnan(X)
+    ends.add(places, X)
+    alone = ends.alone(observed.sum(axis=0))
+    for text in sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1])):
+        report(text)
     return detector
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for X in _lagged(lags, _rows(source, features, progress)):
+    for _, X in _lagged(lags, _batches(source, features, progress)):
         yield X[~np.isnan(X).any(axis=1)]
 
 
-def _lagged(lags: int, batches: Iterator[Floats]) -> Iterator[Floats]:
-    """Rows beside the rows before them, from the first one whose whole history is known."""
+def _lagged(lags: int, batches: Iterator[Batch]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Rows beside the rows before them, from the first one whose whole history is known, and their places."""
     history, without = None, lags
-    for X in batches:
-        history = history or History(lags, X.shape[1])
-        yield history.join(X)[without:]
-        without = max(without - len(X), 0)
-
-
-def _rows(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for batch in _batches(source, features, progress):
-        yield batch.X
+    for batch in batches:
+        history = history or History(lags, batch.X.shape[1])
+        yield batch.rows[without:], history.join(batch.X)[without:]
+        without = max(without - len(batch.X), 0)
 
 
 def _batches(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Batch]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from culpa.tables.base import Batch, Column, TableError, standard_input
 from culpa.tables.columns import check_numeric, find, kind, to_matrix
+from culpa.tables.missing import Missing
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
@@ -21,8 +22,8 @@ class ColumnarTable:
     live = False
     what = "this file"
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
+        self.path, self.missing = path, Missing(missing)
         self.name = "standard input" if path is None else str(path)
         self.again = path is not None
         self._done, self._total = 0, 0
@@ -48,7 +49,7 @@ class ColumnarTable:
         try:
             for batch in self._pieces(wanted):
                 arrays = {name: batch.column(batch.schema.get_field_index(name)) for name in wanted}
-                X = to_matrix([arrays[name] for name in features], features, self.name, self._done)
+                X = to_matrix([arrays[name] for name in features], features, self.name, self._done, self.missing)
                 rows = np.arange(self._done, self._done + batch.num_rows)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})
@@ -73,10 +74,10 @@ class ParquetTable(ColumnarTable):
 
     what = "this Parquet file"
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
         if path is None:
             raise TableError("Parquet cannot be read from a pipe, because it starts at its end: give a file.")
-        super().__init__(path)
+        super().__init__(path, missing=missing)
 
     def _open(self) -> Any:
         import pyarrow.parquet as pq

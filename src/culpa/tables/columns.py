@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from culpa.tables.base import LARGEST, Column, Floats, TableError
+from culpa.tables.missing import Missing, as_typed
 
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
@@ -92,7 +93,7 @@ def check_numeric(name: str, column: Column, table: str) -> None:
 
 
 def take_as_missing(cell: str) -> str:
-    """Advice about a text among numbers."""
+    """Advice about a cell that can hardly be meant as a number."""
     return f"if it means a missing cell, say so with --missing {shlex.quote(cell)}"
 
 
@@ -108,17 +109,18 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int) -> Floats:
+def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing) -> Floats:
     """Arrow columns as a matrix, stored column by column; infinity and the like are refused with their place."""
     result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
+    missing.blank(result)
     if (np.abs(result) > LARGEST).any():
         row, column = np.argwhere(np.abs(result) > LARGEST)[0]
         what = "infinity" if np.isinf(result[row, column]) else f"{result[row, column]:g}, which is too large,"
         raise TableError(
             f"{table}: column {names[column]!r} contains {what} in row {first_row + row}: "
-            "leave the cell empty if the value is missing, or write a finite number."
+            f"{take_as_missing(as_typed(result[row, column]))}, or write a finite number."
         )
     return result
 

@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 from culpa.tables import dialect
 from culpa.tables.base import Batch, Column, TableError, standard_input
 from culpa.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
+from culpa.tables.missing import Missing
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
@@ -42,7 +43,7 @@ class CsvTable:
         self.decimal = decimal or dialect.detect_decimal(text, self.delimiter)
         if self.decimal == self.delimiter:
             raise TableError(f"{self.name}: {self.decimal!r} cannot both separate cells and mark decimals.")
-        self.missing = [*pa_csv.ConvertOptions().null_values, *missing]
+        self.missing = Missing((*pa_csv.ConvertOptions().null_values, *missing), self.decimal)
         self._booleans: set[str] = set()
         self._columns, self.names = self._look(text)
 
@@ -64,7 +65,7 @@ class CsvTable:
             for batch in self._open(wanted, features):
                 if batch.num_rows:
                     arrays = {name: batch.column(wanted.index(name)) for name in wanted}
-                    X = to_matrix([arrays[name] for name in features], features, self.name, done)
+                    X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing)
                     rows = np.arange(done, done + batch.num_rows)
                     yield Batch(rows, X, {name: arrays[name] for name in carried})
                     done += batch.num_rows
@@ -95,7 +96,7 @@ class CsvTable:
                 pa.BufferReader(text.encode()),
                 read_options=pa_csv.ReadOptions(use_threads=False),  # so that errors know their row
                 parse_options=self._parse_options(),
-                convert_options=pa_csv.ConvertOptions(decimal_point=self.decimal, null_values=self.missing),
+                convert_options=pa_csv.ConvertOptions(decimal_point=self.decimal, null_values=self.missing.texts),
             )
         except pa.ArrowInvalid as error:
             raise TableError(self._sentence(str(error))) from None
@@ -109,7 +110,7 @@ class CsvTable:
 
     def _example(self, cells: Sequence[Any]) -> tuple[Any, int | None]:
         """The first cell that is no number; with its row, if there are numbers as well."""
-        present = {row: cell for row, cell in enumerate(cells) if cell is not None and cell not in self.missing}
+        present = {row: cell for row, cell in enumerate(cells) if cell is not None and not self.missing.has(cell)}
         others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
         row, cell = next(iter((others or present).items()), (None, None))
         return cell, row if 0 < len(others) < len(present) else None
@@ -129,7 +130,7 @@ class CsvTable:
                 include_columns=list(wanted),
                 column_types=types,
                 decimal_point=self.decimal,
-                null_values=self.missing,
+                null_values=self.missing.texts,
                 strings_can_be_null=False,
             ),
         )

@@ -32,7 +32,7 @@ class Options:
     delimiter: str | None = None
     decimal: str | None = None
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()  # texts that mean a missing cell, beside NA, null and the like
+    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, beside NA, null and the like
     strict: bool = False
     sparse: bool = False
 
@@ -61,7 +61,7 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     if kind == "ndjson":
         from culpa.tables.ndjson import NdjsonTable
 
-        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, report=report)
+        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report)
     if kind == "csv":
         from culpa.tables.csv_table import CsvTable
 
@@ -74,7 +74,8 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
         )
     from culpa.tables.columnar import ArrowTable, ParquetTable
 
-    return ParquetTable(path) if kind == "parquet" else ArrowTable(path)
+    table = ParquetTable if kind == "parquet" else ArrowTable
+    return table(path, missing=options.missing)
 
 
 def _check_regular(path: Path) -> None:

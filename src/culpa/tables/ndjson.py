@@ -15,6 +15,7 @@ import numpy as np
 
 from culpa.tables.base import LARGEST, Batch, Column, TableError, standard_input
 from culpa.tables.columns import near_miss
+from culpa.tables.missing import Missing
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
@@ -25,7 +26,16 @@ Line = tuple[int, bytes]
 class NdjsonTable:
     """An NDJSON file or pipe. With ``sparse``, a field that a line leaves out is a missing cell."""
 
-    def __init__(self, path: Path | None, *, strict: bool, sparse: bool, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        strict: bool,
+        sparse: bool,
+        missing: Sequence[str] = (),
+        report: Callable[[str], None],
+    ) -> None:
+        self.missing = Missing(missing)
         self.path, self.strict, self.sparse, self.report = path, strict, sparse, report
         self.name = "standard input" if path is None else str(path)
         self.again = path is not None
@@ -45,7 +55,7 @@ class NdjsonTable:
                     record = _parse(line)
                 except TableError:
                     continue
-                return {name: _column(value) for name, value in record.items()}
+                return {name: _column(None if self.missing.has(value) else value) for name, value in record.items()}
         raise TableError(f"{self.name}: there is no line with a JSON object.")
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
@@ -102,7 +112,7 @@ class NdjsonTable:
 
     def _number(self, record: dict[str, Any], name: str) -> float:
         value = self._get(record, name)
-        if value is None:
+        if value is None or self.missing.has(value):
             return math.nan
         if not isinstance(value, (int, float)):
             raise TableError(f"field {name!r} holds {json.dumps(value)[:40]}, which is not a number")
