@@ -118,6 +118,22 @@ def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
     assert told[0].startswith("Warning: expectation-maximisation stopped after 4 steps without converging: take fewer")
 
 
+def test_fit_warns_of_few_rows(folder):
+    n = 5 * frame().shape[1]
+    few, enough = (write(frame()[:rows], folder / f"{rows}.csv") for rows in (n - 1, n))
+    told = run("fit", few, "-o", folder / "few.culpa").stderr
+    assert f"Warning: {n - 1} rows are few for {frame().shape[1]} features: new rows will lie further" in " ".join(
+        told.split()
+    )
+    assert "are few" not in run("fit", enough, "-o", folder / "enough.culpa").stderr
+
+
+def test_csv_on_a_pipe_taken_for_json(folder, library):
+    library.save(folder / "plant.culpa")
+    told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
+    assert "if they are CSV or anything else, say so with --input-format" in " ".join(told.split())
+
+
 def test_fit_names_the_worst_training_row(folder):
     dirty = frame()
     dirty.iloc[:3, 0] = np.nan

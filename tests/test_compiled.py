@@ -236,6 +236,12 @@ class TestCompiledExplainer:
             Explainer(PPCA(4).fit(table), game="interventional").compile()
 
 
+@pytest.mark.parametrize("n_jobs", [0, "two", 1.5])
+def test_n_jobs_that_mean_nothing(n_jobs):
+    with pytest.raises(ValueError, match="n_jobs must be a number of threads, -1 for all cores"):
+        shapley.exact(GAMES["spe"](), np.ones((2, 9)), singles(9), n_jobs=n_jobs)
+
+
 class TestWhenCompilingPays:
     def test_exact(self):
         game, n = Conditional(scores.spe(gaussian(15, 4))), 15 * 16 // 2  # rows that are walked to find the forms

@@ -237,7 +237,7 @@ def test_choice_of_columns(tmp_path):
     assert split_names(["a,time", "x,y"], list(columns)) == ["a", "time", "x,y"]
     assert choose_features(columns, "t", [], ["site"], ["time"]) == ["a", "x,y"]
     assert choose_features(columns, "t", ["x,y", "a"], [], ["time"]) == ["x,y", "a"]
-    with pytest.raises(TableError, match="column 'site' holds text, for example 'north': leave it out with --drop"):
+    with pytest.raises(TableError, match="column 'site' holds text, for example 'north': fit without it \\(--drop\\)"):
         choose_features(columns, "t", [], [], ["time"])
     with pytest.raises(TableError, match="did you mean 'site'"):
         choose_features(columns, "t", [], ["sites"], ["time"])

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from culpa._vectors import FAST_MATH
@@ -98,8 +99,10 @@ def n_threads(n_jobs: int | None) -> int:
     """Number of threads that ``n_jobs`` means, as in scikit-learn: -1 is all cores, ``None`` is 1."""
     if n_jobs is None:
         return 1
+    if not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be a number of threads, -1 for all cores, or None for one, got {n_jobs!r}.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
+    return max(1, cores + 1 + int(n_jobs)) if n_jobs < 0 else int(n_jobs)
 
 
 @lru_cache

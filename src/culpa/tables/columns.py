@@ -82,13 +82,13 @@ def check_numeric(name: str, column: Column, table: str) -> None:
     if column.row is not None:
         raise TableError(
             f"{table}: column {name!r} holds text in row {column.row}: {_short(column.example)}: "
-            f"{take_as_missing(column.example)}, or leave the column out with --drop."
+            f"{take_as_missing(column.example)}, or fit without the column (--drop)."
         )
     example = "" if column.example is None else f", for example {_short(column.example)}"
     what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
     advice = "turn it into numbers (one 0/1 column per category)" if column.kind == "text" else "turn it into numbers"
     raise TableError(
-        f"{table}: column {name!r} holds {what}{example}: leave it out with --drop, carry it along with --id, or {advice}."
+        f"{table}: column {name!r} holds {what}{example}: fit without it (--drop), carry it along with --id, or {advice}."
     )
 
 

@@ -50,7 +50,10 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
         return _ENDINGS[endings[-1]]
     if otherwise is not None:
         return otherwise
-    raise TableError(f"{path}: cannot tell the format from the name: say it, one of {', '.join(FORMATS)}.")
+    raise TableError(
+        f"{path}: cannot tell the format from the name: say it (--input-format, or --format of the output), "
+        f"one of {', '.join(FORMATS)}."
+    )
 
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:

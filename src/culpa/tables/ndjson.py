@@ -79,7 +79,10 @@ class NdjsonTable:
                 values = {name: [cells[i] for cells in rest] for i, name in enumerate(carried)}
                 yield Batch(np.array(rows), X, values)
         if self.skipped and not used:
-            raise TableError(f"{self.name}: none of its lines could be used.")
+            raise TableError(
+                f"{self.name}: none of its lines could be used. Each should be a JSON object; if they are CSV or anything "
+                "else, say so with --input-format."
+            )
 
     def share(self) -> float | None:
         """Bytes read of all bytes."""

@@ -347,7 +347,7 @@
     });
     const missing = detail.missing.length ? ` Missing in this row, so not to blame: ${detail.missing.map(playerName).map((name) => cut(name, 60)).join(", ")}.` : "";
     $("cells-hint").textContent = "Expected: what the other features imply. Score if fixed: the score with this one at its expected value; ✓ where that is below the limit."
-      + (details.exact ? "" : " ± is the half width of a 95% interval: blame was sampled.") + missing;
+      + (!detail.error.some(Boolean) ? "" : " ± is the half width of a 95% interval: blame was sampled.") + missing;
   }
 
   function memberLine([position, actual, expected]) {
