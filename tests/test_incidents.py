@@ -551,3 +551,20 @@ def test_a_healthy_sensor_that_is_blamed_most_need_not_be_fixed():
     assert detector.together(new.iloc[[incident.peak]], ["a", "b"]).score_if_fixed[0] == pytest.approx(
         incident.score_if_fixed
     )
+
+
+@pytest.mark.parametrize(
+    ("frequency", "when", "label"),
+    [("1min", "At 00:00, ", "2024-02-01 00:00"), ("1D", "On 2024-02-01, ", "2024-02-01")],
+)
+def test_midnight_is_told_unless_rows_are_days(frequency, when, label):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + 0.2 * rng.normal(size=(300, 6))
+    new = pd.DataFrame(X[:60].copy(), index=pd.date_range("2024-02-01", periods=60, freq=frequency))
+    new.columns = list("abcdef")
+    new.iloc[0, 2] += 8
+    detector = PCADetector(2).fit(pd.DataFrame(X, columns=new.columns))
+    assert detector.incidents(new)[0].sentence.startswith(when)
+    report = detector.report(new).content
+    assert report.incidents[0].sentence.startswith(when)
+    assert report.incidents[0].start == label

@@ -11,7 +11,7 @@ import numpy as np
 from culpa._plain import plain
 from culpa._validation import frame_like, one_of
 from culpa.incidents.gathering import Culprit, Gathering, Incident, units_of_columns
-from culpa.incidents.times import Times, check_order, over_several_days, read_gap, read_times
+from culpa.incidents.times import Times, check_order, only_days, over_several_days, read_gap, read_times
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
@@ -105,6 +105,7 @@ def find_incidents(
         units=units_of(detector, units, table.names),
         time_name=None if times is None else name,
         dated=times is not None and over_several_days(times),
+        daily=times is not None and only_days(times),
     )
     reading = explainer.columns.read(table)
     scores = detector._score_reading(reading)

@@ -141,12 +141,14 @@ class Gathering:
         units: Sequence[str] | None = None,
         time_name: str | None = None,
         dated: bool = False,
+        daily: bool = False,
         explain: Callable[[Reading], Explanation] | None = None,
     ) -> None:
         if not isinstance(min_length, (int, np.integer)) or min_length < 1:
             raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
         self.normal, self.score, self.limit = explainer.normal, explainer.score, limit
-        self.gap, self.min_length, self.time_name, self.dated = gap, min_length, time_name, dated
+        self.gap, self.min_length, self.time_name = gap, min_length, time_name
+        self._dated, self._daily = dated, daily
         self._units = None if units is None else units_of_columns(explainer, units)
         self._columns = explainer.columns
         self._names: tuple[str, ...] = ()  # of the columns, as the rows' table has them
@@ -322,7 +324,9 @@ class Gathering:
             together=together,
             score_if_fixed=np.nan if fix is None else fix.score,
         )
-        text = sentence(incident, implied, self.score.name, time_name=self.time_name, dated=self.dated)
+        text = sentence(
+            incident, implied, self.score.name, time_name=self.time_name, dated=self._dated, daily=self._daily
+        )
         return replace(incident, sentence=text)
 
 

@@ -34,6 +34,14 @@ def over_several_days(times: Times) -> bool:
     return isinstance(times, pd.DatetimeIndex) and len(times) > 0 and times[0].date() != times[-1].date()
 
 
+def only_days(times: Times) -> bool:
+    """Whether times are days, so that nobody wants to hear of midnight."""
+    if not isinstance(times, pd.DatetimeIndex):
+        return False
+    local = times.tz_localize(None)
+    return bool((local == local.normalize()).all())
+
+
 def check_order(times: Times, name: str, first_row: int = 0) -> None:
     """Refuse times that go backwards."""
     if times.is_monotonic_increasing:

@@ -16,14 +16,21 @@ _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 
 
 def sentence(
-    incident: "Incident", implied: Sequence[float], score_name: str, *, time_name: str | None, dated: bool
+    incident: "Incident",
+    implied: Sequence[float],
+    score_name: str,
+    *,
+    time_name: str | None,
+    dated: bool,
+    daily: bool = False,
 ) -> str:
     """Say when, who, what was read and what was expected, and how much of the score that accounts for.
 
     ``implied`` has what each culprit should have read with all that must be fixed together left out. ``time_name`` is
-    what the rows' times are called, ``None`` if they have none; ``dated`` says that the day must be told.
+    what the rows' times are called, ``None`` if they have none; ``dated`` says that the day must be told, ``daily`` that
+    the day is all there is to tell.
     """
-    when, worst = _when(incident, time_name, dated=dated)
+    when, worst = _when(incident, time_name, dated=dated, daily=daily)
     culprits = incident.culprits[: incident.n_to_fix or 1]
     named = culprits[: _NAMED if len(culprits) <= _NAMED else _NAMED - 1]
     share = math.fsum(culprit.share for culprit in culprits)
@@ -76,12 +83,12 @@ def _listed(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]
 
 
-def _when(incident: "Incident", time_name: str | None, *, dated: bool) -> tuple[str, str]:
+def _when(incident: "Incident", time_name: str | None, *, dated: bool, daily: bool) -> tuple[str, str]:
     """The incident's time as the beginning of a sentence, and its worst row in parentheses."""
     labels = (incident.start, incident.end, incident.peak_label)
     single = incident.first == incident.last
     if isinstance(labels[0], (pd.Timestamp, pd.Timedelta)):
-        return _at_times(labels, dated=dated, single=single)
+        return _at_times(labels, dated=dated or daily, daily=daily, single=single)
     first, last, peak = (
         f"{label:.6g}" if isinstance(label, float) else cut(str(label), LONGEST_LABEL) for label in labels
     )
@@ -91,8 +98,8 @@ def _when(incident: "Incident", time_name: str | None, *, dated: bool) -> tuple[
     return (at, "") if single else (f"From {time_name} {first} to {last}", f" (worst at {peak})")
 
 
-def _at_times(labels: Sequence[Any], *, dated: bool, single: bool) -> tuple[str, str]:
-    days, clocks = _days_and_clocks(labels, dated=dated)
+def _at_times(labels: Sequence[Any], *, dated: bool, daily: bool, single: bool) -> tuple[str, str]:
+    days, clocks = _days_and_clocks(labels, dated=dated, daily=daily)
     if not any(clocks):
         at, span = f"On {days[0]}", f"From {days[0]} to {days[1]}"
         worst = f"on {days[2]}"
@@ -107,8 +114,8 @@ def _at_times(labels: Sequence[Any], *, dated: bool, single: bool) -> tuple[str,
     return when[0].upper() + when[1:], "" if single else f" (worst {worst})"
 
 
-def _days_and_clocks(labels: Sequence[Any], *, dated: bool) -> tuple[list[str], list[str]]:
-    """Days (empty if they need not be told) and times of day (empty if all are midnight), as precise as they need be."""
+def _days_and_clocks(labels: Sequence[Any], *, dated: bool, daily: bool) -> tuple[list[str], list[str]]:
+    """Days (empty if they need not be told) and times of day (empty if they are not), as precise as they need be."""
     if isinstance(labels[0], pd.Timedelta):
         dated = any(label.days for label in labels)
         days = [f"day {label.days}" if dated else "" for label in labels]
@@ -116,7 +123,7 @@ def _days_and_clocks(labels: Sequence[Any], *, dated: bool) -> tuple[list[str], 
     else:
         days = [f"{label:%Y-%m-%d}" if dated else "" for label in labels]
         since_midnight = [_wall_clock(label) for label in labels]
-    if dated and not any(since_midnight):
+    if daily:
         return days, [""] * len(labels)
     nanoseconds = [span.value for span in (clock.as_unit("ns") for clock in since_midnight)]
     finest = next(

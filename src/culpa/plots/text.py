@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa.plots.content.rows import wall_clock
 
@@ -58,13 +59,19 @@ def shorten_all(names: Iterable[str], width: int = 28) -> list[str]:
     return short
 
 
-def row_label(label: Any) -> str:
-    """What the user calls a row; times without the parts that are zero.
+def are_days(labels: NDArray[Any]) -> bool:
+    """Whether labels are days, so that nobody wants to hear of midnight; also where they are no times at all."""
+    labels = wall_clock(labels)
+    return labels.dtype.kind != "M" or bool((np.isnat(labels) | (labels == labels.astype("datetime64[D]"))).all())
+
+
+def row_label(label: Any, *, daily: bool = True) -> str:
+    """What the user calls a row; times without the parts that are zero, midnight only where rows are ``daily``.
 
     >>> [row_label(np.datetime64(time, "ns")) for time in ("2024-03-01T12:30:00", "2024-03-01")]
     ['2024-03-01 12:30', '2024-03-01']
-    >>> row_label(np.timedelta64(90, "m")), row_label(7)
-    ('01:30:00', '7')
+    >>> row_label(np.datetime64("2024-03-01"), daily=False), row_label(np.timedelta64(90, "m")), row_label(7)
+    ('2024-03-01 00:00', '01:30:00', '7')
     """
     label = wall_clock(np.array([label]))[0]
     if isinstance(label, np.datetime64):
@@ -72,7 +79,7 @@ def row_label(label: Any) -> str:
             return "no time"
         day, _, clock = str(label.astype("datetime64[ms]")).partition("T")
         clock = clock.removesuffix(".000").removesuffix(":00")
-        return day if clock in ("", "00:00") else f"{day} {clock}"
+        return day if daily and clock in ("", "00:00") else f"{day} {clock or '00:00'}"
     if isinstance(label, np.timedelta64):
         import pandas as pd
 

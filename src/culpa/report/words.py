@@ -9,7 +9,7 @@ from scipy import stats
 
 from culpa.incidents.wording import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
-from culpa.plots.text import row_label
+from culpa.plots.text import are_days, row_label
 
 MOST_BY_CHANCE = 0.01  # chance of so many flags among normal rows below which they are called too many
 
@@ -77,11 +77,11 @@ class Labels:
     """What the user calls the rows, as plain texts and numbers, and where they lie on the chart."""
 
     def __init__(self, axis: RowAxis) -> None:
-        self.axis = axis
+        self.axis, self._daily = axis, are_days(axis.labels)
 
     def text(self, position: int) -> str | int | float:
         """Label of a row."""
-        return _plain(self.axis.labels[position])
+        return _plain(self.axis.labels[position], daily=self._daily)
 
     def texts(self, positions: NDArray[Any]) -> list[str | int | float] | None:
         """Labels of rows, or ``None`` where they are where the rows lie anyway."""
@@ -91,7 +91,7 @@ class Labels:
         """Where rows lie on the chart, or ``None`` where that is their position in the table."""
         if not self.axis.labelled or self._are_positions:
             return None
-        return [_plain(self.axis.x[position]) for position in positions]
+        return [_plain(self.axis.x[position], daily=self._daily) for position in positions]
 
     @property
     def _are_positions(self) -> bool:
@@ -104,9 +104,9 @@ def place(x: Any) -> str | int | float:
     return str(x.astype("datetime64[ms]")) if isinstance(x, np.datetime64) else _plain(x)
 
 
-def _plain(label: Any) -> str | int | float:
+def _plain(label: Any, *, daily: bool = True) -> str | int | float:
     if isinstance(label, np.datetime64):
-        return row_label(label)
+        return row_label(label, daily=daily)
     if isinstance(label, np.timedelta64):
         return str(pd.Timedelta(label)).removeprefix("0 days ")
     if isinstance(label, np.generic):

@@ -8,7 +8,7 @@ import numpy as np
 from culpa._compiled import one_blas_thread
 from culpa.detector import PCADetector
 from culpa.incidents import Gathering, Incident, as_columns, units_of
-from culpa.incidents.times import Times, check_order, read_gap, read_times
+from culpa.incidents.times import Times, check_order, only_days, read_gap, read_times
 from culpa.streaming.answering import Progress, Scored, Summary, feature_names, scored_batches
 from culpa.streaming.blame import Blame
 from culpa.tables import Sink, Source, TableError
@@ -45,6 +45,7 @@ def incidents(
                     units=units_of(detector),
                     time_name=time,
                     dated=True,  # who reads a file later on wants to know the day
+                    daily=times is not None and only_days(times),
                     explain=blame.explain,
                 )
             at = np.flatnonzero(scored.anomaly)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from culpa.plots import palette
 from culpa.plots.content import RowAxis
-from culpa.plots.text import number, row_label, shorten_all
+from culpa.plots.text import are_days, number, row_label, shorten_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,10 +150,12 @@ def label_positions(ax: "Axes", labels: NDArray[Any]) -> None:
     """Ticks at whole positions that carry row labels, as many as fit."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    def label(x: float, _: int | None = None) -> str:
-        return literal(row_label(labels[round(x)])) if x == round(x) and 0 <= x < len(labels) else ""
+    daily = are_days(labels)
 
-    longest = max((len(row_label(label)) for label in labels[:: max(len(labels) // 50, 1)]), default=1)
+    def label(x: float, _: int | None = None) -> str:
+        return literal(row_label(labels[round(x)], daily=daily)) if x == round(x) and 0 <= x < len(labels) else ""
+
+    longest = max((len(row_label(label, daily=daily)) for label in labels[:: max(len(labels) // 50, 1)]), default=1)
     ax.xaxis.set_major_locator(MaxNLocator(min(max(80 // (longest + 3), 2), 12), integer=True, min_n_ticks=1))
     ax.xaxis.set_major_formatter(FuncFormatter(label))
 
