@@ -25,7 +25,7 @@ from culpa._vectors import FAST_MATH
 Result = TypeVar("Result")
 
 _working = threading.local()  # .yes in threads that do tasks
-_READING = 8  # times faster than compiling is it to read a compiled kernel
+_READING = 8  # so many times faster than compiling a kernel is reading one that has been compiled before
 _WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
 
 

@@ -7,11 +7,11 @@ import typer
 
 from culpa.cli import common
 
-_ROWS_PER_FEATURE = 5  # below which fit warns
-
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
     from culpa.tables import Source
+
+_ROWS_PER_FEATURE = 5  # below which fit warns
 
 
 def fit(
