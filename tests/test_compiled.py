@@ -8,7 +8,7 @@ import pytest
 
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
-from culpa.games import Conditional, Retraining, conditional
+from culpa.games import Conditional, Retraining
 from culpa.shapley import QuadraticForms, plan
 from culpa.streaming.blame import Blame
 
@@ -92,11 +92,11 @@ class TestSameNumbers:
 
 def test_kernels_are_really_used(compiled_always):
     """Guard for the tests above: a kernel that is never called would agree with anything."""
-    from culpa.games.latent import orders_kernel
+    from culpa.games.elimination_tree import ELIMINATION
+    from culpa.games.factored_tree import FACTORED
     from culpa.games.side_by_side import side_by_side_kernel
-    from culpa.games.tree import tree_kernel
 
-    kernels = (tree_kernel, side_by_side_kernel, orders_kernel)
+    kernels = (ELIMINATION.kernel, side_by_side_kernel, FACTORED.kernel)
     for kernel in kernels:
         kernel._compiled = None
     game, X, rule = GAMES["spe"](), np.ones((130, 9)), shapley.default_rule(9, 4, 0)
@@ -104,29 +104,11 @@ def test_kernels_are_really_used(compiled_always):
         (
             lambda: shapley.exact(game, X[:2], singles(9)),
             lambda: shapley.permutation(game, X[:2], singles(9), rule),
-            lambda: shapley.permutation(GAMES["tiny noise"](), X, singles(9), rule),
+            lambda: shapley.exact(GAMES["tiny noise"](), X, singles(9)),
         )
     ):
         job()
         assert [kernel._compiled is not None for kernel in kernels] == [True] * (k + 1) + [False] * (2 - k)
-
-
-@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
-def test_covariance_is_as_good_as_its_root_until_it_is_not_used(name, compiled_always):
-    """With the least noise for which orders are walked by covariance."""
-    rng = np.random.default_rng(0)
-    loadings = rng.normal(size=(12, 5)) * np.logspace(0, -1.5, 5)
-    score = getattr(scores, name)
-    ratio = conditional._WELL_CONDITIONED["residuals" if name == "spe" else "latent variables"]
-    noise = 1.5 * ratio * (loadings**2).sum(axis=0).max()
-    game = Conditional(score(LatentGaussian(np.zeros(12), loadings, noise)))
-    assert game._well_conditioned
-    X = 3 * rng.normal(size=(5, 12))
-    rule = shapley.default_rule(12, 4, 0)
-    by_covariance = shapley.permutation(game, X, singles(12), rule).values
-    game.__dict__["_well_conditioned"] = False
-    by_root = shapley.permutation(game, X, singles(12), rule).values
-    assert 0 < relative(by_covariance, by_root) < 1e-10
 
 
 def test_small_jobs_do_not_wait_for_a_compiler():

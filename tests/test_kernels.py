@@ -14,6 +14,8 @@ import culpa._compiled
 from culpa import LatentGaussian, scores, shapley
 from culpa._vectors import LANES, lanes_of_zero, load, store
 from culpa.games import Conditional, side_by_side, tree
+from culpa.games.elimination_tree import ELIMINATION
+from culpa.games.factored_tree import FACTORED
 from culpa.shapley.exact import size_weights
 
 
@@ -22,10 +24,16 @@ def compiled_always(monkeypatch):
     monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: True)
 
 
-def game_and_rows(d, n=2, p=3):
+def game_and_rows(d, n=2, p=3, steps="elimination", score=scores.spe):
     rng = np.random.default_rng(d)
-    game = Conditional(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    game = Conditional(score(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    game.__dict__["_well_conditioned"] = steps == "elimination"  # both ways are accurate here, so they must agree
     return game, 2 * rng.normal(size=(n, d))
+
+
+def whole_tree(game, X):
+    d = game.n_features
+    return game.start(X, np.arange(d)[None], branching=True).tree(game.base_value, weights(d), [1] * d)
 
 
 def singles(d):
@@ -43,19 +51,20 @@ def by_arrays(game, X, players, monkeypatch):
         return shapley.exact(game, X, players).values
 
 
+@pytest.mark.parametrize("steps", ["elimination", "factored"])
 class TestTree:
     # players who decide afresh, again, side by side (always two), deep and last, from the fewest to the most of each
     @pytest.mark.parametrize("d", range(5, 13))
     @pytest.mark.parametrize(("again", "deep"), [(4, 6), (0, 0), (1, 0), (2, 1), (0, 2)])
-    def test_however_players_decide(self, d, again, deep, monkeypatch):
+    def test_however_players_decide(self, steps, d, again, deep, monkeypatch):
         monkeypatch.setattr(tree, "_AGAIN", again)
         monkeypatch.setattr(tree, "_DEEP", deep)
-        game, X = game_and_rows(d)
+        game, X = game_and_rows(d, steps=steps)
         values = shapley.exact(game, X, singles(d)).values
         np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-10, atol=1e-12)
 
-    def test_as_planned(self, monkeypatch):
-        game, X = game_and_rows(18)
+    def test_as_planned(self, steps, monkeypatch):
+        game, X = game_and_rows(18, steps=steps)
         values = shapley.exact(game, X, singles(18)).values
         np.testing.assert_allclose(values, by_arrays(game, X, singles(18), monkeypatch), rtol=1e-10, atol=1e-12)
 
@@ -64,21 +73,21 @@ class TestTree:
         [[1, 3, 1, 2, 1, 1, 1, 2], [2] * 6, [1, 1, 2, 2, 2, 2], [4, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 5]],
     )
     @pytest.mark.parametrize("deep", [0, 6])
-    def test_groups(self, sizes, deep, monkeypatch):
+    def test_groups(self, steps, sizes, deep, monkeypatch):
         monkeypatch.setattr(tree, "_DEEP", deep)
         monkeypatch.setattr(tree, "_AGAIN", 1)
-        game, X = game_and_rows(sum(sizes))
+        game, X = game_and_rows(sum(sizes), steps=steps)
         features = np.random.default_rng(0).permutation(sum(sizes))
         players = [part.tolist() for part in np.split(features, np.cumsum(sizes)[:-1])]
         values = shapley.exact(game, X, players).values
         np.testing.assert_allclose(values, by_arrays(game, X, players, monkeypatch), rtol=1e-10, atol=1e-12)
 
     @pytest.mark.parametrize("n_pieces", [1, 2, 3, 7, 11])
-    def test_pieces_of_rows_add_up(self, n_pieces, monkeypatch):
+    def test_pieces_of_rows_add_up(self, steps, n_pieces, monkeypatch):
         monkeypatch.setattr(tree, "_DEEP", 1)
         monkeypatch.setattr(tree, "_AGAIN", 1)
-        game, X = game_and_rows(10, n=3)
-        whole = tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(10), [1] * 10)
+        game, X = game_and_rows(10, n=3, steps=steps)
+        whole = whole_tree(game, X)
         edges = np.linspace(0, whole.n_pieces, n_pieces + 1).astype(int)
         values = np.zeros((3, 10))
         for first, last in pairwise(edges):
@@ -86,46 +95,47 @@ class TestTree:
             values[rows] += part
         np.testing.assert_allclose(values, by_arrays(game, X, singles(10), monkeypatch), rtol=1e-10, atol=1e-12)
 
-    def test_what_was_in_memory_before_does_not_matter(self, monkeypatch):
-        game, X = game_and_rows(14)
+    def test_what_was_in_memory_before_does_not_matter(self, steps, monkeypatch):
+        game, X = game_and_rows(14, steps=steps)
         expected = shapley.exact(game, X, singles(14)).values
         empty = np.empty
         monkeypatch.setattr(tree.np, "empty", lambda shape: np.full_like(empty(shape), np.nan))
         np.testing.assert_array_equal(shapley.exact(game, X, singles(14)).values, expected)
 
-    def test_few_players_are_walked_by_arrays(self):
-        game, X = game_and_rows(4)
+    def test_few_players_are_walked_by_arrays(self, steps):
+        game, X = game_and_rows(4, steps=steps)
         assert np.isfinite(shapley.exact(game, X, singles(4)).values).all()
         with pytest.raises(ValueError, match="needs 5 players, got 4"):
-            tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(4), [1] * 4)
+            whole_tree(game, X)
 
     @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 17, 30])  # rows go in blocks that share what they can
     @pytest.mark.parametrize("d", [7, 15])
-    def test_any_number_of_rows(self, n, d, monkeypatch):
-        game, X = game_and_rows(d, n)
+    def test_any_number_of_rows(self, steps, n, d, monkeypatch):
+        game, X = game_and_rows(d, n, steps=steps)
         values = shapley.exact(game, X, singles(d)).values
         np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-9, atol=1e-11)
 
-    def test_a_bad_row_spoils_no_other(self):
-        game, X = game_and_rows(9, 11)
+    def test_a_bad_row_spoils_no_other(self, steps):
+        game, X = game_and_rows(9, 11, steps=steps)
         X[4, 2], X[9, 0] = np.nan, np.inf
         values = shapley.exact(game, X, singles(9)).values
         good = np.delete(np.arange(11), [4, 9])
         np.testing.assert_allclose(values[good], shapley.exact(game, X[good], singles(9)).values, rtol=1e-10)
         assert np.isnan(values[[4, 9]]).any(axis=1).all()
 
-    def test_a_thread_needs_a_few_kilobytes(self):
+    def test_a_thread_needs_a_few_kilobytes(self, steps):
         work = {}
         for d in (20, 25, 30, 40):
-            game, X = game_and_rows(d, n=1)
-            whole = tree.Tree(game.covariance, game.sandwich, X, game.base_value, *weights(d), [1] * d)
+            game, X = game_and_rows(d, n=1, steps=steps)
+            whole = whole_tree(game, X)
             work[d] = 8 * whole._n_work
-        assert work[20] < 25_000
-        assert work[30] < 29_000
-        assert work[40] < 36_000  # grows with the square of the features, not with the coalitions
+        more = 1.0 if steps == "elimination" else 1.3
+        assert work[20] < 25_000 * more
+        assert work[30] < 29_000 * more
+        assert work[40] < 36_000 * more  # grows with the square of the features, not with the coalitions
 
-    def test_all_threads_and_python_together_need_little(self):
-        game, X = game_and_rows(20, n=1)
+    def test_all_threads_and_python_together_need_little(self, steps):
+        game, X = game_and_rows(20, n=1, steps=steps)
         shapley.exact(game, X, singles(20), n_jobs=2)
         tracemalloc.start()
         try:
@@ -142,11 +152,12 @@ class TestVectors:
     def in_python(self, monkeypatch):
         monkeypatch.setattr(culpa._compiled.Kernel, "__call__", lambda self, *arguments: self.function(*arguments))
 
+    @pytest.mark.parametrize("steps", ["elimination", "factored"])
     @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
-    def test_tree(self, players, monkeypatch, request):
+    def test_tree(self, players, steps, monkeypatch, request):
         monkeypatch.setattr(tree, "_DEEP", 0)
         monkeypatch.setattr(tree, "_AGAIN", 1)
-        game, X = game_and_rows(8)
+        game, X = game_and_rows(8, steps=steps)
         compiled = shapley.exact(game, X, players).values
         request.getfixturevalue("in_python")
         np.testing.assert_allclose(shapley.exact(game, X, players).values, compiled, rtol=1e-11, atol=1e-13)
@@ -211,17 +222,32 @@ class TestVectors:
 
 class TestOnDisk:
     def test_kept_under_a_name_that_changes_with_what_vectors_are(self, monkeypatch):
-        name = tree.tree_kernel._kept_as
-        assert name.startswith("tree_kernel_")
-        kernel = culpa._compiled.Kernel(tree.tree_kernel.function, 1e9, tree.tree_kernel.calls)
+        name = ELIMINATION.kernel._kept_as
+        assert name.startswith("tree_walk_")
+        kernel = culpa._compiled.Kernel(ELIMINATION.kernel.function, 1e9, ELIMINATION.kernel.calls)
         read = Path.read_bytes
         monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# changed")
         assert kernel._kept_as != name
 
+    def test_steps_are_kept_apart(self, monkeypatch):
+        """One walk with other steps is another kernel, and it changes when the file of its steps does."""
+        before = [steps.kernel._kept_as for steps in (ELIMINATION, FACTORED)]
+        assert before[0] != before[1]
+        read = Path.read_bytes
+        monkeypatch.setattr(
+            Path, "read_bytes", lambda path: read(path) + (b"#" if path.stem == "factored_tree" else b"")
+        )
+        after = [
+            culpa._compiled.Kernel(kernel.function, 1e9, kernel.calls)._kept_as
+            for kernel in (ELIMINATION.kernel, FACTORED.kernel)
+        ]
+        assert after[0] == before[0]
+        assert after[1] != before[1]
+
     def test_a_compiled_kernel_is_read_sooner_than_compiled(self, tmp_path, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-        kernel = culpa._compiled.Kernel(tree.tree_kernel.function, 8e9, tree.tree_kernel.calls)
+        kernel = culpa._compiled.Kernel(ELIMINATION.kernel.function, 8e9, ELIMINATION.kernel.calls)
         assert not kernel.pays(2e9)
         (tmp_path / "games").mkdir()
         (tmp_path / "games" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()

@@ -7,8 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
+import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
-from culpa.games import Conditional
+from culpa.games import Conditional, latent
 
 NAMES = ["spe", "t2", "mahalanobis", "features"]
 
@@ -65,15 +66,25 @@ def high_precision(gaussian, name, x):
         return np.array(phi), float(value[tuple(range(d))]), float(value[()])
 
 
+def all_orders(d):
+    return shapley.averaging_rule([np.array(list(itertools.permutations(range(d))))])
+
+
 def check(gaussian, name, x, rtol=1e-8):
-    game = Conditional(build(gaussian, name))
-    values = shapley.exact(game, x[None], [[i] for i in range(len(x))]).values[0]
+    """Exact values and all orders, with arrays and with kernels, against high precision."""
+    game, players = Conditional(build(gaussian, name)), [[i] for i in range(len(x))]
     expected, score, base = high_precision(gaussian, name, x)
-    assert np.isfinite(values).all()
-    np.testing.assert_allclose(values, expected, rtol=0, atol=rtol * np.abs(expected).max())
+    for pays in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations, pays=pays: pays)
+            exact = shapley.exact(game, x[None], players).values[0]
+            orders = shapley.permutation(game, x[None], players, all_orders(len(x))).values[0]
+        for values in (exact, orders):
+            assert np.isfinite(values).all()
+            np.testing.assert_allclose(values, expected, rtol=0, atol=rtol * np.abs(expected).max())
+            assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=1e-9)
     assert game.base_value == pytest.approx(base, rel=1e-8)
     assert game.score(x[None])[0] == pytest.approx(score, rel=1e-8)
-    assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,6 +98,31 @@ def test_tiny_noise(name, ratio, anomalous):
     if anomalous:
         x[2] += 1.0
     check(gaussian, name, x)
+
+
+@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
+@pytest.mark.parametrize("weakest", [1e-10, 1e-6, 2e-4, 0.1])
+def test_a_component_that_hardly_rises_above_tiny_noise(name, weakest):
+    rng = np.random.default_rng(4)
+    directions = np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    W = directions * np.sqrt([1.0, 1e-4, 1e-10 * weakest])
+    check(LatentGaussian(np.zeros(6), W, 1e-10), name, rng.normal(size=6))
+
+
+def left_over():
+    """Five components of features that say only four things: the last one is made of rounding errors."""
+    rng = np.random.default_rng(5)
+    W = rng.normal(size=(6, 5))
+    W[2], W[5] = 0.0, 1e-4 * W[4]
+    return LatentGaussian(np.zeros(6), W, 1e-9), rng.normal(size=6)
+
+
+def test_components_made_of_rounding_errors(monkeypatch):
+    gaussian, x = left_over()
+    check(gaussian, "t2", x)
+    monkeypatch.setattr(latent, "_WEAKEST_TURNED", 0.0)  # what would happen if they were mixed with strong ones
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        check(gaussian, "t2", x)
 
 
 @pytest.mark.parametrize("name", NAMES)

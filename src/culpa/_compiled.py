@@ -32,8 +32,8 @@ _WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction o
 class Kernel:
     """A function that numba compiles on its first call.
 
-    It may call functions of `culpa._vectors`, and those of its own file named in ``calls``, but no other of ours: numba
-    would not notice when they change, and go on with what it keeps on disk.
+    It may call functions of `culpa._vectors` and those named in ``calls``, but no other of ours: numba would not notice
+    when they change, and go on with what it keeps on disk.
 
     ``worth`` is the number of operations above which even the first compilation, of two to seven seconds, is worth waiting
     for: as many as the array version does in about as long.
@@ -71,7 +71,9 @@ class Kernel:
         if not self.calls:
             return self.function.__name__
         here = Path(__file__).parent
-        parts = b"".join((here / name).read_bytes() for name in ("_vectors.py", "_numba_vectors.py"))
+        files = {Path(function.__code__.co_filename) for function in self.calls}
+        files |= {here / "_vectors.py", here / "_numba_vectors.py"}
+        parts = b"".join(file.read_bytes() for file in sorted(files))
         return f"{self.function.__name__}_{hashlib.sha256(parts).hexdigest()[:8]}"
 
     def _is_on_disk(self) -> bool:

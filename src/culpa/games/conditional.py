@@ -5,8 +5,8 @@ score "mse" the paper's v2. Two ways to walk it, chosen by cost and by condition
 
 - `culpa.games.elimination`: Gaussian elimination over the features still waiting. Any Gaussian, any quadratic score;
   unbeatable for trees of coalitions.
-- `culpa.games.latent`: the p latent variables with a square-root covariance. For sampled orders, where all features
-  alike make it cheap, and for tiny noise.
+- `culpa.games.latent`: the p latent variables with the root or factors of their covariance. For sampled orders, where all
+  features alike make it cheap, and for tiny noise.
 """
 
 from functools import cached_property
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from culpa.games.base import Array, Coalitions, Cost, Floats, Game
 from culpa.games.elimination import Elimination
-from culpa.games.latent import Latent, isotropic_weights
+from culpa.games.latent import Latent, can_be_factored, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
@@ -43,9 +43,11 @@ class Conditional(Game):
 
     @cached_property
     def cost(self) -> Cost:  # type: ignore[override]
-        """Elimination costs next to nothing in a tree; latent variables pay for their p x p covariance."""
+        """A tree that only looks at who waits costs next to nothing; else latent variables pay for their covariance."""
         p = self.score.gaussian.n_components
-        tree = (0.0, 38.0) if self._well_conditioned else (60.0 + 6.0 * p**2, 6.0 * p)
+        tree = 60.0 + 6.0 * p**2, 6.0 * p
+        if self._well_conditioned or can_be_factored(self.score):
+            tree = 0.0, 38.0 if self._well_conditioned else 76.0
         alike = isotropic_weights(self.score) is not None
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
         return Cost(*tree, *order)
@@ -64,7 +66,7 @@ class Conditional(Game):
         """Pick the cheaper of the two walks that is accurate enough."""
         if self._well_conditioned and (branching or isotropic_weights(self.score) is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)
-        return Latent.start(self.score, X, queues, well_conditioned=self._well_conditioned)
+        return Latent.start(self.score, X, queues)
 
     def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
         """Formula (16) of the paper, with a linear solve."""

@@ -31,7 +31,8 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa.games.base import Array, Floats, gather_columns, gather_pairs
-from culpa.games.tree import FEWEST_PLAYERS, Tree, tree_kernel
+from culpa.games.elimination_tree import ELIMINATION, elimination_tree
+from culpa.games.tree import Tree
 
 
 class Elimination(NamedTuple):
@@ -79,11 +80,11 @@ class Elimination(NamedTuple):
         xp = array_namespace(self.V)
         return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
 
-    def tree(self, value: float, inside: Floats, outside: Floats, sizes: list[int]) -> Tree:
+    def tree(self, value: float, weights: tuple[Floats, Floats], sizes: list[int]) -> Tree:
         """All waiting players decide in every way, compiled; from the one coalition of this batch, worth ``value``."""
-        return Tree(self.V[0], self.K[0], self.delta[0].T, value, inside, outside, sizes)
+        return elimination_tree(self.V[0], self.K[0], self.delta[0].T, value, weights, sizes)
 
     @staticmethod
-    def tree_pays(n_players: int, operations: float) -> bool:
+    def tree_pays(operations: float) -> bool:
         """Whether `tree` is worth its preparation."""
-        return n_players >= FEWEST_PLAYERS and tree_kernel.pays(operations)
+        return ELIMINATION.kernel.pays(operations)

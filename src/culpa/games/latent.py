@@ -27,23 +27,21 @@ where g is the signal-to-noise ratio of the latent variable (for the posterior r
 Then a step costs O(p^2) plus O(p) per row.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import kernel
 from culpa.games.base import Array, Floats, like
+from culpa.games.factored_tree import FACTORED, factored_tree
 from culpa.games.side_by_side import side_by_side_kernel
+from culpa.games.tree import Tree
 from culpa.scores import QuadraticScore
 
 Queues = NDArray[np.intp]
-# Everybody joins. Takes features (B, k) in the order in which they join, whom each step pays (B, k), and weights
-# (R, B, players) of the steps that pay each player. Returns weighted changes of value by player (R, players, n), and their
-# plain total (n,).
-CompiledWalk = Callable[[Queues, Queues, Floats], tuple[Floats, Floats]]
+# Turning latent variables mixes rounding errors of strong ones into weak ones: a signal to noise below this costs digits.
+_WEAKEST_TURNED = 1e-4
 
 
 def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
@@ -56,6 +54,12 @@ def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
     return a, score.latent_weights - a * psi * shrinkage
 
 
+def can_be_factored(score: QuadraticScore) -> bool:
+    """Whether the tree of all coalitions can be walked by `culpa.games.factored_tree`."""
+    signal = score.gaussian.signal
+    return isotropic_weights(score) is not None and bool((signal[signal > 0] >= _WEAKEST_TURNED).all())
+
+
 class Constants(NamedTuple):
     """What all coalitions share: model, score and rows."""
 
@@ -65,7 +69,7 @@ class Constants(NamedTuple):
     b: Array  # (p,): b' where features are alike, else b
     a: Array  # (): one weight where features are alike; else (d,)
     leak: Array  # (d, p): decoder - W
-    well_conditioned: bool  # whether a covariance would do instead of its root
+    can_be_factored: bool
 
 
 class Latent(NamedTuple):
@@ -79,14 +83,14 @@ class Latent(NamedTuple):
     rho: Array  # (B, d, n); (B, 0, n) where features are alike
 
     @classmethod
-    def start(cls, score: QuadraticScore, X: Array, queues: NDArray[np.intp], *, well_conditioned: bool) -> Self:
+    def start(cls, score: QuadraticScore, X: Array, queues: NDArray[np.intp]) -> Self:
         """Nobody has joined yet."""
         xp, g = array_namespace(X), score.gaussian
         a, b = isotropic_weights(score) or (score.residual_weights, score.latent_weights)
         rows = xp.permute_dims(X, (1, 0))
         arrays = (g.loadings, g.noise, b, a, g.decoder - g.loadings)
         W, noise, b, a, leak = (like(array, X) for array in arrays)
-        constants = Constants(W, noise, rows, b, a, leak, well_conditioned)
+        constants = Constants(W, noise, rows, b, a, leak, can_be_factored(score))
         B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
         tracked = d if np.ndim(a) else 0
         R = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
@@ -137,25 +141,19 @@ class Latent(NamedTuple):
         pairs = zip(self[1:], other[1:], strict=True)
         return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
 
-    def compiled_walk(self, operations: float) -> CompiledWalk | None:
-        """A compiled walk of these rows that applies and is worth its preparation, if there is one."""
-        if not self._kernels_apply():
-            return None
-        if self.constants.well_conditioned and side_by_side_kernel.pays(operations):
-            return self._walk_side_by_side
-        return self._walk_orders if orders_kernel.pays(operations) else None
+    def walk_pays(self, operations: float) -> bool:
+        """Whether `walk` and `walk_forms` apply and are worth their preparation."""
+        alike = not self.members.shape[1]
+        return alike and isinstance(self.R, np.ndarray) and side_by_side_kernel.pays(operations)
 
-    def _walk_orders(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
+    def walk(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
+        """Everybody joins, compiled, in other orders: features (B, k) in the order in which they join.
+
+        Takes also whom each step pays, (B, k), and weights (R, B, players) of the steps that pay each player. Returns
+        weighted changes of value by player (R, players, n), and their plain total (n,).
+        """
         nothing = np.empty((0, 0, 0))
-        values, total, _ = self._compiled(queues, paid, np.ascontiguousarray(weights), nothing, nothing)
-        return values, total
-
-    def _walk_side_by_side(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
-        known = self.constants
-        arrays = (known.W, known.rows.T, known.b, weights)
-        W, rows, b, weights = (np.ascontiguousarray(array, dtype=np.float64) for array in arrays)
-        psi, a = float(known.noise[0]), float(known.a)
-        values, total = side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights)
+        values, total, _ = self._compiled(queues, paid, weights, nothing, nothing)
         return values.transpose(0, 2, 1), total
 
     def walk_forms(self) -> tuple[Floats, Floats, Floats]:
@@ -165,93 +163,21 @@ class Latent(NamedTuple):
         _, _, constant = self._compiled(self.queue, self.queue, np.empty((0, B, d)), delta, slope)
         return delta, slope, constant
 
-    def forms_pay(self, operations: float) -> bool:
-        """Whether `walk_forms` applies and is worth its preparation."""
-        return self._kernels_apply() and orders_kernel.pays(operations)
+    def tree_pays(self, operations: float) -> bool:
+        """Whether `tree` applies and is worth its preparation."""
+        return self.constants.can_be_factored and FACTORED.kernel.pays(operations)
 
-    def _kernels_apply(self) -> bool:
-        return not self.members.shape[1] and isinstance(self.R, np.ndarray)
+    def tree(self, value: float, weights: tuple[Floats, Floats], sizes: list[int]) -> Tree:
+        """All waiting players decide in every way, compiled; from the empty coalition, worth ``value``."""
+        known, queue = self.constants, self.queue[0]
+        model = known.W[queue], float(known.noise[0]), float(known.a), known.b
+        return factored_tree(*model, known.rows[queue].T, value, weights, sizes)
 
     def _compiled(
         self, queues: Queues, paid: Queues, weights: Floats, delta: Floats, slope: Floats
     ) -> tuple[Floats, Floats, Floats]:
         known = self.constants
-        d, p = known.W.shape
-        padded = -(-p // 4) * 4  # whole vector registers; latent variables without loadings change nothing
-        W, b = np.zeros((d, padded)), np.zeros(padded)
-        W[:, :p], b[:p] = known.W, known.b
-        rows = np.ascontiguousarray(known.rows)
+        arrays = (known.W, known.rows.T, known.b, weights)
+        W, rows, b, weights = (np.ascontiguousarray(array, dtype=np.float64) for array in arrays)
         psi, a = float(known.noise[0]), float(known.a)
-        return orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta, slope)  # type: ignore[no-any-return]
-
-
-@kernel(worth=2e8)
-def orders_kernel(W, psi, a, b, rows, queues, paid, weights, delta_out, slope_out):  # type: ignore[no-untyped-def]
-    """The same step for features that are alike, order after order.
-
-    Returns the changes of value, weighted (R, B, players) and added up by whom each step pays, (R, players, n); their plain
-    total (n,); and the constants of the steps by feature, (d, B). Where ``delta_out`` and ``slope_out`` (d, B, n) are not
-    empty, each step's factors are kept there under its feature.
-    """
-    p, n = W.shape[1], rows.shape[1]
-    n_replicates, _, n_players = weights.shape
-    B, k = queues.shape
-    values, total = np.zeros((n_replicates, n_players, n)), np.zeros(n)
-    constants = np.zeros((W.shape[0], B))
-    keep = delta_out.shape[0] > 0
-    R, z = np.empty((p, p)), np.empty((p, n))
-    f, y, by = np.empty(p), np.empty(p), np.empty(p)
-    delta, slope, change = np.empty(n), np.empty(n), np.empty(n)
-    for q in range(B):
-        R[:] = 0.0
-        z[:] = 0.0
-        for i in range(p):
-            R[i, i] = 1.0
-        for step in range(k):
-            feature = queues[q, step]
-            w, x = W[feature], rows[feature]
-            f[:] = 0.0
-            for i in range(p):
-                Ri, wi = R[i], w[i]
-                for j in range(p):
-                    f[j] += Ri[j] * wi
-            V = psi
-            for j in range(p):
-                V += f[j] * f[j]
-            shrink = V / (V + np.sqrt(V * psi))
-            curvature = a * psi / V
-            for i in range(p):
-                Ri, Rf = R[i], 0.0
-                for j in range(p):
-                    Rf += Ri[j] * f[j]
-                y[i] = Rf / V
-                by[i] = b[i] * y[i]
-                curvature += by[i] * y[i]
-                pull = y[i] * shrink
-                for j in range(p):
-                    Ri[j] -= pull * f[j]
-            constant = -curvature * V
-            constants[feature, q] = constant
-            delta[:] = x
-            slope[:] = 0.0
-            for j in range(0, p, 2):  # two at a time: fewer passes over delta and slope
-                z0, z1, w0, w1, b0, b1 = z[j], z[j + 1], w[j], w[j + 1], 2 * by[j], 2 * by[j + 1]
-                for r in range(n):
-                    delta[r] -= w0 * z0[r] + w1 * z1[r]
-                    slope[r] += b0 * z0[r] + b1 * z1[r]
-            for j in range(p):
-                zj, yj = z[j], y[j]
-                for r in range(n):
-                    zj[r] += yj * delta[r]
-            for r in range(n):
-                slope[r] += curvature * delta[r]
-                change[r] = delta[r] * slope[r] + constant
-                total[r] += change[r]
-            if keep:
-                delta_out[feature, q] = delta
-                slope_out[feature, q] = slope
-            for s in range(n_replicates):
-                mine, weight = values[s, paid[q, step]], weights[s, q, paid[q, step]]
-                for r in range(n):
-                    mine[r] += weight * change[r]
-    return values, total, constants
+        return side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, delta, slope)  # type: ignore[no-any-return]

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from culpa._compiled import in_threads
 from culpa.games import Coalitions, Game
 from culpa.games.base import Array, like, row_chunks
+from culpa.games.tree import FEWEST_PLAYERS, Tree
 from culpa.shapley.base import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
-# Tasks for threads to share, and how many values one has at least (a tenth of a millisecond) and at most (a second). They
+# Tasks for threads to share, and how many values one has at least (a fifth of a millisecond) and at most (a second). They
 # do not depend on the number of threads, so neither do the numbers.
-_TASKS, _LEAST, _MOST = 16, 5e4, 5e8
+_TASKS, _LEAST, _MOST = 16, 1.2e5, 5e8
 
 
 def exact(
@@ -42,8 +43,11 @@ def exact(
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
     at_once = at_once or (_AT_ONCE if isinstance(X, np.ndarray) else _AT_ONCE_ELSEWHERE)
-    if _compiled_pays(game, X, players):
-        result = _walk_compiled(game, X, players, n_jobs, progress)
+    order = sorted(range(len(players)), key=lambda i: -len(players[i]))
+    tree = _compiled_tree(game, X, [players[i] for i in order])
+    if tree is not None:
+        result = np.zeros((len(X), len(players)))
+        result[:, order] = _walk_tree(tree, len(X), len(players), n_jobs, progress)
     else:
         chunks, values = row_chunks(X, max(1, at_once >> min(len(players), 10))), []
         for done, rows in enumerate(chunks):
@@ -67,31 +71,28 @@ def size_weights(n_players: int) -> tuple[NDArray[np.float64], NDArray[np.float6
     return np.array(inside), np.array(outside)
 
 
-def _compiled_pays(game: Game, X: Array, players: Players) -> bool:
-    if not isinstance(X, np.ndarray) or not len(X):
-        return False
-    coalitions = game.start(X[:1], queue_of(players)[:, :1], branching=True)  # only to see how this game is walked
-    pays = getattr(coalitions, "tree_pays", None)
-    return pays is not None and pays(
-        len(players), len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players)
-    )
-
-
-def _walk_compiled(game: Game, X: Array, players: Players, n_jobs: int | None, progress: Progress | None) -> Array:
-    order = sorted(range(len(players)), key=lambda i: -len(players[i]))
+def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
+    """The tree of all coalitions, if a compiled walk applies and is worth its preparation."""
+    if not isinstance(X, np.ndarray) or not len(X) or len(players) < FEWEST_PLAYERS:
+        return None
+    start: Any = game.start(X, queue_of(players), branching=True)
+    operations = len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players)
+    if not getattr(start, "tree_pays", lambda _: False)(operations):
+        return None
     inside, outside = size_weights(len(players))
-    ordered = [players[i] for i in order]
-    start: Any = game.start(X, queue_of(ordered), branching=True)
-    tree = start.tree(game.base_value, inside + outside, outside, [len(player) for player in ordered])
-    del start  # the tree has what it needs
-    n_values = len(X) * 2.0 ** len(players)
+    tree: Tree = start.tree(game.base_value, (inside + outside, outside), [len(player) for player in players])
+    return tree
+
+
+def _walk_tree(tree: Tree, n: int, n_players: int, n_jobs: int | None, progress: Progress | None) -> Array:
+    n_values = n * 2.0**n_players
     n_tasks = int(np.clip(max(min(n_values / _LEAST, _TASKS), n_values / _MOST), 1, tree.n_pieces))
     edges = [tree.n_pieces * task // n_tasks for task in range(n_tasks + 1)]
-    values = np.zeros((len(X), len(players)))
+    values = np.zeros((n, n_players))
     for rows, part in in_threads(
         lambda task: tree.walk(edges[task], edges[task + 1]), range(n_tasks), n_jobs, progress
     ):
-        values[rows, order] += part
+        values[rows] += part
     return values
 
 

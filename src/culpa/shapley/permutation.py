@@ -72,21 +72,22 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
     xp = array_namespace(X)
     queues, paid = steps(players, rule.orders)
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
-    compiled = getattr(game.start(X, queues[:1], branching=False), "compiled_walk", lambda _: None)(operations)
-    if compiled is None:
+    start: Any = game.start(X, queues[:1], branching=False)
+    compiled = getattr(start, "walk_pays", lambda _: False)(operations)
+    if not compiled:
         batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
     else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
         pieces = n_threads(n_jobs) * (4 if operations > _LONG else 1)
         batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))
 
     def walk(which: slice) -> tuple[Any, Any]:
-        if compiled is not None:
-            return compiled(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
+        if compiled:
+            return start.walk(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
         coalitions = game.start(X, queues[which], branching=False)
         return _walk_arrays(coalitions, X, paid[which], rule.weights[:, which])
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
-    parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
+    parts = in_threads(walk, tasks, n_jobs if compiled else 1)
     values = sum(part[0] for part in parts)
     score = sum(part[1] for part in parts) / len(rule.orders)
     gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)

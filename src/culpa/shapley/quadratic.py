@@ -139,7 +139,7 @@ def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> t
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
     unit = np.eye(game.n_features)
     first: Any = game.start(unit, queues[:1], branching=False)
-    if getattr(first, "forms_pay", lambda _: False)(
+    if getattr(first, "walk_pays", lambda _: False)(
         queues.size * (game.cost.order_coalition + game.n_features * game.cost.order_row)
     ):
         parts = np.array_split(queues, min(len(queues), 4 * n_threads(n_jobs)))
