@@ -43,17 +43,22 @@ def factored_tree(
     return Tree(FACTORED, np.array([psi, a * psi]), pairs, D, rows[:, ::-1], value, weights, sizes)
 
 
+def _pairs_of(i, R):
+    """Where the pairs of feature i with features begin in a state; those with rows come before, D_i after."""
+    return R + i * (2 * R + i + 2) + 2 * R
+
+
 def _join(S, T, constants, source, target, j, R, mask, like):
     """Feature j joins."""
     W, zero = width(like), like * 0.0
     psi, apsi = constants[0], constants[1]
     v, c, down, across = 0, (j + 1) * W, 2 * (j + 1) * W, 3 * (j + 1) * W  # places in T
     u = 4 * (j + 1) * W
-    own = source + (R + j * (2 * R + j + 2) + 2 * R) * W  # pairs of j with features
+    own = source + _pairs_of(j, R) * W
     V = zero + psi
     inverse = 1.0 / V
     for e in range(j, -1, -1):
-        there = (R + (e + 1) * (2 * R + e + 3) - 1) * W  # D_e
+        there = (_pairs_of(e, R) + 2 * (e + 1)) * W
         f, D = mask * load(S, own + 2 * e * W, like), load(S, source + there, like)
         ve = D * f
         store(T, v + e * W, ve)
@@ -65,10 +70,11 @@ def _join(S, T, constants, source, target, j, R, mask, like):
         inverse = 1.0 / V
         if e < j:
             store(S, target + there, D * before * inverse)
-    # h_ae = sum of Q_ai v_i over i > e: for e >= a it is kept in ``down``, of which ``across`` sums v_i h_ie over i > a
+    # With h_ie = sum of Q_ik v_k over k > e, which is Qv on the way to the left: Q moves by c_e h_ie, and by c_i times what
+    # is below of column e, h_ei less c_e times the sum of v_k h_ke over k > i.
     curvature = zero + mask * apsi
     for i in range(j, -1, -1):
-        cell = (R + i * (2 * R + i + 2) + 2 * R) * W
+        cell = _pairs_of(i, R) * W
         vi, ci = load(T, v + i * W, like), load(T, c + i * W, like)
         Qv, Lv = load(T, down + i * W, like), zero
         for e in range(i, -1, -1):
@@ -96,7 +102,7 @@ def _join(S, T, constants, source, target, j, R, mask, like):
         delta = load(S, own + 2 * (r - R) * W, like)
         slope, rest = zero, zero
         for e in range(j, -1, -1):
-            at = (R + e * (2 * R + e + 2) + 2 * r + 1) * W
+            at = (_pairs_of(e, R) + 2 * (r - R) + 1) * W
             s, ve = load(S, source + at, like), load(T, v + e * W, like)
             slope = slope + ve * s
             s = s + load(T, u + e * W, like) * delta
@@ -207,4 +213,4 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
         store(sums, here, load(sums, here, like) + q0 + q1 + q2 + q01 + q02 + q12 + q012)
 
 
-FACTORED = Steps(tree_kernel(_join, _last_three, _plan_two, _two, worth=5e8), n_own=1, n_scratch=5)
+FACTORED = Steps(tree_kernel(_join, _last_three, _pairs_of, _plan_two, _two, worth=5e8), n_own=1, n_scratch=5)
