@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,49 +15,55 @@ from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
 from culpa.games import Conditional
-from culpa.games.latent import orders_kernel
+from culpa.games.elimination_tree import ELIMINATION
+from culpa.games.factored_tree import FACTORED
 from culpa.games.side_by_side import side_by_side_kernel
-from culpa.games.tree import tree_kernel
+
+TINY = 1e-9  # noise against which elimination would lose digits
 
 
-def synthetic(d: int, p: int, n: int) -> tuple[Conditional, np.ndarray, list[list[int]]]:
+def synthetic(d: int, p: int, n: int, noise: float = 0.3) -> tuple[Conditional, np.ndarray, list[list[int]]]:
     rng = np.random.default_rng(0)
-    game = Conditional(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), noise)))
     return game, rng.normal(size=(n, d)), [[i] for i in range(d)]
 
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    tree_kernel.worth = orders_kernel.worth = side_by_side_kernel.worth = 0.0
+    for kernel in (ELIMINATION.kernel, FACTORED.kernel, side_by_side_kernel):
+        kernel.worth = 0.0
 
 
 def exact_walks(quick: bool) -> list[dict[str, Any]]:
     """Exact values: seconds, and operations as counted for a p-dimensional walk, as a share of the product rate."""
     lines = []
-    for d, p, n in ((11, 8, 100), (20, 12, 1), (20, 12, 100), (25, 12, 1), (28, 16, 1), (30, 12, 1)):
+    sizes = ((11, 8, 100), (20, 12, 1), (20, 12, 100), (25, 12, 1), (28, 16, 1), (30, 12, 1))
+    for (d, p, n), noise in product(sizes, (0.3, TINY)):
         if quick and d > 25:
             continue
-        game, X, players = synthetic(d, p, n)
+        game, X, players = synthetic(d, p, n, noise)
         rate = product_rate()
         seconds = best_of(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl), 1 if d >= 28 else 3, at_least=0.3)
         counted = 2.0**d * (3 * p**2 + 6 * p * n)
-        line = {"d": d, "p": p, "rows": n, "seconds": seconds, "share of product rate": counted / seconds / rate}
+        line = {"d": d, "p": p, "rows": n, "noise": noise, "seconds": seconds}
+        line |= {"share of product rate": counted / seconds / rate}
         lines.append(line | {"kilobytes": peak_memory(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl)) / 1e3})
     return lines
 
 
 def sampled_walks(problems: list[Problem]) -> list[dict[str, Any]]:
-    """The same for walks of sampled orders."""
+    """The same for walks of sampled orders, also of made-up models of the same sizes with tiny noise."""
+    cases = [(problem.name, problem.p, problem.game, problem.rows, problem.players) for problem in problems]
+    cases += [(f"noise {TINY:g}", q.p, *synthetic(q.d, q.p, len(q.rows), TINY)) for q in problems]
     lines = []
-    for problem in problems:
-        rule = shapley.default_rule(problem.d, 8, 0)
-        for n in (1, 10, 30, 100, len(problem.rows)):
-            X = problem.rows[:n]
+    for name, p, game, rows, players in cases:
+        rule = shapley.default_rule(len(players), 8, 0)
+        for n in (1, 10, 30, 100, len(rows)):
             rate = product_rate()
-            run = lambda q=problem, x=X, r=rule: shapley.permutation(q.game, x, q.players, r)  # noqa: E731
+            run = lambda g=game, x=rows[:n], pl=players, r=rule: shapley.permutation(g, x, pl, r)  # noqa: E731
             seconds = best_of(run, 3, at_least=0.3)
-            counted = rule.n_evaluations * (3 * problem.p**2 + 6 * problem.p * n)
-            line = {"problem": problem.name, "d": problem.d, "p": problem.p, "rows": n, "orders": len(rule.orders)}
+            counted = rule.n_evaluations * (3 * p**2 + 6 * p * n)
+            line = {"problem": name, "d": len(players), "p": p, "rows": n, "orders": len(rule.orders)}
             lines.append(line | {"seconds": seconds, "share of product rate": counted / seconds / rate})
     return lines
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from culpa import Explainer, LatentGaussian, shapley
-from culpa.games.tree import tree_kernel
+from culpa.games.elimination_tree import ELIMINATION
 
 
 def model(d: int, p: int) -> LatentGaussian:
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=30, help="largest number of features for exact values")
     options = parser.parse_args()
     if options.cpu:
-        tree_kernel.worth = 0.0  # always the compiled walk
+        ELIMINATION.kernel.worth = 0.0  # always the compiled walk
         results: dict[str, Any] = {"device": f"CPU, {platform.processor() or platform.machine()}"}
 
         def send(X: np.ndarray) -> Any:

@@ -366,7 +366,7 @@ def test_info(folder):
     write(odd, folder / "odd.csv")
     run("fit", folder / "odd.csv", "-o", folder / "odd")
     text = run("info", folder / "odd").stdout
-    for part in ("only 12 training rows", "'temp_0' and 'same'", "'still' did not vary", "standard deviation were 1"):
+    for part in ("12 rows are few for", "'temp_0' and 'same'", "'still' did not vary", "standard deviation were 1"):
         assert part in text
 
 

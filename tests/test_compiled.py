@@ -1,6 +1,8 @@
 """Three ways to the same numbers: arrays, compiled kernels, quadratic forms; and the same on other array libraries."""
 
+import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import array_api_strict
 import numpy as np
@@ -120,6 +122,23 @@ def test_small_jobs_do_not_wait_for_a_compiler():
 def test_small_jobs_add_up():
     kernel = culpa._compiled.Kernel(lambda: None, worth=1e9)
     assert [kernel.pays(4e8) for _ in range(4)] == [False, False, True, True]
+
+
+def test_threads_that_share_an_explainer_compile_it_once(monkeypatch):
+    table = np.random.default_rng(0).normal(size=(200, 6))
+    explainer = Explainer(PPCA(2).fit(table))
+    made, compile_exact = [], shapley.compile_exact
+
+    def slow(*given, **options):
+        made.append(1)
+        time.sleep(0.05)
+        return compile_exact(*given, **options)
+
+    monkeypatch.setattr(shapley, "compile_exact", slow)
+    with ThreadPoolExecutor(4) as pool:
+        values = list(pool.map(lambda _: explainer.compile().explain(table[:3]).values, range(4)))
+    assert len(made) == 1
+    assert all((value == values[0]).all() for value in values)
 
 
 def test_threads_inside_threads_do_not_wait_for_each_other():

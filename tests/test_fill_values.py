@@ -321,3 +321,31 @@ def test_every_command_takes_missing_numbers(tmp_path):
     assert "holds -9999 in row 5" in result.stderr
     result = run("calibrate", tmp_path / "coded.csv", "--trials", 100, "-o", model, "-f", "--missing", "-9999")
     assert "Warning" not in result.stderr
+
+
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize(
+    "command", [["score"], ["explain"], ["explain", "--top", "3"], ["incidents"], ["report", "--json"]]
+)
+def test_codes_in_rows_to_be_judged_are_told(tmp_path, command, scale):
+    model, new = tmp_path / "m.culpa", measured(300, seed=1)
+    run("fit", write(measured(), tmp_path / "normal.csv"), "-o", model, *([] if scale else ["--no-scale"]))
+    new[[7, 80, 81], 0], new[[7, 9], 3], new[100, 2] = -9999, 65535, 5000.0  # the last is far, but no code
+    table = write(new, tmp_path / "new.csv")
+    result = run(*command, table, "-m", model)
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning")]
+    assert len(warnings) == 2
+    assert f"{table}: column 'temp' holds -9999 3 times, first in row 7, far from what" in result.stderr
+    assert "column 'power' holds 65535 2 times, first in row 7" in result.stderr
+    options = [part for advice in re.findall(r"(--missing \S+)\.", result.stderr) for part in advice.split()]
+    assert "Warning" not in run(*command, table, "-m", model, *options).stderr
+
+
+def test_codes_within_what_the_model_knows_are_readings(tmp_path):
+    X, model = measured(), tmp_path / "m.culpa"
+    X[:, 2] = 950 + 60 * np.random.default_rng(3).normal(size=len(X))
+    run("fit", write(X, tmp_path / "normal.csv"), "-o", model)
+    new = measured(50, seed=1)
+    new[:, 2] = 950.0
+    new[3, 2], new[5, 1] = 999.0, 40.0
+    assert "Warning" not in run("score", write(new, tmp_path / "new.csv"), "-m", model).stderr

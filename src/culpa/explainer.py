@@ -1,5 +1,6 @@
 """model + score + game + engine -> Explanation."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -27,6 +28,7 @@ RANKINGS = ("shapley", *contributions.NAMES)
 
 _ROWS_AT_ONCE = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
+_compiling = threading.RLock()  # one for all, since an explainer with a lock of its own could not be copied
 
 
 class Explainer:
@@ -219,8 +221,9 @@ class Explainer:
 
         `explain` does this by itself when there have been enough rows to pay for it.
         """
-        if self._forms is None:
-            self._forms = self._compile()
+        with _compiling:  # so that threads that share an explainer do it once
+            if self._forms is None:
+                self._forms = self._compile()
         return self
 
     def compiling_is_due(self, n_rows: int) -> bool:

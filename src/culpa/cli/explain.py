@@ -63,6 +63,7 @@ def explain(
                 top=top,
                 inline=source.live and kind == "ndjson",
                 progress=lambda summary: rows_done(summary.rows),
+                report=common.warn,
                 note=note,
             )
         common.finish(summary, source, target, quiet=quiet, fail_on_anomaly=fail_on_anomaly)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from culpa.detector import PCADetector
     from culpa.tables import Source
 
-_ROWS_PER_FEATURE = 5  # below which fit warns
-
 
 def fit(
     table: common.Table,
@@ -107,21 +105,15 @@ def _learn(
     detector: "PCADetector", source: "Source", features: list[str], *, complete_only: bool, compile: bool, quiet: bool
 ) -> None:
     from culpa.streaming import fit as learn
+    from culpa.streaming import oddities
 
     with common.progress_bar(source, quiet=quiet) as (rows_done, note):
         learn(detector, source, features, complete_only=complete_only, progress=rows_done, report=common.warn)
-        _warn_of_few_rows(detector.model_.n_samples_, detector.model_.n_features_in_)
+        for text in oddities(detector):
+            common.warn(text)
         if compile:
             note("compiling the explainer")
             detector.explainer().compile()
-
-
-def _warn_of_few_rows(n_rows: int, n_features: int) -> None:
-    if n_rows < _ROWS_PER_FEATURE * n_features:
-        common.warn(
-            f"{n_rows:,} rows are few for {n_features:,} features: new rows will lie further from the model than these do, "
-            f"and more than asked for will be flagged. {_ROWS_PER_FEATURE} rows per feature or more are better."
-        )
 
 
 def components_of(text: str) -> int | float:

@@ -61,6 +61,7 @@ def incidents(
                 gap=common.to_gap(gap),
                 min_length=min_length,
                 progress=lambda summary: rows_done(summary.rows),
+                report=common.warn,
                 note=note,
             )
         common.finish(

@@ -68,6 +68,7 @@ def report(
                 time=time,
                 id=id,
                 progress=rows_done,
+                report=common.warn,
                 note=note,
                 title=title,
                 gap=common.to_gap(gap),

@@ -51,5 +51,6 @@ def score(
                 carried=common.names_of(id, source),
                 flagged_only=flagged,
                 progress=lambda summary: rows_done(summary.rows),
+                report=common.warn,
             )
         common.finish(summary, source, target, quiet=quiet, fail_on_anomaly=fail_on_anomaly)

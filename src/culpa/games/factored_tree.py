@@ -38,8 +38,8 @@ def factored_tree(
     k = len(W)
     turn, triangle = np.linalg.qr(W[::-1].T)
     p = len(triangle)
-    pairs, D = np.zeros((2, k, k)), np.zeros((k, 1))
-    pairs[0, :, :p], pairs[1, :p, :p], D[:p] = triangle.T, turn.T @ (b[:, None] * turn), 1.0
+    pairs, D = np.zeros((2, k, k)), np.ones((k, 1))
+    pairs[0, :, :p], pairs[1, :p, :p] = triangle.T, turn.T @ (b[:, None] * turn)
     return Tree(FACTORED, np.array([psi, a * psi]), pairs, D, rows[:, ::-1], value, weights, sizes)
 
 

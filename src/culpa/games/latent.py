@@ -7,7 +7,9 @@ feature i with loadings w and noise variance psi joins:
     z <- z + y delta
     R <- R - V y f^T / (V + sqrt(V psi))
 
-R rather than R R^T is updated because noise of 1e-12 of the first eigenvalue would cost R R^T all its digits.
+R rather than R R^T is updated because noise of 1e-12 of the first eigenvalue would cost R R^T all its digits. Compiled
+walks update triangular factors of it instead (`culpa.games.side_by_side`, `culpa.games.factored_tree`), which is as
+accurate and cheaper, but not as arrays.
 
 The score weighs residuals rho (by a) and latent variables (by b). Its conditional expectation moves with rho and z, and
 rho moves by delta times

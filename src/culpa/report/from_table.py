@@ -10,7 +10,7 @@ from culpa._validation import Table
 from culpa.detector import PCADetector
 from culpa.incidents.times import read_times
 from culpa.report.content import Content, content
-from culpa.streaming.answering import feature_names
+from culpa.streaming.answering import codes_for, feature_names
 from culpa.tables import Source, TableError
 
 
@@ -21,22 +21,26 @@ def content_of_table(
     time: str | None = None,
     id: str | None = None,
     progress: Callable[[int], None] = lambda rows: None,
+    report: Callable[[str], None] = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Content:
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
     names = feature_names(detector)
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
-    rows, parts = [], []
+    rows, parts, codes = [], [], codes_for(detector)
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     for batch in source.batches(names, carried):
         rows.append(batch.rows)
         parts.append(batch.X)
+        codes.add(batch.rows, batch.X)
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
     if not sum(map(len, rows)):
         raise TableError(f"{source.name}: there are no rows to report on.")
+    for text in codes.sentences(names, source.name):
+        report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]
     table = Table(np.concatenate(parts), detector._columns.known_names, pd.DataFrame(index=pd.Index(index)))

@@ -13,6 +13,7 @@ from culpa.columns import History, Reading
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.streaming.blame import Blame
+from culpa.streaming.fill_values import Codes
 from culpa.tables import Batch, Sink, Source, TableError
 
 Floats = NDArray[np.float64]
@@ -49,6 +50,7 @@ class Scored:
 
 
 Progress = Callable[[Summary], None]
+Report = Callable[[str], None]  # told what is odd about the table
 
 
 def score(
@@ -59,11 +61,12 @@ def score(
     carried: Sequence[str] = (),
     flagged_only: bool = False,
     progress: Progress = lambda summary: None,
+    report: Report = lambda text: None,
 ) -> Summary:
     """Write score, limit and flag of every row."""
     summary = Summary()
     with one_blas_thread():
-        for scored in scored_batches(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress, report):
             keep = scored.anomaly if flagged_only else np.ones(len(scored.score), dtype=bool)
             sink.write(_joined(_labels(scored.batch, keep), _verdict(scored, keep, detector.limit_)))
     return summary
@@ -79,6 +82,7 @@ def explain(
     top: int | None = None,
     inline: bool = False,
     progress: Progress = lambda summary: None,
+    report: Report = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Summary:
     """Write who is to blame, for flagged rows or for all.
@@ -89,7 +93,7 @@ def explain(
     summary = Summary()
     blame = Blame(detector.explainer(), feature_names(detector), live=source.live, note=note)
     with one_blas_thread():
-        for scored in scored_batches(detector, source, carried, summary, progress):
+        for scored in scored_batches(detector, source, carried, summary, progress, report):
             keep = ~np.isnan(scored.score) if all_rows else scored.anomaly
             if inline:
                 sink.write(_inline(scored, keep, blame, detector.limit_, top or 3))
@@ -105,12 +109,18 @@ def feature_names(detector: PCADetector) -> tuple[str, ...]:
     return detector.to_normal().columns.names
 
 
+def codes_for(detector: PCADetector) -> Codes:
+    """To look for numbers like -9999 in rows that the detector judges."""
+    n, std = len(feature_names(detector)), detector.scale_ * np.sqrt(np.diag(detector.model_.covariance_))
+    return Codes(detector.mean_[:n], std[:n])
+
+
 def scored_batches(
-    detector: PCADetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress
+    detector: PCADetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress, report: Report
 ) -> Iterator[Scored]:
     """All rows with their scores and flags; one batch without rows for a table without any."""
     normal, statistic = detector.to_normal(), detector._score
-    names = feature_names(detector)
+    names, codes = feature_names(detector), codes_for(detector)
     history = History(normal.columns.lags, len(names))
     for batch in source.batches(names, carried):
         features = history.join(batch.X)
@@ -121,8 +131,11 @@ def scored_batches(
         summary.rows += len(values)
         summary.anomalies += int(anomaly.sum())
         summary.empty += int(np.isnan(values).sum())
+        codes.add(batch.rows[anomaly], batch.X[anomaly])
         yield Scored(batch, features, values, anomaly)
         progress(summary)
+    for text in codes.sentences(names, source.name):
+        report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         nothing = np.empty((0, len(detector.mean_)))
         yield Scored(_no_rows(len(names), carried), nothing, np.empty(0), np.empty(0, dtype=bool))

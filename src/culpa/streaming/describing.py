@@ -9,10 +9,11 @@ import numpy as np
 from culpa import __version__
 from culpa.columns import lagged_names
 from culpa.detector import PCADetector
+from culpa.models import PPCA
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.store import FORMAT, open_model
 
-_ROWS_PER_FEATURE = 5  # fewer training rows than this make an unsteady covariance
+_ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
 
 
@@ -75,7 +76,7 @@ def describe_detector(detector: PCADetector, format: int = FORMAT, culpa: str = 
         game=detector.game,
         ranking=detector.ranking,
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
-        warnings=list(_oddities(detector)),
+        warnings=[*_unfinished(model), *oddities(detector)],
     )
 
 
@@ -85,13 +86,22 @@ def _names(detector: PCADetector) -> tuple[str, ...]:
     return feature_names(detector)
 
 
-def _oddities(detector: PCADetector) -> list[str]:
+def _unfinished(model: PPCA) -> list[str]:
+    """What fitting warned of."""
+    if model.converged_:
+        return []
+    return [f"expectation-maximisation stopped after {model.n_iter_} steps without converging."]
+
+
+def oddities(detector: PCADetector) -> list[str]:
+    """What a user should know before trusting a model."""
     model, names = detector.model_, lagged_names(_names(detector), detector.lags)
     d, found = len(names), []
     if model.n_samples_ < _ROWS_PER_FEATURE * d:
-        found.append(f"only {model.n_samples_} training rows for {d} features: the limits are unsteady.")
-    if not model.converged_:
-        found.append(f"expectation-maximisation stopped after {model.n_iter_} steps without converging.")
+        found.append(
+            f"{model.n_samples_:,} rows are few for {d:,} features: new rows will lie further from the model than these "
+            f"do, and more than asked for will be flagged. {_ROWS_PER_FEATURE} rows per feature or more are better."
+        )
     variance = np.diag(model.covariance_)
     constant = [name for name, v in zip(names, variance, strict=True) if v <= RELATIVE_FLOOR * variance.max()]
     if constant:

@@ -14,6 +14,8 @@ The gap before the outermost value must be more than so many times the width of 
 
 A column with two values, such as 0 and 1, has no width; there only the first line counts. In the first line the gap must
 also be more than half the number at its other side.
+
+In rows that are judged by a model, only numbers of the first line are told, where the model finds them far away.
 """
 
 import math
@@ -33,6 +35,7 @@ Floats = NDArray[np.float64]
 _CODE, _REPEATED, _LONE = 1.0, 10.0, 50.0  # widths
 _OFTEN = 3
 _MOST = 3  # sentences
+_FAR = 20.0  # standard deviations, in rows to be judged
 _ROUNDING = 1e-9  # width, relative to the cells, that is no width
 _CANCELLED = 1e-10  # share of a variance below which what is left after subtraction is rounding
 _ENDS = {2.0**15 - 1, -(2.0**15), 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 2.0**32 - 1, 2.0**63, -(2.0**63), 2.0**64}
@@ -129,6 +132,32 @@ def is_code(number: float) -> bool:
     return number in _ENDS or (abs(number) >= 99 and any(set(text) <= {"9", "."} for text in digits))
 
 
+class Codes:
+    """Numbers like -9999 in rows to be judged, far from where the model has seen the column."""
+
+    def __init__(self, mean: Floats, std: Floats) -> None:
+        self.mean, self.std = mean, std
+        self.found: dict[tuple[int, float], tuple[int, int]] = {}  # how often, and where first
+
+    def add(self, rows: NDArray[np.int64], X: Floats) -> None:
+        """Look at some rows, numbered ``rows``; NaN is missing."""
+        for row, column in np.argwhere(np.abs(X - self.mean) > _FAR * self.std):
+            key = int(column), float(X[row, column])
+            if key in self.found or is_code(key[1]):
+                count, first = self.found.get(key, (0, int(rows[row])))
+                self.found[key] = count + 1, first
+
+    def sentences(self, names: Sequence[str], table: str) -> list[str]:
+        """What to tell the user about the most frequent ones."""
+        often = sorted(self.found.items(), key=lambda item: -item[1][0])
+        told = [
+            f"{table}: column {names[column]!r} holds {as_typed(value)} {_times(*where)}, far from what the model has "
+            f"learned: {take_as_missing(as_typed(value))}."
+            for (column, value), where in often[:_MOST]
+        ]
+        return told + _and_more(len({column for (column, _), _ in often[_MOST:]}), table)
+
+
 def sentences(
     found: Sequence[FillValue], names: Sequence[str], table: str, column_moments: Callable[[int], Moments]
 ) -> list[str]:
@@ -140,16 +169,22 @@ def sentences(
         whole = column_moments(column)
         rest = whole.without(reduce(Moments.merge, [_repeated(value.value, value.count) for value in here]))
         told += [_sentence(value, names[column], table, _distance(value, rest, whole)) for value in here]
-    more = len(columns) - _MOST
-    if more > 0:
-        told.append(f"{table}: {more:,} more column{'s' * (more > 1)} hold{'s' * (more == 1)} such numbers.")
-    return told
+    return told + _and_more(len(columns) - _MOST, table)
+
+
+def _and_more(columns: int, table: str) -> list[str]:
+    if columns <= 0:
+        return []
+    return [f"{table}: {columns:,} more column{'s' * (columns > 1)} hold{'s' * (columns == 1)} such numbers."]
+
+
+def _times(count: int, first: int) -> str:
+    return f"in row {first}" if count == 1 else f"{count:,} times, first in row {first}"
 
 
 def _sentence(value: FillValue, name: str, table: str, distance: str) -> str:
-    times = f"in row {value.first}" if value.count == 1 else f"{value.count:,} times, first in row {value.first}"
     others = f"between {value.low:.6g} and {value.high:.6g}" if value.low < value.high else f"at {value.low:.6g}"
-    number = as_typed(value.value)
+    number, times = as_typed(value.value), _times(value.count, value.first)
     return (
         f"{table}: column {name!r} holds {number} {times}{distance}; its other cells lie {others}: "
         f"{take_as_missing(number)}; if it is a fault, leave out such rows with --trim."

@@ -9,7 +9,7 @@ from culpa._compiled import one_blas_thread
 from culpa.detector import PCADetector
 from culpa.incidents import Gathering, Incident, as_columns, units_of
 from culpa.incidents.times import Times, check_order, only_days, read_gap, read_times
-from culpa.streaming.answering import Progress, Scored, Summary, feature_names, scored_batches
+from culpa.streaming.answering import Progress, Report, Scored, Summary, feature_names, scored_batches
 from culpa.streaming.blame import Blame
 from culpa.tables import Sink, Source, TableError
 from culpa.tables.columns import kind
@@ -24,6 +24,7 @@ def incidents(
     gap: Any = 0,
     min_length: int = 1,
     progress: Progress = lambda summary: None,
+    report: Report = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Summary:
     """Write one line per incident; ``time`` names the column of the rows' times, ``gap`` and ``min_length`` are those
@@ -34,7 +35,7 @@ def incidents(
     clock = _Clock(source, time)
     gathering: Gathering | None = None
     with one_blas_thread():
-        for scored in scored_batches(detector, source, [] if time is None else [time], summary, progress):
+        for scored in scored_batches(detector, source, [] if time is None else [time], summary, progress, report):
             times = clock.read(scored)
             if gathering is None:
                 gathering = Gathering(
