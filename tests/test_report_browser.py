@@ -155,6 +155,17 @@ def test_click_on_a_point_opens_its_waterfall(visit, plant):
         assert float(texts[-1]) == pytest.approx(why.score[row], rel=1e-4)
 
 
+def test_rows_above_a_limit_that_does_not_flag_have_hollow_marks(visit, plant):
+    page = visit(plant.path)
+    curve = plant.report.content.chart.statistics[1]
+    assert (curve.name, curve.own) == ("t2", False)
+    row, value = np.array(plant.report.content.chart.row), np.array(curve.value, dtype=float)
+    expected = np.setdiff1d(row[value > curve.alarm], plant.flagged)
+    marks = page.locator("#chart .scatterlayer .trace")
+    assert marks.count() == 5  # two lines, two sets of flagged rows, and these
+    assert marks.nth(4).locator("path.point").count() == len(expected) > 3
+
+
 def test_missing_cells_are_named(visit, plant):
     page = visit(plant.path)
     click_mark(page, int(np.flatnonzero(plant.flagged == 60)[0]))

@@ -48,12 +48,13 @@ class Overview:
 
 @dataclass(frozen=True)
 class Curve:
-    """A statistic over the points of a chart."""
+    """A statistic over the points of a chart, and the limit above which a point is marked."""
 
     name: str
     title: str
     own: bool
     limits: list[Limit]
+    alarm: float
     value: list[Number]
 
 
@@ -269,6 +270,7 @@ def _chart(
                 TITLES[statistic.name],
                 statistic.name == detector.statistic,
                 [limit for limit in everything if limit.name == statistic.name],
+                float(statistic.alarm),
                 numbers(statistic.values[rows], 6),
             )
             for statistic in ordered

@@ -130,7 +130,10 @@
       };
       const line = trace(everything, { mode: few ? "lines+markers" : "lines", line: { color: c.down, width: 1 }, marker: { color: c.down, size }, connectgaps: false });
       if (manyMarks) return [line];
-      return [line, trace(marked, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: 1 } } })];
+      const traces = [line, trace(marked, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond", line: { color: c.paper, width: 1 } } })];
+      const beyond = statistic.own ? [] : everything.filter((j) => !chart.marks[j] && statistic.value[j] > statistic.alarm);
+      if (beyond.length && beyond.length <= 1500) traces.push(trace(beyond, { mode: "markers", marker: { color: c.up, size: 8, symbol: "diamond-open" } }));
+      return traces;
     });
   }
 
