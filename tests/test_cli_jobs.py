@@ -107,6 +107,19 @@ def test_one_is_not_many(folder):
     assert "features with 1 lag, 1 component explains" in one
 
 
+def test_fit_tells_what_is_odd_about_the_model(folder):
+    odd = frame(100)
+    odd["still"], odd["same"], odd["clock"] = 3.0, odd["temp_0"], np.arange(100.0)
+    write(odd, folder / "odd.csv")
+    told = " ".join(run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "--components", "3").stderr.split())
+    assert "Warning: column 'still' did not vary in training" in told
+    assert "Warning: columns 'temp_0' and 'same' carry the same numbers" in told
+    told = " ".join(
+        run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--lags", "1", "--drop", "same").stderr.split()
+    )
+    assert "carry the same numbers" not in told  # a clock and its own past
+
+
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
     holes = frame(100)
     holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan

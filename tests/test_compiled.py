@@ -1,5 +1,6 @@
 """Three ways to the same numbers: arrays, compiled kernels, quadratic forms; and the same on other array libraries."""
 
+import copy
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -139,6 +140,9 @@ def test_threads_that_share_an_explainer_compile_it_once(monkeypatch):
         values = list(pool.map(lambda _: explainer.compile().explain(table[:3]).values, range(4)))
     assert len(made) == 1
     assert all((value == values[0]).all() for value in values)
+    again = copy.deepcopy(explainer)  # its lock is its own
+    assert (again.compile().explain(table[:3]).values == values[0]).all()
+    assert again._compiling is not explainer._compiling
 
 
 def test_threads_inside_threads_do_not_wait_for_each_other():

@@ -22,7 +22,7 @@ from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
 from culpa.models import Moments
 from culpa.streaming import fit, fitting
-from culpa.streaming.fill_values import Ends
+from culpa.streaming.fill_values import Codes, Ends, is_code
 from culpa.tables import Batch, Options, open_source
 from culpa.tables.missing import Missing, as_typed
 
@@ -54,7 +54,7 @@ def told(X, detector=None, names=NAMES, **options):
     """What is said about a table."""
     said = []
     fit(detector or PCADetector(2), Pieces(X), names, report=said.append, **options)
-    return said
+    return [text for text in said if text.startswith("pieces: ")]  # others are about the model
 
 
 def run(*arguments, code=0, stdin=None):
@@ -349,3 +349,35 @@ def test_codes_within_what_the_model_knows_are_readings(tmp_path):
     new[:, 2] = 950.0
     new[3, 2], new[5, 1] = 999.0, 40.0
     assert "Warning" not in run("score", write(new, tmp_path / "new.csv"), "-m", model).stderr
+
+
+def codes_in(X, mean, std, names="abcdefg"):
+    codes = Codes(np.array(mean, dtype=float), np.array(std, dtype=float))
+    for start in range(0, len(X), 2):  # in pieces
+        codes.add(np.arange(10 + start, 10 + start + len(X[start : start + 2])), X[start : start + 2])
+    return codes.sentences(names, "t")
+
+
+def test_what_lies_just_beside_a_column_is_no_code():
+    X = np.array([[99.0, 99.9, 999.0, -99.0, 65535.0], [100.0, 99.0, 1000.0, 0.0, 65534.0]])
+    assert codes_in(X, [100, 99.995, 1000, -100, 65534], [0, 0.001, 0.02, 0, 0]) == []
+    assert len(codes_in(X, [20, 20, 20, 20, 20], [0, 0.001, 0.02, 0, 0])) == 4
+
+
+def test_a_column_is_told_once_by_its_most_frequent_code():
+    X = np.zeros((5, 5))
+    X[:, 0] = [-9999, 9999, 999, -999, 9999]
+    X[3, 1:4] = 99.9
+    first, *others = codes_in(X, [0] * 5, [1] * 5)
+    assert first.startswith("t: column 'a' holds 9999 2 times, first in row 11, far from")
+    assert [text[:12] for text in others] == ["t: column 'b", "t: column 'c", "t: 1 more co"]
+    assert others[0].startswith("t: column 'b' holds 99.9 in row 13, far")
+
+
+@given(
+    st.lists(st.floats(-1e12, 1e12) | st.sampled_from([99.0, -999.9, 65535.0, 99999.0, 2.0**63, -32768.0]), min_size=1)
+)
+def test_the_quick_look_misses_no_code(numbers):
+    told = codes_in(np.array(numbers)[:, None], [0.5], [0.0])
+    expected = {number for number in numbers if is_code(number) and abs(number - 0.5) > 0.25}
+    assert bool(told) == bool(expected)

@@ -28,7 +28,6 @@ RANKINGS = ("shapley", *contributions.NAMES)
 
 _ROWS_AT_ONCE = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
-_compiling = threading.RLock()  # one for all, since an explainer with a lock of its own could not be copied
 
 
 class Explainer:
@@ -61,7 +60,8 @@ class Explainer:
     n_orders : int, optional
         Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
     exact_budget : float
-        Operations per row up to which "auto" is exact; the default means up to 25 features.
+        Operations per row up to which "auto" is exact; the default means up to 25 features, or 24 where the
+        noise is below 1e-6 of the largest eigenvalue.
     memory : float
         Bytes that compiled quadratic forms may take.
     rank : {"components", "share"}
@@ -123,6 +123,7 @@ class Explainer:
         self.rank: Literal["components", "share"] = rank
         self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         self._forms: QuadraticForms | None = None
+        self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
         if game == "retraining":
             self._check_retraining(features)
@@ -216,12 +217,18 @@ class Explainer:
         centre, scale = (games.base.like(array, X) for array in (normal.location, normal.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_compiling"}  # locks cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _compiling=threading.RLock())
+
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
         `explain` does this by itself when there have been enough rows to pay for it.
         """
-        with _compiling:  # so that threads that share an explainer do it once
+        with self._compiling:  # so that threads that share an explainer do it once
             if self._forms is None:
                 self._forms = self._compile()
         return self

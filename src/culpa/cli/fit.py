@@ -105,12 +105,9 @@ def _learn(
     detector: "PCADetector", source: "Source", features: list[str], *, complete_only: bool, compile: bool, quiet: bool
 ) -> None:
     from culpa.streaming import fit as learn
-    from culpa.streaming import oddities
 
     with common.progress_bar(source, quiet=quiet) as (rows_done, note):
         learn(detector, source, features, complete_only=complete_only, progress=rows_done, report=common.warn)
-        for text in oddities(detector):
-            common.warn(text)
         if compile:
             note("compiling the explainer")
             detector.explainer().compile()

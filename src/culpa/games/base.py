@@ -71,6 +71,10 @@ class Game(ABC):
         """Value of the coalition of all observed features, (n,): the score that is explained."""
         return self.value(X, observed)
 
+    def deciding_order(self, players: list[list[int]]) -> list[int]:
+        """In which order players should decide in a tree of coalitions: it is smallest when the large ones come first."""
+        return sorted(range(len(players)), key=lambda i: -len(players[i]))
+
     def closed_form(self, X: Floats, players: list[list[int]]) -> Floats | None:
         """Shapley values (n, players) where a formula gives them; ``None`` where the game must be walked."""
         return None

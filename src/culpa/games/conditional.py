@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa.games import elimination
 from culpa.games.base import Array, Coalitions, Cost, Floats, Game
-from culpa.games.elimination import Elimination
-from culpa.games.latent import Latent, can_be_factored, isotropic_weights
+from culpa.games.latent import Latent, array_cost, can_be_factored, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
@@ -45,9 +45,11 @@ class Conditional(Game):
     def cost(self) -> Cost:  # type: ignore[override]
         """A tree that only looks at who waits costs next to nothing; else latent variables pay for their covariance."""
         p = self.score.gaussian.n_components
-        tree = 60.0 + 6.0 * p**2, 6.0 * p
-        if self._well_conditioned or can_be_factored(self.score):
-            tree = 0.0, 38.0 if self._well_conditioned else 76.0
+        tree = array_cost(p)
+        if self._well_conditioned:
+            tree = 0.0, elimination.OPERATIONS
+        elif can_be_factored(self.score):
+            tree = 0.0, 2 * elimination.OPERATIONS
         alike = isotropic_weights(self.score) is not None
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
         return Cost(*tree, *order)
@@ -65,8 +67,19 @@ class Conditional(Game):
     def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
         """Pick the cheaper of the two walks that is accurate enough."""
         if self._well_conditioned and (branching or isotropic_weights(self.score) is None):
-            return Elimination.start(self.covariance, self.sandwich, X, queues)
+            return elimination.Elimination.start(self.covariance, self.sandwich, X, queues)
         return Latent.start(self.score, X, queues)
+
+    def deciding_order(self, players: list[list[int]]) -> list[int]:
+        """Where noise is tiny, of equally large players those that others explain come first: that keeps digits."""
+        order = super().deciding_order(players)
+        if self._well_conditioned:
+            return order
+        from scipy.linalg import qr
+
+        pivots = qr(self.score.gaussian.loadings.T, mode="r", pivoting=True)[1]
+        rank = np.argsort(pivots)
+        return sorted(order, key=lambda i: (-len(players[i]), -rank[players[i]].min()))
 
     def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
         """Formula (16) of the paper, with a linear solve."""

@@ -34,6 +34,8 @@ from culpa.games.base import Array, Floats, gather_columns, gather_pairs
 from culpa.games.elimination_tree import ELIMINATION, elimination_tree
 from culpa.games.tree import Tree
 
+OPERATIONS = 38.0  # per coalition and row in a tree, about
+
 
 class Elimination(NamedTuple):
     """Coalitions of a conditional game, seen by the features that still wait."""
@@ -84,7 +86,6 @@ class Elimination(NamedTuple):
         """All waiting players decide in every way, compiled; from the one coalition of this batch, worth ``value``."""
         return elimination_tree(self.V[0], self.K[0], self.delta[0].T, value, weights, sizes)
 
-    @staticmethod
-    def tree_pays(operations: float) -> bool:
+    def tree_pays(self, n_coalitions: float) -> bool:
         """Whether `tree` is worth its preparation."""
-        return ELIMINATION.kernel.pays(operations)
+        return ELIMINATION.kernel.pays(n_coalitions * OPERATIONS * self.delta.shape[2])

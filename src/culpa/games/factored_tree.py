@@ -213,4 +213,4 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
         store(sums, here, load(sums, here, like) + q0 + q1 + q2 + q01 + q02 + q12 + q012)
 
 
-FACTORED = Steps(tree_kernel(_join, _last_three, _pairs_of, _plan_two, _two, worth=5e8), n_own=1, n_scratch=5)
+FACTORED = Steps(tree_kernel(_join, _last_three, _pairs_of, _plan_two, _two, worth=3e9), n_own=1, n_scratch=5)

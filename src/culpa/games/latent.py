@@ -62,6 +62,11 @@ def can_be_factored(score: QuadraticScore) -> bool:
     return isotropic_weights(score) is not None and bool((signal[signal > 0] >= _WEAKEST_TURNED).all())
 
 
+def array_cost(p: int) -> tuple[float, float]:
+    """About how many operations a coalition takes as arrays, once and per row."""
+    return 60.0 + 6.0 * p**2, 6.0 * p
+
+
 class Constants(NamedTuple):
     """What all coalitions share: model, score and rows."""
 
@@ -165,12 +170,14 @@ class Latent(NamedTuple):
         _, _, constant = self._compiled(self.queue, self.queue, np.empty((0, B, d)), delta, slope)
         return delta, slope, constant
 
-    def tree_pays(self, operations: float) -> bool:
+    def tree_pays(self, n_coalitions: float) -> bool:
         """Whether `tree` applies and is worth its preparation."""
+        once, per_row = array_cost(self.z.shape[1])
+        operations = n_coalitions * (once + per_row * self.z.shape[2])
         return self.constants.can_be_factored and FACTORED.kernel.pays(operations)
 
     def tree(self, value: float, weights: tuple[Floats, Floats], sizes: list[int]) -> Tree:
-        """All waiting players decide in every way, compiled; from the empty coalition, worth ``value``."""
+        """All players decide in every way, compiled; nobody has joined yet, and that is worth ``value``."""
         known, queue = self.constants, self.queue[0]
         model = known.W[queue], float(known.noise[0]), float(known.a), known.b
         return factored_tree(*model, known.rows[queue].T, value, weights, sizes)

@@ -43,7 +43,7 @@ def exact(
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
     at_once = at_once or (_AT_ONCE if isinstance(X, np.ndarray) else _AT_ONCE_ELSEWHERE)
-    order = sorted(range(len(players)), key=lambda i: -len(players[i]))
+    order = game.deciding_order(players)
     tree = _compiled_tree(game, X, [players[i] for i in order])
     if tree is not None:
         result = np.zeros((len(X), len(players)))
@@ -76,8 +76,7 @@ def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
     if not isinstance(X, np.ndarray) or not len(X) or len(players) < FEWEST_PLAYERS:
         return None
     start: Any = game.start(X, queue_of(players), branching=True)
-    operations = len(X) * (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** len(players)
-    if not getattr(start, "tree_pays", lambda _: False)(operations):
+    if not getattr(start, "tree_pays", lambda _: False)(2.0 ** len(players)):
         return None
     inside, outside = size_weights(len(players))
     tree: Tree = start.tree(game.base_value, (inside + outside, outside), [len(player) for player in players])

@@ -72,8 +72,8 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
     xp = array_namespace(X)
     queues, paid = steps(players, rule.orders)
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
-    start: Any = game.start(X, queues[:1], branching=False)
-    compiled = getattr(start, "walk_pays", lambda _: False)(operations)
+    nobody: Any = game.start(X, queues[:1], branching=False)
+    compiled = getattr(nobody, "walk_pays", lambda _: False)(operations)
     if not compiled:
         batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
     else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
@@ -82,7 +82,7 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
 
     def walk(which: slice) -> tuple[Any, Any]:
         if compiled:
-            return start.walk(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
+            return nobody.walk(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
         coalitions = game.start(X, queues[which], branching=False)
         return _walk_arrays(coalitions, X, paid[which], rule.weights[:, which])
 

@@ -15,7 +15,7 @@ from culpa.shapley.permutation import permutation
 from culpa.shapley.quadratic import n_products
 from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
 
-# Operations that "auto" may spend per row on being exact: up to 25 features, a few hundredths of a second a row, and
+# Operations that "auto" may spend per row on being exact: up to 25 features (24), a few hundredths of a second a row, and
 # some ten seconds for any number of rows, because then forms are compiled.
 EXACT_BUDGET = 1.3e9
 # Operations that even method="exact" refuses, and the rate used to put a time to them.

@@ -131,7 +131,7 @@ def scored_batches(
         summary.rows += len(values)
         summary.anomalies += int(anomaly.sum())
         summary.empty += int(np.isnan(values).sum())
-        codes.add(batch.rows[anomaly], batch.X[anomaly])
+        codes.add(batch.rows, batch.X)
         yield Scored(batch, features, values, anomaly)
         progress(summary)
     for text in codes.sentences(names, source.name):

@@ -105,15 +105,21 @@ def oddities(detector: PCADetector) -> list[str]:
     variance = np.diag(model.covariance_)
     constant = [name for name, v in zip(names, variance, strict=True) if v <= RELATIVE_FLOOR * variance.max()]
     if constant:
-        weighed = "as if its standard deviation were 1" if detector.scale else "as they are"
-        found.append(
-            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual: "
-            f"they are weighed {weighed}."
-        )
+        told = {
+            True: "did not vary in training, so nothing tells which changes of it are unusual: they are weighed as if its "
+            "standard deviation were 1.",
+            False: "did not vary in training, or too little beside the others to be seen: its changes are weighed as they "
+            "are, since columns are not scaled.",
+        }[bool(detector.scale)]
+        found.append(f"column {constant[0]!r} {told}")
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
-    correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)
-    for a, b in np.argwhere(correlation > _SAME)[:1]:
+    n = len(_names(detector))  # of the present only: nobody can drop the past of a column
+    correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
+    for a, b in np.argwhere(correlation > _SAME):
+        if constant and {names[a], names[b]} <= set(constant):
+            continue
         found.append(f"columns {names[a]!r} and {names[b]!r} carry the same numbers: drop one of them.")
+        break
     if model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max():
         found.append("the components explain everything: the smallest deviation will be flagged; use fewer components.")
     if detector.limit_ == 0:

@@ -133,29 +133,47 @@ def is_code(number: float) -> bool:
 
 
 class Codes:
-    """Numbers like -9999 in rows to be judged, far from where the model has seen the column."""
+    """Numbers like -9999 in rows to be judged, far from where the model has seen the column.
+
+    As in training, the gap must also be more than half the numbers at its other side: 99 may precede 100.
+    """
 
     def __init__(self, mean: Floats, std: Floats) -> None:
-        self.mean, self.std = mean, std
-        self.found: dict[tuple[int, float], tuple[int, int]] = {}  # how often, and where first
+        gap = np.maximum(_FAR * std, np.abs(mean) / 2)
+        self.low, self.high = mean - gap, mean + gap
+        self.found: dict[int, dict[float, tuple[int, int]]] = {}  # by column and number: how often, and where first
 
     def add(self, rows: NDArray[np.int64], X: Floats) -> None:
         """Look at some rows, numbered ``rows``; NaN is missing."""
-        for row, column in np.argwhere(np.abs(X - self.mean) > _FAR * self.std):
-            key = int(column), float(X[row, column])
-            if key in self.found or is_code(key[1]):
-                count, first = self.found.get(key, (0, int(rows[row])))
-                self.found[key] = count + 1, first
+        far = (self.low > X) | (self.high < X)
+        for column in np.flatnonzero(far.any(axis=0)):
+            here = np.flatnonzero(far[:, column])
+            here = here[_may_be_code(X[here, column])]
+            for value, first, count in zip(
+                *np.unique(X[here, column], return_index=True, return_counts=True), strict=True
+            ):
+                if is_code(value):
+                    known = self.found.setdefault(int(column), {})
+                    before, place = known.get(float(value), (0, int(rows[here[first]])))
+                    known[float(value)] = before + int(count), place
 
     def sentences(self, names: Sequence[str], table: str) -> list[str]:
-        """What to tell the user about the most frequent ones."""
-        often = sorted(self.found.items(), key=lambda item: -item[1][0])
+        """What to tell the user about the columns with most of them."""
+        worst = [(max(known.items(), key=lambda item: item[1][0]), column) for column, known in self.found.items()]
+        worst.sort(key=lambda item: -item[0][1][0])
         told = [
             f"{table}: column {names[column]!r} holds {as_typed(value)} {_times(*where)}, far from what the model has "
             f"learned: {take_as_missing(as_typed(value))}."
-            for (column, value), where in often[:_MOST]
+            for (value, where), column in worst[:_MOST]
         ]
-        return told + _and_more(len({column for (column, _), _ in often[_MOST:]}), table)
+        return told + _and_more(len(worst) - _MOST, table)
+
+
+def _may_be_code(numbers: Floats) -> NDArray[np.bool_]:
+    """Whether `is_code` is worth asking: just below a power of ten, or an end of an integer type."""
+    size = np.abs(numbers)
+    nearly = size / 10 ** np.ceil(np.log10(np.maximum(size, 1.0))) > 0.98
+    return np.asarray(nearly | np.isin(numbers, list(_ENDS)))
 
 
 def sentences(

@@ -16,6 +16,7 @@ from culpa.calibration import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.models import Moments
+from culpa.streaming.describing import oddities
 from culpa.streaming.fill_values import Ends, sentences
 from culpa.tables import Batch, Source, TableError
 
@@ -35,14 +36,31 @@ def fit(
 ) -> PCADetector:
     """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
 
-    ``report`` is told about numbers that may stand for missing cells. They are learned from all the same.
+    ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
+    about the model.
     """
+    _fit(detector, source, features, progress, report, complete_only=complete_only)
+    for text in oddities(detector):
+        report(text)
+    return detector
+
+
+def _fit(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    progress: Progress,
+    report: Report,
+    *,
+    complete_only: bool,
+) -> None:
     if len(features) < 2:
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     if detector.limit == "conformal" or detector.trim:
-        return _fit_whole(detector, source, features, progress, report, complete_only=complete_only)
+        _fit_whole(detector, source, features, progress, report, complete_only=complete_only)
+        return
     with one_blas_thread():
         moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
@@ -51,7 +69,8 @@ def fit(
                 f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
                 "incomplete rows with --complete-only."
             )
-        return _fit_whole(detector, source, features, progress, report)
+        _fit_whole(detector, source, features, progress, report)
+        return
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
@@ -59,7 +78,6 @@ def fit(
     detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
     for text in sentences(ends.alone(moments.n), features, source.name, moments.column):
         report(text)
-    return detector
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
@@ -98,7 +116,7 @@ def _fit_whole(
     report: Report,
     *,
     complete_only: bool = False,
-) -> PCADetector:
+) -> None:
     """Fit to all rows at once, held in memory."""
     batches = list(_batches(source, features, progress))
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
@@ -127,7 +145,6 @@ def _fit_whole(
     alone = ends.alone(observed.sum(axis=0))
     for text in sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1])):
         report(text)
-    return detector
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
