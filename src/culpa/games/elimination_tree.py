@@ -17,7 +17,7 @@ import numpy as np
 
 from culpa._vectors import load, store, width
 from culpa.games.base import Floats
-from culpa.games.tree import Steps, Tree, tree_kernel
+from culpa.games.tree import Steps, Tree, add_three, tree_kernel, weights_of_three
 
 
 def elimination_tree(
@@ -98,10 +98,7 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
     V31, K31 = load(S, core, like), load(S, core + W, like)
     V32, K32 = load(S, core + 2 * W, like), load(S, core + 3 * W, like)
     V33, K33 = load(S, core + 4 * W, like), load(S, core + 5 * W, like)
-    t = 2 * (depth + 1) * W
-    in1, out1 = load(weights, t, like), load(weights, t + W, like)
-    in2, out2 = load(weights, t + 2 * W, like), load(weights, t + 3 * W, like)
-    in3, out3 = load(weights, t + 4 * W, like), load(weights, t + 5 * W, like)
+    by_size = weights_of_three(weights, depth, like)
     for r in range(R):
         one = source + (R + 2 * r) * W
         two = one + (2 * R + 2) * W
@@ -110,17 +107,8 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
         V20, K20 = load(S, two, like), load(S, two + W, like)
         V30, K30 = load(S, three, like), load(S, three + W, like)
         value = load(S, source + r * W, like)
-        q1, q2, q3, q12, q13, q23, q123 = _three(
-            value, V10, V20, V30, K10, K20, K30, V11, V21, V22, V31, V32, V33, K11, K21, K22, K31, K32, K33
-        )
-        s = r * n_sums
-        store(sums, s, load(sums, s, like) + out1 * (q1 + q2 + q3) + out2 * (q12 + q13 + q23) + out3 * q123)
-        q1, q2, q3, q12, q13, q23, q123 = in1 * q1, in1 * q2, in1 * q3, in2 * q12, in2 * q13, in2 * q23, in3 * q123
-        store(sums, s + W, load(sums, s + W, like) + q1 + q12 + q13 + q123)
-        store(sums, s + 2 * W, load(sums, s + 2 * W, like) + q2 + q12 + q23 + q123)
-        store(sums, s + 3 * W, load(sums, s + 3 * W, like) + q3 + q13 + q23 + q123)
-        here = s + n_sums // 2 + depth * W
-        store(sums, here, load(sums, here, like) + q1 + q2 + q3 + q12 + q13 + q23 + q123)
+        values = _three(value, V10, V20, V30, K10, K20, K30, V11, V21, V22, V31, V32, V33, K11, K21, K22, K31, K32, K33)
+        add_three(sums, r * n_sums, n_sums // 2 + depth * W, by_size, values, like)
 
 
 ELIMINATION = Steps(tree_kernel(_join, _last_three, _one, _two, _three, worth=5e8), n_own=0, n_scratch=2)

@@ -21,7 +21,7 @@ import numpy as np
 
 from culpa._vectors import load, store, width
 from culpa.games.base import Floats
-from culpa.games.tree import Steps, Tree, tree_kernel
+from culpa.games.tree import Steps, Tree, add_three, tree_kernel, weights_of_three
 
 
 def factored_tree(
@@ -185,10 +185,7 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
     L10 = L10 - m10 * L11
     D0, D1 = D0 * t1 * inverse, D1 * t2 * inverse1
     after = _plan_two(psi, apsi, L00, L10, L11, Q00, Q10, Q11, D0, D1)
-    t = 2 * (depth + 1) * W
-    in1, out1 = load(weights, t, like), load(weights, t + W, like)
-    in2, out2 = load(weights, t + 2 * W, like), load(weights, t + 3 * W, like)
-    in3, out3 = load(weights, t + 4 * W, like), load(weights, t + 5 * W, like)
+    by_size = weights_of_three(weights, depth, like)
     for r in range(R):
         zeroth = source + (R + 2 * r) * W
         first = zeroth + (2 * R + 3) * W
@@ -202,15 +199,8 @@ def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
         s0, s1, s2 = s0 + u0 * delta2, s1 + u1 * delta2, s2 + u2 * delta2
         s0, s1 = s0 - m10 * s1 - m20 * s2, s1 - m21 * s2
         q02, q12, q012 = _two(after, delta0 - pull0 * delta2, delta1 - pull1 * delta2, s0, s1)
-        q0, q1, q01, q02, q12, q012 = q0 + value, q1 + value, q01 + value, q02 + q2, q12 + q2, q012 + q2
-        s = r * n_sums
-        store(sums, s, load(sums, s, like) + out1 * (q0 + q1 + q2) + out2 * (q01 + q02 + q12) + out3 * q012)
-        q0, q1, q2, q01, q02, q12, q012 = in1 * q0, in1 * q1, in1 * q2, in2 * q01, in2 * q02, in2 * q12, in3 * q012
-        store(sums, s + W, load(sums, s + W, like) + q0 + q01 + q02 + q012)
-        store(sums, s + 2 * W, load(sums, s + 2 * W, like) + q1 + q01 + q12 + q012)
-        store(sums, s + 3 * W, load(sums, s + 3 * W, like) + q2 + q02 + q12 + q012)
-        here = s + n_sums // 2 + depth * W
-        store(sums, here, load(sums, here, like) + q0 + q1 + q2 + q01 + q02 + q12 + q012)
+        values = q0 + value, q1 + value, q2, q01 + value, q02 + q2, q12 + q2, q012 + q2
+        add_three(sums, r * n_sums, n_sums // 2 + depth * W, by_size, values, like)
 
 
 FACTORED = Steps(tree_kernel(_join, _last_three, _pairs_of, _plan_two, _two, worth=3e9), n_own=1, n_scratch=5)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._compiled import Kernel
-from culpa._vectors import LANES, lanes_of_zero, load, store
+from culpa._vectors import LANES, lanes_of_zero, load, store, width
 from culpa.games.base import Floats
 
 # Players of kinds 2, 3, 4 and 5 above.
@@ -119,6 +119,31 @@ def _starting_state(R: int, value: float, pairs: Floats, own: Floats) -> Floats:
     there = np.repeat(np.tri(k, R + k, R, dtype=bool), 2, axis=1)
     both = np.hstack([numbers.reshape(k, -1), own]), np.hstack([there, np.ones((k, n_own), dtype=bool)])
     return np.append(np.full(R, value), both[0][both[1]])
+
+
+def weights_of_three(weights, depth, like):
+    """Weights of coalitions that are one, two and three players larger than that of this depth, inside and outside."""
+    W = width(like)
+    t = 2 * (depth + 1) * W
+    inside = load(weights, t, like), load(weights, t + 2 * W, like), load(weights, t + 4 * W, like)
+    outside = load(weights, t + W, like), load(weights, t + 3 * W, like), load(weights, t + 5 * W, like)
+    return inside, outside
+
+
+def add_three(sums, own, here, by_size, values, like):
+    """Add to a row's ``own`` sums, and to that of this depth, values when the last three join in every way.
+
+    Values are those of 1, 2, 3, 1 and 2, 1 and 3, 2 and 3, and all; 1 decides last.
+    """
+    W = width(like)
+    (in1, in2, in3), (out1, out2, out3) = by_size
+    q1, q2, q3, q12, q13, q23, q123 = values
+    store(sums, own, load(sums, own, like) + out1 * (q1 + q2 + q3) + out2 * (q12 + q13 + q23) + out3 * q123)
+    q1, q2, q3, q12, q13, q23, q123 = in1 * q1, in1 * q2, in1 * q3, in2 * q12, in2 * q13, in2 * q23, in3 * q123
+    store(sums, own + W, load(sums, own + W, like) + q1 + q12 + q13 + q123)
+    store(sums, own + 2 * W, load(sums, own + 2 * W, like) + q2 + q12 + q23 + q123)
+    store(sums, own + 3 * W, load(sums, own + 3 * W, like) + q3 + q13 + q23 + q123)
+    store(sums, own + here, load(sums, own + here, like) + q1 + q2 + q3 + q12 + q13 + q23 + q123)
 
 
 def tree_kernel(
@@ -253,4 +278,4 @@ def tree_kernel(
                         for i in range(below, n_players):
                             row[i] += sums[s + (n_players - i) * LANES]
 
-    return Kernel(tree_walk, worth, (join, decide_last, *helpers))
+    return Kernel(tree_walk, worth, (join, decide_last, weights_of_three, add_three, *helpers))
