@@ -107,7 +107,9 @@ def _learn(
     from culpa.streaming import fit as learn
 
     with common.progress_bar(source, quiet=quiet) as (rows_done, note):
-        learn(detector, source, features, complete_only=complete_only, progress=rows_done, report=common.warn)
+        learn(
+            detector, source, features, complete_only=complete_only, progress=rows_done, report=common.warn, note=note
+        )
         if compile:
             note("compiling the explainer")
             detector.explainer().compile()

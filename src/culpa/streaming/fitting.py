@@ -23,6 +23,7 @@ from culpa.tables import Batch, Source, TableError
 Floats = NDArray[np.float64]
 Progress = Callable[[int], None]  # told how many rows have been read
 Report = Callable[[str], None]  # told what is odd about the table
+Note = Callable[[str], None]  # told what is being done
 
 
 def fit(
@@ -33,13 +34,14 @@ def fit(
     complete_only: bool = False,
     progress: Progress = lambda rows: None,
     report: Report = lambda text: None,
+    note: Note = lambda text: None,
 ) -> PCADetector:
     """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
 
     ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
-    about the model.
+    about the model; ``note``, what is being done when all rows have been read.
     """
-    _fit(detector, source, features, progress, report, complete_only=complete_only)
+    _fit(detector, source, features, progress, report, note, complete_only=complete_only)
     for text in oddities(detector):
         report(text)
     return detector
@@ -51,6 +53,7 @@ def _fit(
     features: Sequence[str],
     progress: Progress,
     report: Report,
+    note: Note,
     *,
     complete_only: bool,
 ) -> None:
@@ -59,7 +62,7 @@ def _fit(
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     if detector.limit == "conformal" or detector.trim:
-        _fit_whole(detector, source, features, progress, report, complete_only=complete_only)
+        _fit_whole(detector, source, features, progress, report, note, complete_only=complete_only)
         return
     with one_blas_thread():
         moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
@@ -69,12 +72,13 @@ def _fit(
                 f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
                 "incomplete rows with --complete-only."
             )
-        _fit_whole(detector, source, features, progress, report)
+        _fit_whole(detector, source, features, progress, report, note)
         return
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
+    note("fitting")
     detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
     for text in sentences(ends.alone(moments.n), features, source.name, moments.column):
         report(text)
@@ -114,6 +118,7 @@ def _fit_whole(
     features: Sequence[str],
     progress: Progress,
     report: Report,
+    note: Note,
     *,
     complete_only: bool = False,
 ) -> None:
@@ -137,6 +142,7 @@ def _fit_whole(
         )
     if len(X) < 2:
         raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
+    note("fitting")
     detector.fit(Table(X, tuple(features)))
     abnormal = detector.abnormal_training_rows_
     abnormal["row"] = places[abnormal["position"]]  # in the table, of which some rows may have been left out
