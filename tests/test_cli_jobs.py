@@ -113,11 +113,19 @@ def test_fit_tells_what_is_odd_about_the_model(folder):
     write(odd, folder / "odd.csv")
     told = " ".join(run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "--components", "3").stderr.split())
     assert "Warning: column 'still' did not vary in training" in told
-    assert "Warning: columns 'temp_0' and 'same' carry the same numbers" in told
+    assert "Warning: columns 'temp_0' and 'same' always move together: if one is computed from the other" in told
     told = " ".join(
         run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--lags", "1", "--drop", "same").stderr.split()
     )
-    assert "carry the same numbers" not in told  # a clock and its own past
+    assert "move together" not in told  # a clock and its own past
+    odd.iloc[::9, [0, -3, -2]] = np.nan
+    write(odd, folder / "holes.csv")
+    told = " ".join(run("fit", folder / "holes.csv", "-o", folder / "odd.culpa", "-f").stderr.split())
+    assert "column 'still' did not vary in training" in told
+    told = " ".join(
+        run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--statistic", "t2").stderr.split()
+    )
+    assert "t2 does not see them" in told
 
 
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):

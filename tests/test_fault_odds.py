@@ -86,3 +86,13 @@ def test_what_is_missing_is_no_suspect():
     C, spread = normal.gaussian.covariance[np.ix_(seen, seen)], np.sqrt(np.diag(normal.sample_covariance))[seen]
     wanted = fault_log_odds(normal.standardise(row)[:, seen], np.linalg.inv(C), spread)
     np.testing.assert_allclose(detector.contributions(row, "fault-odds")[:, seen], wanted, rtol=1e-9)
+
+
+def test_who_reads_what_it_always_does_is_no_suspect():
+    """A column that never changes says nothing about others, and yet it is not to be listed before them."""
+    covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1e-9]])
+    precision, spread = np.linalg.inv(covariance), np.sqrt(np.diag(covariance))
+    odds = fault_log_odds(np.array([[4.0, 0.1, 0.0], [0.1, 0.2, 1e-3]]), precision, spread)
+    assert odds[0].argmax() == 0
+    assert odds[0, 2] == odds[0].min()
+    assert odds[1].argmax() == 2  # but when it does change, it is

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+import re
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from culpa import PCADetector
 from culpa.datasets import make_plant
-from culpa.incidents import Incident, Incidents
+from culpa.incidents import Incident, Incidents, gathering
 from culpa.incidents.wording import pair
 
 
@@ -160,6 +161,33 @@ class TestFixingSeveral:
             assert incident.together == pytest.approx(
                 dict(zip(together.features[0], together.expected[0], strict=True))
             )
+
+    def test_healthy_sensors_are_not_added_up_when_two_broken_ones_will_do(self, plant, monkeypatch):
+        """T2 blames many for two cells of -9999; from the top down it would take nine."""
+        detector = PCADetector(statistic="t2").fit(plant.normal)
+        row = plant.normal[10:11].copy()
+        row[0, [6, 10]] = -9999
+        found = detector.incidents(row)[0]
+        assert (found.n_to_fix, {c.feature for c in found.culprits[:2]}) == (2, {"x6", "x10"})
+        assert detector.together(row, ["x6", "x10"]).clears[0]
+        monkeypatch.setattr(gathering, "_MANY", 99)
+        assert detector.incidents(row)[0].n_to_fix == 9
+
+    def test_who_only_helps_to_get_below_the_limit_is_not_named(self, detector, plant):
+        """Rows just above the limit by chance, and one sensor far off: fixing that one leaves the chance."""
+        score = -detector.score_samples(pd.DataFrame(plant.normal, columns=plant.feature_names))
+        chance = np.flatnonzero((score > 1.1 * detector.limit_) & (score < 1.24 * detector.limit_))
+        assert len(chance) >= 2
+        for at in chance:
+            row = pd.DataFrame(plant.normal[at : at + 1], columns=plant.feature_names)
+            only = detector.incidents(row)[0]
+            assert (
+                sum(f"{name} read" in only.sentence for name in row) == only.n_to_fix
+            )  # of chance alone, all are named
+            row.iloc[0, 3] += 20 * plant.normal[:, 3].std()
+            found = detector.incidents(row)[0]
+            assert found.score_if_fixed <= found.limit
+            assert [name for name in row if f"{name} read" in found.sentence] == [plant.feature_names[3]]
 
     def test_worst_culprits_of_each_row(self, detector, new):
         together = detector.together(new[300:320], 2)
@@ -408,7 +436,8 @@ class TestSentences:
         told = detector.incidents(bad)[0]
         assert told.n_to_fix > 3
         assert len(told.culprits) >= told.n_to_fix == len(told.together)
-        assert f"; together with {told.n_to_fix - 2} more they account for" in told.sentence
+        [more] = re.findall(r"; together with (\d) more they account for", told.sentence)
+        assert 1 <= int(more) <= told.n_to_fix - 2  # who only helps below the limit is not named
 
     @pytest.mark.parametrize("statistic", ["t2", "mahalanobis", "combined", "mse"])
     def test_other_scores(self, plant, statistic):

@@ -9,7 +9,7 @@ import pytest
 
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
-from culpa.games import Conditional, Game, latent
+from culpa.games import Conditional, Game, conditional
 
 NAMES = ["spe", "t2", "mahalanobis", "features"]
 
@@ -118,15 +118,15 @@ def test_components_made_of_rounding_errors(name):
     check(LatentGaussian(np.zeros(6), W, 1e-9), name, rng.normal(size=6))
 
 
-def test_weak_components_are_not_mixed_with_strong_ones(monkeypatch):
+def test_weak_components_keep_their_digits_beside_strong_ones(monkeypatch):
     rng = np.random.default_rng(2412)
     directions = np.linalg.svd(rng.normal(size=(6, 3)) * 10.0 ** rng.uniform(-4, 0, size=(6, 1)), full_matrices=False)[
         0
     ]
     gaussian = LatentGaussian(np.zeros(6), directions * np.sqrt([1.0, 1e-18, 1e-3]), 1e-9)
     x = gaussian.sample(1, 2412)[0]
-    check(gaussian, "spe", x)
-    monkeypatch.setattr(latent, "_WEAKEST_TURNED", 0.0)  # what would happen if they were
+    check(gaussian, "spe", x, rtol=1e-10)
+    monkeypatch.setattr(np, "argsort", lambda values, **options: np.arange(len(values)))  # as if they came as they are
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         check(gaussian, "spe", x)
 
@@ -150,6 +150,42 @@ def test_who_decides_last_matters_where_rows_break_what_columns_have_in_common(m
             worst = max(worst, np.abs(values - expected).max() / np.abs(expected).max())
         errors.append(worst)
     assert errors[0] < 2e-10 < 1e-9 < errors[1]
+
+
+def collinear(ratio):
+    """A model with a copy and a sum among its columns, and rows as they should be."""
+    W = np.random.default_rng(6).normal(size=(7, 3))
+    W[3], W[5] = W[0], W[0] + W[1]
+    gaussian = LatentGaussian(np.zeros(7), W / np.linalg.norm(W, 2), ratio)
+    return gaussian, gaussian.sample(300, 7)
+
+
+def by_row(actual, expected):
+    return (np.abs(actual - expected).max(axis=1) / np.abs(expected).max(axis=1)).max()
+
+
+@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
+def test_forms_are_as_good_as_walks_where_they_are_used(name):
+    gaussian, X = collinear(1.01 * conditional._FORMS_KEEP_DIGITS)
+    game, players = Conditional(build(gaussian, name)), [[i] for i in range(7)]
+    assert game.forms_keep_digits
+    game.__dict__["_well_conditioned"] = False  # the walk with most digits
+    assert by_row(shapley.compile_exact(game, players)(X).values, shapley.exact(game, X, players).values) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
+def test_forms_are_not_used_where_they_would_lose_digits(name):
+    gaussian, X = collinear(1e-10)
+    explainer = Explainer(gaussian, score=name)
+    many = explainer.explain(np.tile(X, (20, 1))).values[: len(X)]
+    assert explainer.forms is None
+    few = np.concatenate([Explainer(gaussian, score=name).explain(part).values for part in np.split(X, 100)])
+    assert by_row(many, few) < 1e-9
+    with pytest.warns(UserWarning, match="compiled values would lose digits: every row is walked"):
+        assert explainer.compile().forms is None
+    game, players = Conditional(build(gaussian, "spe")), [[i] for i in range(7)]
+    lost = by_row(shapley.compile_exact(game, players)(X).values, shapley.exact(game, X, players).values)
+    assert lost > 1e-7  # what would happen if they were
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,7 @@
 """model + score + game + engine -> Explanation."""
 
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -226,8 +227,16 @@ class Explainer:
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
-        `explain` does this by itself when there have been enough rows to pay for it.
+        `explain` does this by itself when there have been enough rows to pay for it. It leaves it, with a warning, where
+        the noise is so small (3e-5 of the largest eigenvalue) that normal rows would lose digits.
         """
+        if not self.game.forms_keep_digits:
+            warnings.warn(
+                "the noise is so small beside the components that compiled values would lose digits: every row is walked.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return self
         with self._compiling:  # so that threads that share an explainer do it once
             if self._forms is None:
                 self._forms = self._compile()

@@ -53,6 +53,7 @@ class Game(ABC):
     cost: Cost
     scale: Floats  # natural size of each feature, (d,)
     quadratic: bool = False  # whether values are quadratic in the row, so that Shapley values can be compiled
+    forms_keep_digits: bool = True  # whether they should be
 
     @property
     @abstractmethod

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from culpa.games import elimination
 from culpa.games.base import Array, Coalitions, Cost, Floats, Game
-from culpa.games.latent import Latent, array_cost, can_be_factored, isotropic_weights
+from culpa.games.latent import Latent, array_cost, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that nine digits remain.
-_WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-4}
+_WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-3}
+_FORMS_KEEP_DIGITS = 3e-5  # the same for quadratic forms
 
 
 class Conditional(Game):
@@ -45,14 +46,19 @@ class Conditional(Game):
     def cost(self) -> Cost:  # type: ignore[override]
         """A tree that only looks at who waits costs next to nothing; else latent variables pay for their covariance."""
         p = self.score.gaussian.n_components
+        alike = isotropic_weights(self.score) is not None
         tree = array_cost(p)
         if self._well_conditioned:
             tree = 0.0, elimination.OPERATIONS
-        elif can_be_factored(self.score):
+        elif alike:
             tree = 0.0, 2 * elimination.OPERATIONS
-        alike = isotropic_weights(self.score) is not None
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
         return Cost(*tree, *order)
+
+    @cached_property
+    def forms_keep_digits(self) -> bool:  # type: ignore[override]
+        """Forms take differences of numbers as large as x^2 / noise, which for normal rows are small."""
+        return self._noise_ratio >= _FORMS_KEEP_DIGITS
 
     @cached_property
     def scale(self) -> Floats:  # type: ignore[override]
@@ -73,13 +79,14 @@ class Conditional(Game):
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """Where noise is tiny, of equally large players those that others explain come first: that keeps digits."""
         order = super().deciding_order(players)
-        if self._well_conditioned:
+        if self._well_conditioned or not all(players):
             return order
         from scipy.linalg import qr
 
-        pivots = qr(self.score.gaussian.loadings.T, mode="r", pivoting=True)[1]
-        rank = np.argsort(pivots)
-        return sorted(order, key=lambda i: (-len(players[i]), -rank[players[i]].min()))
+        features = [feature for player in players for feature in player]
+        pivots = qr(self.score.gaussian.loadings[features].T, mode="r", pivoting=True)[1]
+        rank = {features[at]: place for place, at in enumerate(pivots)}
+        return sorted(order, key=lambda i: (-len(players[i]), -min(rank[feature] for feature in players[i])))
 
     def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
         """Formula (16) of the paper, with a linear solve."""
@@ -110,7 +117,11 @@ class Conditional(Game):
 
     @cached_property
     def _well_conditioned(self) -> bool:
+        weighed = "latent variables" if self.score.latent_weights.any() else "residuals"
+        return self._noise_ratio >= _WELL_CONDITIONED[weighed]
+
+    @cached_property
+    def _noise_ratio(self) -> float:
+        """Of noise to largest eigenvalue."""
         g = self.score.gaussian
-        largest = (g.loadings**2).sum(axis=0).max(initial=0.0) + g.noise.max()
-        ratio = _WELL_CONDITIONED["latent variables" if self.score.latent_weights.any() else "residuals"]
-        return bool(g.noise.min() >= ratio * largest)
+        return float(g.noise.min() / ((g.loadings**2).sum(axis=0).max(initial=0.0) + g.noise.max()))

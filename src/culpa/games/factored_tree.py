@@ -36,6 +36,8 @@ def factored_tree(
 ) -> Tree:
     """The tree of a game with loadings (k, p), features in the order of the queue."""
     k = len(W)
+    strongest_first = np.argsort(-(W**2).sum(axis=0), kind="stable")  # else they would drown the digits of weak ones
+    W, b = W[:, strongest_first], b[strongest_first]
     turn, triangle = np.linalg.qr(W[::-1].T)
     p = len(triangle)
     pairs, D = np.zeros((2, k, k)), np.ones((k, 1))

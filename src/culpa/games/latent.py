@@ -42,8 +42,6 @@ from culpa.games.tree import Tree
 from culpa.scores import QuadraticScore
 
 Queues = NDArray[np.intp]
-# Turning latent variables mixes rounding errors of strong ones into weak ones: a signal to noise below this costs digits.
-_WEAKEST_TURNED = 1e-4
 
 
 def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
@@ -54,12 +52,6 @@ def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
     a, psi = float(weights[0]), float(g.noise_variance)
     shrinkage = 1.0 if g.reconstruction == "posterior" else (1 + g.signal) / np.where(g.signal > 0, g.signal, 1.0)
     return a, score.latent_weights - a * psi * shrinkage
-
-
-def can_be_factored(score: QuadraticScore) -> bool:
-    """Whether the tree of all coalitions can be walked by `culpa.games.factored_tree`."""
-    signal = score.gaussian.signal
-    return isotropic_weights(score) is not None and bool((signal[signal > 0] >= _WEAKEST_TURNED).all())
 
 
 def array_cost(p: int) -> tuple[float, float]:
@@ -76,7 +68,6 @@ class Constants(NamedTuple):
     b: Array  # (p,): b' where features are alike, else b
     a: Array  # (): one weight where features are alike; else (d,)
     leak: Array  # (d, p): decoder - W
-    can_be_factored: bool
 
 
 class Latent(NamedTuple):
@@ -97,7 +88,7 @@ class Latent(NamedTuple):
         rows = xp.permute_dims(X, (1, 0))
         arrays = (g.loadings, g.noise, b, a, g.decoder - g.loadings)
         W, noise, b, a, leak = (like(array, X) for array in arrays)
-        constants = Constants(W, noise, rows, b, a, leak, can_be_factored(score))
+        constants = Constants(W, noise, rows, b, a, leak)
         B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
         tracked = d if np.ndim(a) else 0
         R = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
@@ -150,8 +141,7 @@ class Latent(NamedTuple):
 
     def walk_pays(self, operations: float) -> bool:
         """Whether `walk` and `walk_forms` apply and are worth their preparation."""
-        alike = not self.members.shape[1]
-        return alike and isinstance(self.R, np.ndarray) and side_by_side_kernel.pays(operations)
+        return self._alike and isinstance(self.R, np.ndarray) and side_by_side_kernel.pays(operations)
 
     def walk(self, queues: Queues, paid: Queues, weights: Floats) -> tuple[Floats, Floats]:
         """Everybody joins, compiled, in other orders: features (B, k) in the order in which they join.
@@ -174,13 +164,18 @@ class Latent(NamedTuple):
         """Whether `tree` applies and is worth its preparation."""
         once, per_row = array_cost(self.z.shape[1])
         operations = n_coalitions * (once + per_row * self.z.shape[2])
-        return self.constants.can_be_factored and FACTORED.kernel.pays(operations)
+        return self._alike and FACTORED.kernel.pays(operations)
 
     def tree(self, value: float, weights: tuple[Floats, Floats], sizes: list[int]) -> Tree:
         """All players decide in every way, compiled; nobody has joined yet, and that is worth ``value``."""
         known, queue = self.constants, self.queue[0]
         model = known.W[queue], float(known.noise[0]), float(known.a), known.b
         return factored_tree(*model, known.rows[queue].T, value, weights, sizes)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether features are alike in noise and weight."""
+        return not self.members.shape[1]
 
     def _compiled(
         self, queues: Queues, paid: Queues, weights: Floats, delta: Floats, slope: Floats

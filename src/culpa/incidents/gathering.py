@@ -19,6 +19,9 @@ from culpa.incidents.wording import sentence
 Floats = NDArray[np.float64]
 
 _MOST_PRUNED = 8  # culprits that are tried one by one for whether they are needed
+_MANY = 3  # culprits above which others are tried
+# Whoever brings a score down to this part of the limit above it, and of what it was above, is named alone: the rest is chance.
+_CHANCE = 0.25
 _SHOWN = 5  # culprits that an incident lists, unless more must be fixed to clear the alarm
 
 
@@ -233,21 +236,37 @@ class Gathering:
         if not drafts:
             return []
         ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
-        fixes = self._fixes(np.stack([draft.worst["features"] for draft in drafts]), ranked)
-        return [self._incident(*parts) for parts in zip(drafts, ranked.tolist(), fixes, strict=True)]
+        standard = self.normal.standardise(np.stack([draft.worst["features"] for draft in drafts]))
+        fixes = self._fixes(standard, ranked, np.full(len(drafts), self.limit))
+        several = [at for at, fix in enumerate(fixes) if fix is None or len(fix.players) > 1]
+        above = np.array([drafts[at].score - self.limit for at in several])
+        nearly = self.limit + _CHANCE * np.minimum(above, self.limit)
+        told = list(fixes)
+        for at, fix in zip(several, self._fixes(standard[several], ranked[several], nearly), strict=True):
+            told[at] = fix
+        return [self._incident(*parts) for parts in zip(drafts, ranked.tolist(), fixes, told, strict=True)]
 
-    def _fixes(self, rows: Floats, ranked: NDArray[np.intp]) -> list[_Fix | None]:
-        """Culprits that clear the alarm when they are fixed together, and none of whom can be left out.
+    def _fixes(self, standard: Floats, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
+        """Culprits that bring scores down to ``bounds`` when they are fixed together, and none of whom can be left out.
 
         They are found among the top ones: as many as it takes, and then without those that are not needed. A healthy
-        sensor may be blamed more than two broken ones that vouch for each other.
+        sensor may be blamed more than two broken ones that vouch for each other. Where many would be needed, those are
+        tried instead whose fix helps most, one after the other.
         """
-        standard = self.normal.standardise(rows)
-        result: list[_Fix | None] = [None] * len(rows)
-        waiting = list(range(len(rows)))
+        result = self._from_the_top(standard, ranked, bounds)
+        for at in [at for at, fix in enumerate(result) if fix is None or len(fix.players) > _MANY]:
+            better = self._one_by_one(standard[at], ranked[at], bounds[at])
+            if better is not None and (result[at] is None or len(better.players) < len(result[at].players)):  # type: ignore[union-attr]
+                result[at] = better
+        return result
+
+    def _from_the_top(self, standard: Floats, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
+        result: list[_Fix | None] = [None] * len(standard)
+        waiting = list(range(len(standard)))
         for k in range(1, ranked.shape[1] + 1):
             for at, fix in self._try({at: tuple(ranked[at, :k].tolist()) for at in waiting}, standard):
-                result[at] = fix
+                if fix.score <= bounds[at]:
+                    result[at] = fix
             waiting = [at for at in waiting if result[at] is None]
             if not waiting:
                 break
@@ -264,14 +283,28 @@ class Gathering:
                     for at, fix in shrinking.items()
                     if at not in smaller and left_out < len(fix.players)
                 }
-                smaller |= self._try(sets, standard)
+                smaller |= {at: fix for at, fix in self._try(sets, standard) if fix.score <= bounds[at]}
             for at, fix in smaller.items():
                 result[at] = fix
             shrinking = {at: fix for at, fix in smaller.items() if len(fix.players) > 1}
         return result
 
+    def _one_by_one(self, row: Floats, ranked: NDArray[np.intp], bound: float) -> _Fix | None:
+        """The player whose fix helps most, then the one that helps most besides, and so on."""
+        chosen: tuple[int, ...] = ()
+        while len(chosen) < _MOST_PRUNED:
+            others = [player for player in ranked.tolist() if player not in chosen]
+            tried = [fix for player in others for _, fix in self._try({0: (*chosen, player)}, row[None])]
+            if not tried:
+                return None
+            best = min(tried, key=lambda fix: fix.score)
+            chosen = best.players
+            if best.score <= bound:
+                return best._replace(players=tuple(sorted(chosen, key=ranked.tolist().index)))
+        return None
+
     def _try(self, sets: dict[int, tuple[int, ...]], standard: Floats) -> Iterator[tuple[int, _Fix]]:
-        """Fix a set of players in each of some rows; yields what clears the alarm."""
+        """Fix a set of players in each of some rows."""
         alike: dict[tuple[int, ...], list[int]] = {}
         for at, players in sets.items():
             alike.setdefault(tuple(sorted(i for player in players for i in self._players[player][1])), []).append(at)
@@ -282,32 +315,13 @@ class Gathering:
             whole[:, members] = expected
             values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
             for at, score, value in zip(at_rows, fixed, values, strict=True):
-                if score <= self.limit:
-                    together = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
-                    yield at, _Fix(sets[at], together, float(score))
+                together = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
+                yield at, _Fix(sets[at], together, float(score))
 
-    def _incident(self, draft: _Draft, ranked: list[int], fix: _Fix | None) -> Incident:
+    def _incident(self, draft: _Draft, ranked: list[int], fix: _Fix | None, told: _Fix | None) -> Incident:
+        """``fix`` clears the alarm; ``told`` are those that the sentence names."""
         first = () if fix is None else fix.players
-        together = {} if fix is None else fix.together
         shown = [*first, *(player for player in ranked if player not in first)][: max(_SHOWN, len(first))]
-        errors = draft.std_error()
-        culprits, implied = [], []
-        for k in shown:
-            name, columns = self._players[k]
-            single = columns[0] if len(columns) == 1 else None
-            culprits.append(
-                Culprit(
-                    name,
-                    float(draft.mean[k]),
-                    float(errors[k]),
-                    float(draft.mean[k] * draft.n / draft.score_sum),
-                    np.nan if single is None else float(draft.worst["data"][single]),
-                    np.nan if single is None else float(draft.worst["expected"][single]),
-                    float(draft.worst["score_if_fixed"][k]),
-                    "" if single is None or self._units is None else self._units[single],
-                )
-            )
-            implied.append(together.get(self._names[columns[0]], culprits[-1].expected))
         start, end, peak_label = draft.labels
         incident = Incident(
             draft.first,
@@ -319,15 +333,41 @@ class Gathering:
             n_flagged=draft.n,
             score=draft.score,
             limit=self.limit,
-            culprits=tuple(culprits),
+            culprits=tuple(self._culprit(draft, player) for player in shown),
             n_to_fix=None if fix is None else len(first),
-            together=together,
+            together={} if fix is None else fix.together,
             score_if_fixed=np.nan if fix is None else fix.score,
         )
+        named, together = (told.players, told.together) if told is not None else (ranked[:1], {})
+        culprits = [self._culprit(draft, player) for player in named]
+        implied = [
+            together.get(self._names[self._players[player][1][0]], culprit.expected)
+            for player, culprit in zip(named, culprits, strict=True)
+        ]
         text = sentence(
-            incident, implied, self.score.name, time_name=self.time_name, dated=self._dated, daily=self._daily
+            incident,
+            culprits,
+            implied,
+            self.score.name,
+            time_name=self.time_name,
+            dated=self._dated,
+            daily=self._daily,
         )
         return replace(incident, sentence=text)
+
+    def _culprit(self, draft: _Draft, player: int) -> Culprit:
+        name, columns = self._players[player]
+        single = columns[0] if len(columns) == 1 else None
+        return Culprit(
+            name,
+            float(draft.mean[player]),
+            float(draft.std_error()[player]),
+            float(draft.mean[player] * draft.n / draft.score_sum),
+            np.nan if single is None else float(draft.worst["data"][single]),
+            np.nan if single is None else float(draft.worst["expected"][single]),
+            float(draft.worst["score_if_fixed"][player]),
+            "" if single is None or self._units is None else self._units[single],
+        )
 
 
 def units_of_columns(explainer: Explainer, units: Sequence[str]) -> tuple[str, ...]:

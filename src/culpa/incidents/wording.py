@@ -17,6 +17,7 @@ _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 
 def sentence(
     incident: "Incident",
+    culprits: Sequence["Culprit"],
     implied: Sequence[float],
     score_name: str,
     *,
@@ -26,12 +27,11 @@ def sentence(
 ) -> str:
     """Say when, who, what was read and what was expected, and how much of the score that accounts for.
 
-    ``implied`` has what each culprit should have read with all that must be fixed together left out. ``time_name`` is
-    what the rows' times are called, ``None`` if they have none; ``dated`` says that the day must be told, ``daily`` that
+    ``implied`` has what each culprit should have read with all of them left out. ``time_name`` is what the rows' times are
+    called, ``None`` if they have none; ``dated`` says that the day must be told, ``daily`` that
     the day is all there is to tell.
     """
     when, worst = _when(incident, time_name, dated=dated, daily=daily)
-    culprits = incident.culprits[: incident.n_to_fix or 1]
     named = culprits[: _NAMED if len(culprits) <= _NAMED else _NAMED - 1]
     share = math.fsum(culprit.share for culprit in culprits)
     part = f"{'all' if share >= 0.995 else f'{share:.0%}'} of {_SCORES.get(score_name, 'the error')}"

@@ -16,7 +16,7 @@ from culpa.shapley.quadratic import n_products
 from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
 
 # Operations that "auto" may spend per row on being exact: up to 25 features (24), a few hundredths of a second a row, and
-# some ten seconds for any number of rows, because then forms are compiled.
+# some ten seconds for any number of rows, where forms can be compiled.
 EXACT_BUDGET = 1.3e9
 # Operations that even method="exact" refuses, and the rate used to put a time to them.
 _REFUSED = 1e13
@@ -93,7 +93,7 @@ def net_for_tolerance(
 def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float) -> bool:
     """Whether finding quadratic forms first is cheaper than walking ``n_rows`` rows; they must fit ``memory`` bytes."""
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
-    if not game.quadratic or 8.0 * replicates * len(players) * d**2 > memory:
+    if not (game.quadratic and game.forms_keep_digits) or 8.0 * replicates * len(players) * d**2 > memory:
         return False
     evaluate = replicates * len(players) * 2.0 * n_products(d)
     if rule is None:

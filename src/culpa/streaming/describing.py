@@ -93,6 +93,22 @@ def _unfinished(model: PPCA) -> list[str]:
     return [f"expectation-maximisation stopped after {model.n_iter_} steps without converging."]
 
 
+def _did_not_vary(detector: PCADetector) -> Any:
+    variance = np.diag(detector.model_.covariance_)
+    if detector.scale:  # then others have a variance of 1, and these one that missing cells lend them
+        return (detector.scale_ == 1.0) & (variance < 0.5)
+    return variance <= RELATIVE_FLOOR * variance.max()
+
+
+def _weighed(detector: PCADetector) -> str:
+    """How changes of a column count that did not vary."""
+    if detector.statistic == "t2":
+        return "t2 does not see them."
+    if detector.statistic == "mahalanobis":
+        return "small ones may be flagged. Leave it out with --drop if it may change."
+    return f"they are weighed {'as if its standard deviation were 1' if detector.scale else 'as they are'}."
+
+
 def oddities(detector: PCADetector) -> list[str]:
     """What a user should know before trusting a model."""
     model, names = detector.model_, lagged_names(_names(detector), detector.lags)
@@ -103,24 +119,24 @@ def oddities(detector: PCADetector) -> list[str]:
             f"do, and more than asked for will be flagged. {_ROWS_PER_FEATURE} rows per feature or more are better."
         )
     variance = np.diag(model.covariance_)
-    constant = [name for name, v in zip(names, variance, strict=True) if v <= RELATIVE_FLOOR * variance.max()]
+    constant = [name for name, still in zip(names, _did_not_vary(detector), strict=True) if still]
     if constant:
-        told = {
-            True: "did not vary in training, so nothing tells which changes of it are unusual: they are weighed as if its "
-            "standard deviation were 1.",
-            False: "did not vary in training, or too little beside the others to be seen: its changes are weighed as they "
-            "are, since columns are not scaled.",
-        }[bool(detector.scale)]
-        found.append(f"column {constant[0]!r} {told}")
+        found.append(
+            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual: "
+            + _weighed(detector)
+        )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
     n = len(_names(detector))  # of the present only: nobody can drop the past of a column
     correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
     for a, b in np.argwhere(correlation > _SAME):
-        if constant and {names[a], names[b]} <= set(constant):
-            continue
-        found.append(f"columns {names[a]!r} and {names[b]!r} carry the same numbers: drop one of them.")
-        break
-    if model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max():
+        if not {names[a], names[b]} & set(constant):
+            found.append(
+                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, drop it; if "
+                "both are measured, keep them, for that shows which one fails."
+            )
+            break
+    everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
+    if everything and detector.statistic in ("spe", "mse"):
         found.append("the components explain everything: the smallest deviation will be flagged; use fewer components.")
     if detector.limit_ == 0:
         found.append("the limit is 0, so every row is flagged.")
