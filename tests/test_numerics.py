@@ -10,6 +10,7 @@ import pytest
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Game, conditional
+from culpa.shapley import QuadraticForms
 
 NAMES = ["spe", "t2", "mahalanobis", "features"]
 
@@ -164,18 +165,43 @@ def by_row(actual, expected):
     return (np.abs(actual - expected).max(axis=1) / np.abs(expected).max(axis=1)).max()
 
 
-@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
-def test_forms_are_as_good_as_walks_where_they_are_used(name):
-    gaussian, X = collinear(1.01 * conditional._FORMS_KEEP_DIGITS)
-    game, players = Conditional(build(gaussian, name)), [[i] for i in range(7)]
+LEAST, LEAST_ON_AXES = conditional._FORMS_KEEP_DIGITS, conditional._FORMS_ON_AXES_KEEP_DIGITS
+SINGLES = [[i] for i in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"),
+    [
+        *((name, 1.01 * LEAST) for name in ("spe", "t2", "mahalanobis")),
+        *(
+            (name, ratio)
+            for name in ("spe", "mahalanobis", "combined")
+            for ratio in (0.99 * LEAST, 1.1 * LEAST_ON_AXES)
+        ),
+    ],
+)
+@pytest.mark.parametrize("broken", [0.0, 3.0])
+def test_forms_are_as_good_as_walks_where_they_are_used(name, ratio, broken):
+    gaussian, X = collinear(ratio)
+    X = X + broken * (np.random.default_rng(8).random(X.shape) < 0.15)
+    score = scores.combined(gaussian, 10 * ratio, 10.0) if name == "combined" else build(gaussian, name)
+    game = Conditional(score)
     assert game.forms_keep_digits
+    assert (game.axes is None) == (ratio > LEAST)
     game.__dict__["_well_conditioned"] = False  # the walk with most digits
-    assert by_row(shapley.compile_exact(game, players)(X).values, shapley.exact(game, X, players).values) < 1e-9
+    walked = shapley.exact(game, X, SINGLES).values
+    forms = shapley.compile_exact(game, SINGLES)
+    assert by_row(forms(X).values, walked) < 1e-9
+    again = QuadraticForms.from_arrays(forms.to_arrays())
+    np.testing.assert_array_equal(again(X).values, forms(X).values)
+    rule = shapley.default_rule(7, 4, 0)
+    sampled = shapley.compile_rule(game, SINGLES, rule)(X)
+    assert by_row(sampled.values, shapley.permutation(game, X, SINGLES, rule).values) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["spe", "t2", "mahalanobis"])
-def test_forms_are_not_used_where_they_would_lose_digits(name):
-    gaussian, X = collinear(1e-10)
+@pytest.mark.parametrize(("name", "ratio"), [("spe", 1e-12), ("mahalanobis", 1e-12), ("t2", 1e-6), ("t2", 1e-10)])
+def test_forms_are_not_used_where_they_would_lose_digits(name, ratio):
+    gaussian, X = collinear(ratio)
     explainer = Explainer(gaussian, score=name)
     many = explainer.explain(np.tile(X, (20, 1))).values[: len(X)]
     assert explainer.forms is None
@@ -183,9 +209,20 @@ def test_forms_are_not_used_where_they_would_lose_digits(name):
     assert by_row(many, few) < 1e-9
     with pytest.warns(UserWarning, match="compiled values would lose digits: every row is walked"):
         assert explainer.compile().forms is None
-    game, players = Conditional(build(gaussian, "spe")), [[i] for i in range(7)]
-    lost = by_row(shapley.compile_exact(game, players)(X).values, shapley.exact(game, X, players).values)
-    assert lost > 1e-7  # what would happen if they were
+
+
+def test_how_many_digits_forms_would_lose_in_the_rows_own_coordinates(monkeypatch):
+    gaussian, X = collinear(1e-10)
+    game = Conditional(build(gaussian, "spe"))
+    walked = shapley.exact(game, X, SINGLES).values
+    game.__dict__["axes"] = None
+    assert by_row(shapley.compile_exact(game, SINGLES)(X).values, walked) > 1e-7
+
+
+def test_a_score_of_latent_variables_above_all_has_no_forms_on_axes():
+    gaussian, _ = collinear(1e-10)
+    assert Conditional(scores.combined(gaussian, 1.0, 1.0)).axes is None
+    assert Conditional(scores.combined(gaussian, 1e-9, 1.0)).axes is not None
 
 
 @pytest.mark.parametrize("name", NAMES)

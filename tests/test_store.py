@@ -13,6 +13,7 @@ from safetensors.numpy import save as to_bytes
 
 import culpa
 from culpa import PCADetector, store
+from culpa.shapley import QuadraticForms
 from culpa.store import ModelFileError
 
 
@@ -37,6 +38,24 @@ def model(tmp_path):
 def same(actual, expected):
     # arrays that went through a file may lie otherwise in memory, which moves the last digit of a product
     np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_forms_on_axes(tmp_path):
+    """Columns that all but copy each other, which forms keep their digits of in other coordinates."""
+    X = rows(d=3)
+    X = np.column_stack([X, X[:, 0] + X[:, 1], X[:, 2]]) + 1e-4 * np.random.default_rng(2).normal(size=(len(X), 5))
+    detector = PCADetector(3).fit(X)
+    forms = detector.explainer().compile().forms
+    assert forms.coordinates is not None
+    detector.save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.explainer().forms.coordinates, forms.coordinates)
+    new = X[:20] + 0.1 * (np.arange(5) == 3)
+    same(again.explain(new).values, detector.explain(new).values)
+    same(again.explain(new).values, PCADetector(3).fit(X).explain(new).values)
+    arrays = forms.to_arrays()
+    with pytest.raises(ValueError, match="coordinates .* do not fit 5 features"):
+        QuadraticForms.from_arrays(arrays | {"coordinates": arrays["coordinates"][:4]})
 
 
 @pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])

@@ -260,7 +260,7 @@ def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
     expected = set(shapes) | {f"limits.{name}" for name in header["limits"]["rows"]}
     expected |= set() if header["abnormal"] is None else {"abnormal"}
-    expected |= forms if forms & set(arrays) else set()
+    expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
     if odd := sorted(set(arrays) ^ expected):
         raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
     if header["abnormal"] is not None:

@@ -54,6 +54,8 @@ class Game(ABC):
     scale: Floats  # natural size of each feature, (d,)
     quadratic: bool = False  # whether values are quadratic in the row, so that Shapley values can be compiled
     forms_keep_digits: bool = True  # whether they should be
+    # Coordinates u for compiling, where those of the rows would cost digits: rows x = u @ axes, u = x @ coordinates.
+    axes: tuple[Floats, Floats] | None = None
 
     @property
     @abstractmethod

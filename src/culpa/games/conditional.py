@@ -22,7 +22,8 @@ from culpa.scores import QuadraticScore
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that nine digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-3}
-_FORMS_KEEP_DIGITS = 3e-5  # the same for quadratic forms
+_FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 3e-5, 1e-11  # the same for quadratic forms
+_MOSTLY_LATENT = 0.01  # share of residuals in a score below which it is small for some rows far off
 
 
 class Conditional(Game):
@@ -58,7 +59,24 @@ class Conditional(Game):
     @cached_property
     def forms_keep_digits(self) -> bool:  # type: ignore[override]
         """Forms take differences of numbers as large as x^2 / noise, which for normal rows are small."""
-        return self._noise_ratio >= _FORMS_KEEP_DIGITS
+        return self._noise_ratio >= _FORMS_KEEP_DIGITS or self.axes is not None
+
+    @cached_property
+    def axes(self) -> tuple[Floats, Floats] | None:  # type: ignore[override]
+        """Principal axes, as long as the standard deviation along them, where noise is tiny: no differences there.
+
+        Not for T2 and the like, which are small for rows far out along the shortest of them.
+        """
+        g, alike = self.score.gaussian, isotropic_weights(self.score)
+        if alike is None or not _FORMS_ON_AXES_KEEP_DIGITS <= self._noise_ratio < _FORMS_KEEP_DIGITS:
+            return None
+        noise = float(g.noise_variance)
+        if alike[0] * noise < _MOSTLY_LATENT * np.abs(self.score.latent_weights).max(initial=0.0):
+            return None
+        directions, sizes, _ = np.linalg.svd(g.loadings)
+        variance = np.full(self.n_features, noise)
+        variance[: len(sizes)] += sizes**2
+        return (directions * np.sqrt(variance)).T, directions / np.sqrt(variance)
 
     @cached_property
     def scale(self) -> Floats:  # type: ignore[override]

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _MOST_PRUNED = 8  # culprits that are tried one by one for whether they are needed
 _MANY = 3  # culprits above which others are tried
-# Whoever brings a score down to this part of the limit above it, and of what it was above, is named alone: the rest is chance.
+# Whoever brings a score down to this part of the limit above it, and of what it was above, is named alone.
 _CHANCE = 0.25
 _SHOWN = 5  # culprits that an incident lists, unless more must be fixed to clear the alarm
 

@@ -34,20 +34,21 @@ class QuadraticForms:
     """Shapley values as quadratic forms.
 
     Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players).
-    One replicate means exact values.
+    One replicate means exact values. Forms are in the coordinates X @ coordinates, if there are such.
     """
 
     coefficients: Floats
     constants: Floats
     n_features: int
     n_evaluations: int
+    coordinates: Floats | None = None
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
         """Shapley values of complete rows, with standard errors where they were sampled."""
         xp, (R, P, _) = array_namespace(X), self.coefficients.shape
         flat, constants = self.coefficients.reshape(R * P, -1), self.constants.reshape(R * P)
         evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
-        values = evaluate(flat, constants, X, n_jobs)
+        values = evaluate(flat, constants, X, self.coordinates, n_jobs)
         if R > 1:
             replicates = xp.permute_dims(xp.reshape(values, (X.shape[0], R, P)), (1, 0, 2))
             return summarise(replicates, self.n_evaluations)
@@ -56,7 +57,8 @@ class QuadraticForms:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, for saving."""
         sizes = np.array([self.n_features, self.n_evaluations])
-        return {"coefficients": self.coefficients, "constants": self.constants, "sizes": sizes}
+        arrays = {"coefficients": self.coefficients, "constants": self.constants, "sizes": sizes}
+        return arrays if self.coordinates is None else arrays | {"coordinates": self.coordinates}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -67,7 +69,10 @@ class QuadraticForms:
             raise ValueError(
                 f"coefficients {coefficients.shape} and constants {constants.shape} do not fit {n_features} features."
             )
-        return cls(coefficients, constants, n_features, n_evaluations)
+        coordinates = arrays.get("coordinates")
+        if coordinates is not None and coordinates.shape != (n_features, n_features):
+            raise ValueError(f"coordinates {coordinates.shape} do not fit {n_features} features.")
+        return cls(coefficients, constants, n_features, n_evaluations, coordinates)
 
 
 def n_products(n_features: int) -> int:
@@ -80,8 +85,7 @@ def compile_exact(
 ) -> QuadraticForms:
     """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function."""
     shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
-    coefficients, constants = _from_probes(game, shares.values[None])
-    return QuadraticForms(coefficients, constants, game.n_features, shares.n_evaluations)
+    return _from_probes(game, shares.values[None], shares.n_evaluations)
 
 
 def compile_rule(
@@ -118,7 +122,7 @@ def compile_rule(
     # what the weights leave over of the score is shared out equally, as when the rule is walked
     coefficients += (_packed(total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / P
     constants += (total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
-    return QuadraticForms(coefficients, constants, d, rule.n_evaluations)
+    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
 
 
 def _packed(matrices: Floats) -> Floats:
@@ -131,13 +135,12 @@ def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: i
     """The same for games whose steps do not factorise: walk the rows that determine a quadratic function."""
     one_by_one = [Rule(rule.orders, weights[None]) for weights in rule.weights]
     values = [permutation(game, _probes(game), players, single, n_jobs=n_jobs).values for single in one_by_one]
-    coefficients, constants = _from_probes(game, np.stack(values))
-    return QuadraticForms(coefficients, constants, game.n_features, rule.n_evaluations)
+    return _from_probes(game, np.stack(values), rule.n_evaluations)
 
 
 def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
-    unit = np.eye(game.n_features)
+    unit = np.eye(game.n_features) if game.axes is None else game.axes[0]
     first: Any = game.start(unit, queues[:1], branching=False)
     if getattr(first, "walk_pays", lambda _: False)(
         queues.size * (game.cost.order_coalition + game.n_features * game.cost.order_row)
@@ -155,28 +158,35 @@ def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> t
     return delta, slope, constant
 
 
+def _coordinates(game: Game) -> Floats | None:
+    return None if game.axes is None else game.axes[1]
+
+
 def _probes(game: Game) -> Floats:
-    """Nothing, each feature alone, each pair of features; a feature moves by its own natural scale."""
-    d = game.n_features
-    alone = np.diag(game.scale)
-    first, second = np.triu_indices(d, 1)
-    return np.vstack([np.zeros((1, d)), alone, alone[first] + alone[second]])
+    """Nothing, each axis alone, each pair of axes; without axes, each feature by its own natural scale."""
+    alone = np.diag(game.scale) if game.axes is None else game.axes[0]
+    first, second = np.triu_indices(game.n_features, 1)
+    return np.vstack([np.zeros((1, game.n_features)), alone, alone[first] + alone[second]])
 
 
-def _from_probes(game: Game, values: Floats) -> tuple[Floats, Floats]:
-    """Coefficients and constants from values (R, probes, P)."""
+def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticForms:
+    """Forms from values (R, probes, P)."""
     d = game.n_features
     constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
     first, second = np.triu_indices(d, 1)
     matrix = np.zeros((len(values), d, d, values.shape[2]))
     matrix[:, np.arange(d), np.arange(d)] = alone - constants[:, None]
     matrix[:, first, second] = pairs - alone[:, first] - alone[:, second] + constants[:, None]
-    matrix /= np.outer(game.scale, game.scale)[:, :, None]
+    if game.axes is None:
+        matrix /= np.outer(game.scale, game.scale)[:, :, None]
     upper = np.triu_indices(d)
-    return np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2)), constants.copy()
+    coefficients = np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2))
+    return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
 
 
-def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int | None) -> Floats:
+def _evaluate_threaded(
+    flat: Floats, constants: Floats, X: Floats, coordinates: Floats | None, n_jobs: int | None
+) -> Floats:
     """flat @ products of features + constants, for all rows, (n, R P): threads over chunks, one BLAS thread in each."""
     n, d = X.shape
     chunk = max(256, _CHUNK // n_products(d))
@@ -188,7 +198,8 @@ def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int |
         products = np.empty((n_products(d), min(chunk, rows.stop - rows.start)))
         for start in range(rows.start, rows.stop, chunk):
             stop = min(start + chunk, rows.stop)
-            columns = np.ascontiguousarray(X[start:stop].T)
+            rows_here = X[start:stop] if coordinates is None else X[start:stop] @ coordinates
+            columns = np.ascontiguousarray(rows_here.T)
             here = products[:, : stop - start]
             at = 0
             for a in range(d):
@@ -200,7 +211,9 @@ def _evaluate_threaded(flat: Floats, constants: Floats, X: Floats, n_jobs: int |
     return result
 
 
-def _evaluate_elsewhere(flat: Floats, constants: Floats, X: Array, n_jobs: int | None) -> Array:
+def _evaluate_elsewhere(
+    flat: Floats, constants: Floats, X: Array, coordinates: Floats | None, n_jobs: int | None
+) -> Array:
     """The same for arrays of another library, such as torch tensors on a GPU."""
     xp = array_namespace(X)
     d = X.shape[1]
@@ -209,6 +222,8 @@ def _evaluate_elsewhere(flat: Floats, constants: Floats, X: Array, n_jobs: int |
     chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
     parts = []
     for rows in row_chunks(X, chunk):
+        if coordinates is not None:
+            rows = rows @ like(coordinates, X)
         products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
         parts.append(products @ weights + shift)
     return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

@@ -131,8 +131,8 @@ def oddities(detector: PCADetector) -> list[str]:
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):
             found.append(
-                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, drop it; if "
-                "both are measured, keep them, for that shows which one fails."
+                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, drop it; "
+                "if both are measured, keep them, for that shows which one fails."
             )
             break
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
