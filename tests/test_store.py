@@ -54,7 +54,7 @@ def test_forms_on_axes(tmp_path):
     same(again.explain(new).values, detector.explain(new).values)
     same(again.explain(new).values, PCADetector(3).fit(X).explain(new).values)
     arrays = forms.to_arrays()
-    with pytest.raises(ValueError, match="coordinates .* do not fit 5 features"):
+    with pytest.raises(ValueError, match=r"coordinates .* do not fit 5 features"):
         QuadraticForms.from_arrays(arrays | {"coordinates": arrays["coordinates"][:4]})
 
 
