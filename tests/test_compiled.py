@@ -12,6 +12,7 @@ import pytest
 import culpa._compiled
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Retraining
+from culpa.games.base import like
 from culpa.shapley import QuadraticForms, plan
 from culpa.streaming.blame import Blame
 
@@ -308,6 +309,35 @@ class TestOtherArrayLibraries:
             explainer.shares(np.full((1, 9), np.nan))
         with pytest.raises(ValueError, match="the model has 9 features"):
             explainer.shares(table[:, :4])
+
+    def test_numbers_keep_64_bits(self, monkeypatch):
+        """Other libraries may take a Python number for one of 32 bits, as torch does."""
+        strict, given = array_api_strict.asarray(self.X), []
+
+        class Library:
+            @staticmethod
+            def asarray(array, device):
+                given.append(array)
+                return array_api_strict.asarray(array, device=device)
+
+        monkeypatch.setattr(culpa.games.base, "array_namespace", lambda X: Library)
+        like(1 / 3, strict)
+        frozen = np.ones(3)
+        frozen.flags.writeable = False
+        like(frozen, strict)
+        assert [array.dtype for array in given] == [np.float64] * 2
+        assert all(array.flags.writeable for array in given)
+
+    @pytest.mark.parametrize("name", sorted(GAMES))
+    def test_torch_games(self, name):
+        torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
+        game, rule, X = GAMES[name](), shapley.default_rule(9, 3, 0), torch.asarray(self.X)
+        for run in (
+            lambda X: shapley.exact(game, X, singles(9)),
+            lambda X: shapley.permutation(game, X, singles(9), rule),
+            shapley.compile_exact(game, singles(9)),
+        ):
+            assert relative(run(X).values.numpy(), run(self.X).values) < 1e-9
 
     def test_torch(self, table):
         torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")

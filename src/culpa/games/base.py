@@ -84,8 +84,11 @@ class Game(ABC):
 
 
 def like(array: Any, X: Array) -> Array:
-    """``array`` in the namespace and on the device of ``X``."""
-    return array_namespace(X).asarray(array, device=device(X))
+    """``array`` in the namespace and on the device of ``X``; a number is one of 64 bits."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(array)
+    # torch would make 32 bits of a Python number, and warns of arrays that may not be written to
+    return array_namespace(X).asarray(np.array(array), device=device(X))
 
 
 def row_chunks(X: Array, size: int) -> list[Array]:
