@@ -275,6 +275,7 @@ def test_awkward_tables(case, scale):
         why = Explainer(detector, score=name).explain(new)
         assert np.isfinite(why.values).all()
         assert np.isfinite(why.expected).all()
+        assert (why.score_if_fixed >= 0).all()
         gap = np.abs(why.values.sum(axis=1) + why.base_value - why.score)
         assert (gap <= 1e-9 * np.maximum(why.score, why.base_value)).all()
     for name in ("spe", "mahalanobis"):

@@ -119,7 +119,8 @@ class QuadraticScore:
                 part = step[:, block]
                 bend = ((part @ curvature[np.ix_(block, block)]) * part).sum(axis=1)
                 fixed = score + (part * change_of_score[:, block]).sum(axis=1) + bend
-                result[rows, k] = fixed if seen[list(block)].any() else np.nan
+                # no score is below 0, though what rounding leaves of a large one may be
+                result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
         return result
 
     def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
