@@ -308,3 +308,10 @@ def test_noise_variance_does_not_depend_on_the_solver():
     few = X[:5]
     eigenvalues = np.sort(np.linalg.eigvalsh(np.cov(few, rowvar=False)))
     assert PPCA(2).fit(few).noise_variance_ == pytest.approx(eigenvalues[:4].sum() / 4, rel=1e-9)
+
+
+def test_a_score_with_a_feature_fixed_is_not_below_zero():
+    z = np.random.default_rng(0).normal(size=(500, 3))
+    X = np.column_stack([z, z[:, 0] + z[:, 1], 1.8 * z[:, 2] + 32])
+    new = X[:20] + 3.0 * (np.arange(5) == 3)
+    assert (PCADetector(3).fit(X).explain(new).score_if_fixed >= 0).all()
