@@ -62,7 +62,7 @@ class Explainer:
         Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
     exact_budget : float
         Operations per row up to which "auto" is exact; the default means up to 25 features, or 24 where the
-        noise is below 1e-6 of the largest eigenvalue.
+        noise is below 1e-5 of the largest eigenvalue.
     memory : float
         Bytes that compiled quadratic forms may take.
     rank : {"components", "share"}
@@ -228,7 +228,7 @@ class Explainer:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
         `explain` does this by itself when there have been enough rows to pay for it. It leaves it, with a warning, where
-        the noise is so small that normal rows would lose digits: below 1e-11 of the largest eigenvalue, for T2 below 3e-5.
+        the noise is so small that normal rows would lose digits: below 1e-9 of the largest eigenvalue, for T2 below 1e-4.
         """
         if not self.game.forms_keep_digits:
             warnings.warn(

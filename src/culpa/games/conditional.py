@@ -20,9 +20,9 @@ from culpa.games.latent import Latent, array_cost, isotropic_weights
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
-# Below these ratios of noise to largest eigenvalue it is not used, so that nine digits remain.
-_WELL_CONDITIONED = {"residuals": 1e-6, "latent variables": 1e-3}
-_FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 3e-5, 1e-11  # the same for quadratic forms
+# Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
+_WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
+_FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quadratic forms
 _MOSTLY_LATENT = 0.01  # share of residuals in a score below which it is small for some rows far off
 
 
