@@ -341,6 +341,19 @@ def test_codes_in_rows_to_be_judged_are_told(tmp_path, command, scale):
     assert "Warning" not in run(*command, table, "-m", model, *options).stderr
 
 
+@pytest.mark.parametrize("command", [["score"], ["explain"], ["incidents"], ["report", "--json"]])
+def test_codes_are_told_in_rows_that_are_not_flagged(tmp_path, command):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 1)) * [3.0, 2.0, 1.0, 0.0] + 0.1 * rng.normal(size=(500, 4))
+    model = tmp_path / "m.culpa"
+    run("fit", write(X, tmp_path / "normal.csv"), "-o", model, "--statistic", "t2", "--components", 1, "--no-scale")
+    X[7, 3] = -99.0  # t2 looks at the other three
+    result = run(*command, write(X, tmp_path / "new.csv"), "-m", model)
+    assert "column 'power' holds -99 in row 7, far from" in result.stderr
+    if command == ["score"]:
+        assert result.stdout.splitlines()[8].endswith("false")
+
+
 def test_codes_within_what_the_model_knows_are_readings(tmp_path):
     X, model = measured(), tmp_path / "m.culpa"
     X[:, 2] = 950 + 60 * np.random.default_rng(3).normal(size=len(X))

@@ -102,6 +102,13 @@ class TestTree:
         monkeypatch.setattr(tree.np, "empty", lambda shape: np.full_like(empty(shape), np.nan))
         np.testing.assert_array_equal(shapley.exact(game, X, singles(14)).values, expected)
 
+    def test_it_pays_by_what_arrays_would_cost(self, steps, monkeypatch):
+        asked = []
+        monkeypatch.setattr(culpa._compiled.Kernel, "pays", lambda self, operations: asked.append(operations) or False)
+        game, X = game_and_rows(10, n=2, p=7, steps=steps)
+        shapley.exact(game, X, singles(10))
+        assert asked == [2**10 * (38 * 2 if steps == "elimination" else 60 + 6 * 7**2 + 6 * 7 * 2)]
+
     def test_few_players_are_walked_by_arrays(self, steps):
         game, X = game_and_rows(4, steps=steps)
         assert np.isfinite(shapley.exact(game, X, singles(4)).values).all()

@@ -35,7 +35,7 @@ class Kernel:
     It may call functions of `culpa._vectors` and those named in ``calls``, but no other of ours: numba would not notice
     when they change, and go on with what it keeps on disk.
 
-    ``worth`` is the number of operations above which even the first compilation, of two to seven seconds, is worth waiting
+    ``worth`` is the number of operations above which even the first compilation, of two to eight seconds, is worth waiting
     for: as many as the array version does in about as long.
     """
 
@@ -53,9 +53,9 @@ class Kernel:
     def _compile(self) -> Callable[..., Any]:
         import numba
 
+        import culpa._numba_vectors  # noqa: F401
+
         options: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}
-        if self.calls:
-            import culpa._numba_vectors  # noqa: F401
         for function in self.calls:
             numba.extending.register_jitable(**options, forceinline=True)(function)
         self.function.__qualname__ = self._kept_as
@@ -68,8 +68,6 @@ class Kernel:
     @cached_property
     def _kept_as(self) -> str:
         """Name under which numba keeps the kernel on disk: of the files behind it, numba looks at the kernel's only."""
-        if not self.calls:
-            return self.function.__name__
         here = Path(__file__).parent
         files = {Path(function.__code__.co_filename) for function in self.calls}
         files |= {here / "_vectors.py", here / "_numba_vectors.py"}

@@ -227,8 +227,8 @@ class Explainer:
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
-        `explain` does this by itself when there have been enough rows to pay for it. It leaves it, with a warning, where
-        the noise is so small that normal rows would lose digits: below 1e-9 of the largest eigenvalue, for T2 below 1e-4.
+        `explain` does this by itself when there have been enough rows to pay for it. Nothing is compiled, and a warning
+        says so, where normal rows would lose digits: with noise below 1e-9 of the largest eigenvalue, for T2 below 1e-4.
         """
         if not self.game.forms_keep_digits:
             warnings.warn(

@@ -23,7 +23,7 @@ from culpa.scores import QuadraticScore
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
 _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quadratic forms
-_MOSTLY_LATENT = 0.01  # share of residuals in a score below which it is small for some rows far off
+_MOSTLY_LATENT = 0.01  # what residuals weigh against latent variables in a score that hardly counts them
 
 
 class Conditional(Game):

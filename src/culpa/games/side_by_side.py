@@ -43,15 +43,9 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, deltas, slope
     keep = deltas.shape[0] > 0
     loadings, cells = W.reshape(d * p), rows.reshape(n * d)
     values, total, constants = np.zeros((n_replicates, n, n_players)), np.zeros(n), np.zeros((d, n_orders))
-    U, D, z, delta = (
-        np.empty(p * (p - 1) // 2 * LANES),
-        np.empty(p * LANES),
-        np.empty(n * p * LANES),
-        np.zeros(n * LANES),
-    )
-    w, w_next, f, K = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    y, by = np.zeros(p * LANES), np.zeros(p * LANES)
-    y_before = np.zeros(p * LANES)
+    U, D, f, K = np.empty(p * (p - 1) // 2 * LANES), np.empty(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
+    z, delta, w, w_next = np.empty(n * p * LANES), np.zeros(n * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
+    y, y_before, by = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
     change, slope_of, own = np.empty(LANES), np.empty(LANES), np.empty((LANES, n, n_players))
     order, feature, loadings_of = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
     payee = np.empty(LANES, np.int64)
@@ -79,12 +73,9 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, deltas, slope
             inverse = 1.0 / V
             cell = 0
             for j in range(p):
-                fj, Dj, sum_j = (
-                    load(f, j * LANES, zero),
-                    load(D, j * LANES, zero),
-                    gather(loadings, j, loadings_of, zero),
-                )
-                store(w_next, j * LANES, sum_j)
+                fj, Dj = load(f, j * LANES, zero), load(D, j * LANES, zero)
+                fj_next = gather(loadings, j, loadings_of, zero)
+                store(w_next, j * LANES, fj_next)
                 vj, pull = Dj * fj, fj * inverse
                 before = V
                 V = V + vj * fj
@@ -95,10 +86,10 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, deltas, slope
                     moved = u - Ki * pull
                     store(U, cell, moved)
                     store(K, i * LANES, Ki + u * vj)
-                    sum_j = sum_j + moved * load(w_next, i * LANES, zero)
+                    fj_next = fj_next + moved * load(w_next, i * LANES, zero)
                     cell += LANES
                 store(K, j * LANES, vj)
-                store(f, j * LANES, sum_j)
+                store(f, j * LANES, fj_next)
             curvature = a * psi * inverse
             for i in range(p):
                 yi = load(K, i * LANES, zero) * inverse

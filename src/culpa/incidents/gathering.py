@@ -254,10 +254,11 @@ class Gathering:
         tried instead whose fix helps most, one after the other.
         """
         result = self._from_the_top(standard, ranked, bounds)
-        for at in [at for at, fix in enumerate(result) if fix is None or len(fix.players) > _MANY]:
-            better = self._one_by_one(standard[at], ranked[at], bounds[at])
-            if better is not None and (result[at] is None or len(better.players) < len(result[at].players)):  # type: ignore[union-attr]
-                result[at] = better
+        for at, fix in enumerate(result):
+            if fix is None or len(fix.players) > _MANY:
+                other = self._one_by_one(standard[at], ranked[at], bounds[at])
+                if other is not None and (fix is None or len(other.players) < len(fix.players)):
+                    result[at] = other
         return result
 
     def _from_the_top(self, standard: Floats, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:

@@ -41,8 +41,8 @@ def fit(
     ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
     about the model; ``note``, what is being done when all rows have been read.
     """
-    _fit(detector, source, features, progress, report, note, complete_only=complete_only)
-    for text in oddities(detector):
+    suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
+    for text in [*suspicions, *oddities(detector)]:
         report(text)
     return detector
 
@@ -52,18 +52,17 @@ def _fit(
     source: Source,
     features: Sequence[str],
     progress: Progress,
-    report: Report,
     note: Note,
     *,
     complete_only: bool,
-) -> None:
+) -> list[str]:
+    """Fit, and say which numbers may stand for missing cells."""
     if len(features) < 2:
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     if detector.limit == "conformal" or detector.trim:
-        _fit_whole(detector, source, features, progress, report, note, complete_only=complete_only)
-        return
+        return _fit_whole(detector, source, features, progress, note, complete_only=complete_only)
     with one_blas_thread():
         moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
     if n_incomplete and not complete_only:
@@ -72,16 +71,14 @@ def _fit(
                 f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
                 "incomplete rows with --complete-only."
             )
-        _fit_whole(detector, source, features, progress, report, note)
-        return
+        return _fit_whole(detector, source, features, progress, note, complete_only=False)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
         )
     note("fitting")
     detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
-    for text in sentences(ends.alone(moments.n), features, source.name, moments.column):
-        report(text)
+    return sentences(ends.alone(moments.n), features, source.name, moments.column)
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
@@ -117,12 +114,11 @@ def _fit_whole(
     source: Source,
     features: Sequence[str],
     progress: Progress,
-    report: Report,
     note: Note,
     *,
-    complete_only: bool = False,
-) -> None:
-    """Fit to all rows at once, held in memory."""
+    complete_only: bool,
+) -> list[str]:
+    """The same with all rows at once, held in memory."""
     batches = list(_batches(source, features, progress))
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
     places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
@@ -149,8 +145,7 @@ def _fit_whole(
     ends, observed = Ends(len(features)), ~np.isnan(X)
     ends.add(places, X)
     alone = ends.alone(observed.sum(axis=0))
-    for text in sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1])):
-        report(text)
+    return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]))
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
