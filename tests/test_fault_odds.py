@@ -89,10 +89,12 @@ def test_what_is_missing_is_no_suspect():
 
 
 def test_who_reads_what_it_always_does_is_no_suspect():
-    """A column that never changes says nothing about others, and yet it is not to be listed before them."""
-    covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1e-9]])
+    """A column that never changes is known by no other, and yet it is not to be listed before those that others vouch for."""
+    covariance = 0.05 * np.eye(5) + 0.95
+    covariance[4, :4] = covariance[:4, 4] = 0.0
+    covariance[4, 4] = 1e-9
     precision, spread = np.linalg.inv(covariance), np.sqrt(np.diag(covariance))
-    odds = fault_log_odds(np.array([[4.0, 0.1, 0.0], [0.1, 0.2, 1e-3]]), precision, spread)
+    odds = fault_log_odds(np.array([[4.0, 0.3, 0.2, 0.25, 0.0], [0.1, 0.2, 0.1, 0.1, 1e-3]]), precision, spread)
     assert odds[0].argmax() == 0
-    assert odds[0, 2] == odds[0].min()
-    assert odds[1].argmax() == 2  # but when it does change, it is
+    assert odds[0, 4] <= odds[0, 1:4].min()
+    assert odds[1].argmax() == 4  # but when it does change, it is
