@@ -89,7 +89,7 @@ def test_what_is_missing_is_no_suspect():
 
 
 def test_who_reads_what_it_always_does_is_no_suspect():
-    """A column that never changes is known by no other, and yet it is not to be listed before those that others vouch for."""
+    """A column that never changes is known by no other, and yet not to be listed before those that others vouch for."""
     covariance = 0.05 * np.eye(5) + 0.95
     covariance[4, :4] = covariance[:4, 4] = 0.0
     covariance[4, 4] = 1e-9

@@ -112,6 +112,16 @@ def click_mark(page, number):
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
+def colours(page):
+    """Of the page and of a chart's text; in one go, since a chart that is drawn anew takes its old texts away."""
+    return tuple(
+        page.evaluate(
+            "[getComputedStyle(document.body).backgroundColor, "
+            "getComputedStyle(document.querySelector('#chart .ytick text')).fill]"
+        )
+    )
+
+
 def shown_cells(page):
     """The visible table of the details: feature -> (actual, expected, blame) with all digits."""
     lines = page.locator(".cells tbody tr").evaluate_all(
@@ -323,8 +333,7 @@ def test_paper(visit, plant):
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 700, "height": 900})
     assert page.locator("nav").is_hidden()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator("#chart .ytick text").first.evaluate("node => getComputedStyle(node).fill") == "rgb(27, 31, 36)"
+    assert colours(page) == ("rgb(255, 255, 255)", "rgb(27, 31, 36)")
     assert page.locator("details").get_attribute("open") is not None
     page.emulate_media(media="screen", color_scheme="dark")
     assert page.locator("nav").is_visible()
@@ -332,20 +341,14 @@ def test_paper(visit, plant):
 
 def test_light_and_dark(visit, plant):
     page = visit(plant.path, color_scheme="dark")
-
-    def colours():
-        return page.evaluate("getComputedStyle(document.body).backgroundColor"), page.locator(
-            "#chart .ytick text"
-        ).first.evaluate("node => getComputedStyle(node).fill")
-
-    dark = colours()
+    dark = colours(page)
     assert dark == ("rgb(20, 23, 27)", "rgb(231, 234, 238)")
     page.locator("#theme").click()
-    assert colours() == ("rgb(255, 255, 255)", "rgb(27, 31, 36)")
+    assert colours(page) == ("rgb(255, 255, 255)", "rgb(27, 31, 36)")
     page.locator("#theme").click()
-    assert colours() == dark
+    assert colours(page) == dark
     page.emulate_media(color_scheme="light")  # the choice stands
-    assert colours() == dark
+    assert colours(page) == dark
 
 
 def test_hostile_names_are_shown_and_never_run(visit, folder):
