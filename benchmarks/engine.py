@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
+from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.factored_steps import FACTORED
+from culpa._kernels.orders import side_by_side_kernel
 from culpa.games import Conditional
-from culpa.games.elimination_tree import ELIMINATION
-from culpa.games.factored_tree import FACTORED
-from culpa.games.side_by_side import side_by_side_kernel
 
 TINY = 1e-9  # noise against which elimination would lose digits
 

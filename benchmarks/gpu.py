@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from culpa import Explainer, LatentGaussian, shapley
-from culpa.games.elimination_tree import ELIMINATION
+from culpa._kernels.elimination_steps import ELIMINATION
 
 
 def model(d: int, p: int) -> LatentGaussian:

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from culpa import PPCA, PCADetector, limits, scores
+from culpa import PPCA, PCADetector, scores
 from culpa.datasets import load_wine_outliers
-from culpa.limits import control_limit, named_score
-from culpa.models import as_normal
+from culpa.models import as_fitted_model
+from culpa.scores import control_limit, limits, named_score
 
 
 def plant(n, seed, d=8, p=3):
@@ -82,7 +82,7 @@ def test_missing_cells_in_training_and_use():
 
 def test_score_of_a_row_with_missing_cells_is_its_mean_over_what_they_could_be():
     detector = PCADetector(3).fit(plant(400, 0))
-    gaussian = detector.to_normal().centred
+    gaussian = detector.to_fitted_model().centred
     score = scores.spe(gaussian)
     x = np.random.default_rng(0).normal(size=(1, 8))
     mean, covariance = gaussian.conditional(x, [0, 2, 3, 5, 6])
@@ -120,7 +120,7 @@ class TestLimits:
         assert limits.f_limit(3, 10**7, 0.99) == pytest.approx(limits.f_limit(3, None, 0.99), rel=1e-4)
 
     def test_mahalanobis_limit_is_chi_square(self):
-        normal = as_normal(PPCA(3).fit(plant(500, 0)).gaussian_)
+        normal = as_fitted_model(PPCA(3).fit(plant(500, 0)).gaussian_)
         limit = control_limit(named_score("mahalanobis", normal), normal, 0.99)
         assert limit == pytest.approx(stats.chi2.ppf(0.99, 8), rel=1e-9)
 
@@ -128,7 +128,7 @@ class TestLimits:
         assert limits.jackson_mudholkar(np.zeros(3), 0.99) == limits.box(np.zeros(3), 0.99) == 0.0
 
     def test_empirical_needs_training_scores(self):
-        normal = as_normal(PPCA(3).fit(plant(100, 0)))
+        normal = as_fitted_model(PPCA(3).fit(plant(100, 0)))
         with pytest.raises(ValueError, match="unknown limit 'empirical'"):
             control_limit(named_score("spe", normal), normal, 0.99, "empirical")
 

@@ -87,3 +87,17 @@ def score_matrix(model, name, features=None, limits=None):
     if name == "mahalanobis":
         return np.linalg.inv(C)
     return residual.T @ residual / limits[0] + T2 / limits[1]
+
+
+def by_hand(normal, features, players, score="spe"):
+    """Shapley values of groups of features, straight from the definition."""
+    C, A = normal.gaussian.covariance, score_matrix(normal.gaussian, score)
+    result = []
+    for x in normal.standardise(features):
+
+        def value(S, x=x):
+            return conditional_value(C, A, x, sorted(i for k in S for i in players[k]))
+
+        values = {S: value(S) for S in coalitions(len(players))}
+        result.append(shapley(values, len(players)))
+    return np.array(result)

@@ -15,7 +15,7 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from culpa._core.version import __version__
 
 # Public names and the modules that hold them. They are loaded on first use (PEP 562), so that `culpa --help`
 # does not pay for importing scikit-learn.
@@ -26,8 +26,8 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
-    "calibrate": "culpa.calibration",
-    "load": "culpa.store",
+    "calibrate": "culpa.calibration.choice",
+    "load": "culpa.io.model_file",
 }
 
 __all__ = [
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from culpa.calibration import calibrate
+    from culpa.calibration.choice import calibrate
     from culpa.columns import Lags
     from culpa.detector import PCADetector
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
+    from culpa.io.model_file import load
     from culpa.models import PPCA, LatentGaussian
-    from culpa.store import load
 
 
 def __getattr__(name: str) -> object:

@@ -13,23 +13,24 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import contributions, games, scores
-from culpa._compiled import one_blas_thread
-from culpa._missing import warn_about_empty_rows
-from culpa._validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
+from culpa import games, scores
+from culpa._core.missing import warn_about_empty_rows
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa._core.validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
 from culpa.columns import Lagged, Reading, check_lags, lagged_names
 from culpa.explainer import RANKINGS, Explainer
 from culpa.explanation import Explanation
-from culpa.limits import FROM_ROWS, KINDS, Limits, named_score
-from culpa.models import PPCA, Moments, Normal
+from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.moments import mean_and_spread, spread
-from culpa.together import Together, fix_together
-from culpa.training import abnormal_rows, fit_without_worst, in_limit
-
-Floats = NDArray[np.float64]
+from culpa.monitoring.fixing import JointFix, fix_jointly
+from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
+from culpa.ranking import contributions
+from culpa.scores.by_name import named_score
+from culpa.scores.limits import FROM_ROWS, LIMIT_KINDS, Limits
 
 _KEPT = 8  # explainers that a detector remembers
-_ROWS_AT_ONCE = 1 << 16  # rows scored at a time, so that memory beyond the result does not grow with their number
+_ROWS_PER_CHUNK = 1 << 16  # rows scored at a time, so that memory beyond the result does not grow with their number
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -74,7 +75,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     game : {"conditional", "retraining", "interventional"}
         What `explain` takes a coalition of features to be worth.
     ranking : str
-        Whom an explanation's `top` lists first: "shapley", or a criterion of `culpa.contributions`.
+        Whom an explanation's `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
 
     Attributes
     ----------
@@ -150,14 +151,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
             )
         rows, held_out = table.array[:n], table.array[n:]
         kept = fit_without_worst(
-            lambda rows: self._fit_model(rows, table.names).to_normal(), rows, self.trim, self.confidence
+            lambda rows: self._fit_model(rows, table.names).to_fitted_model(), rows, self.trim, self.confidence
         )
         judged = (
-            rows[in_limit(self.to_normal(), rows, kept, self.confidence)] if self.limit == "empirical" else held_out
+            rows[in_limit(self.to_fitted_model(), rows, kept, self.confidence)]
+            if self.limit == "empirical"
+            else held_out
         )
         self._set_limit(self._limits_from([judged]))
         labels = given.row_labels()[self.lags :][:n]
-        self.abnormal_training_rows_ = abnormal_rows(self.to_normal(), rows, kept, labels, self.confidence, self.lags)
+        self.abnormal_training_rows_ = abnormal_rows(
+            self.to_fitted_model(), rows, kept, labels, self.confidence, self.lags
+        )
         return self
 
     @available_if(_merges)
@@ -217,7 +222,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
         check_is_fitted(self)
-        import_module("culpa.store").save(self, path)
+        import_module("culpa.io.model_file").save(self, path)
 
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
@@ -238,10 +243,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``confidence``; `control_limits` has others.
         """
         table = self._read(X)
-        rows = self.to_normal().standardise(self._features(table))
+        rows = self.to_fitted_model().standardise(self._features(table))
         columns: dict[str, Any] = {"row": table.row_labels()}
         for build in (scores.spe, scores.t2):
-            score = build(self.to_normal().centred)
+            score = build(self.to_fitted_model().centred)
             values, limit = score(rows), self._limits(score, self._confidence)
             columns |= {score.name: values, f"{score.name}_limit": np.full(len(rows), limit)}
             columns[f"{score.name}_flag"] = values > limit
@@ -279,7 +284,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def contributions(self, X: Any, criterion: str = "rbc", *, statistic: str | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
 
-        ``criterion`` is one of `culpa.contributions.NAMES`; the statistic is the detector's own unless told otherwise, and
+        ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
         the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
         Shapley values, which respect correlations.
         """
@@ -292,7 +297,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
         options = {"score": self._score.name, "game": self.game, "ranking": self.ranking} | options
-        if options["score"] in scores.NAMES and "features" not in options:
+        if options["score"] in scores.SCORE_NAMES and "features" not in options:
             options["score"] = self._score_named(options["score"])
         for known, explainer in self._explainers:
             if _same(known, options):
@@ -301,12 +306,12 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self._explainers = [*self._explainers[1 - _KEPT :], (options, explainer)]
         return explainer
 
-    def together(self, X: Any, features: Sequence[str | int] | int = 2) -> Together:
+    def together(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
 
         ``features`` names them, or is the number of each row's worst culprits to fix.
         """
-        return fix_together(self.explainer(), self._read(X, min_rows=0), self.limit_, features)
+        return fix_jointly(self.explainer(), self._read(X, min_rows=0), self.limit_, features)
 
     def incidents(
         self,
@@ -341,7 +346,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Returns
         -------
         Incidents
-            A sequence of `culpa.incidents.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
+            A sequence of `culpa.monitoring.incidents.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
 
         Examples
         --------
@@ -352,7 +357,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> incidents[0].culprits[0].feature, incidents[0].n_to_fix
         ('x2', 1)
         """
-        find = import_module("culpa.incidents").find_incidents
+        find = import_module("culpa.monitoring.incidents").find_incidents
         return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
 
     def report(self, X: Any, *, time: Any = None, title: str = "Whose fault is it?", **options: Any) -> Any:
@@ -391,11 +396,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = self._read(X)
         return np.asarray(table.array - self.reconstruct(table))
 
-    def to_normal(self) -> Normal:
+    def to_fitted_model(self) -> FittedModel:
         """The fitted model together with the scaling, for `Explainer`."""
         check_is_fitted(self, "model_")
         columns = self._columns
-        return Normal(
+        return FittedModel(
             self.model_.gaussian_,
             self.mean_,
             self.scale_,
@@ -437,18 +442,18 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return self._score_reading(self._columns.read(table))
 
     def _score_reading(self, reading: Reading) -> Floats:
-        X, normal = reading.features, self.to_normal()
-        starts = range(0, len(X), _ROWS_AT_ONCE)
+        X, normal = reading.features, self.to_fitted_model()
+        starts = range(0, len(X), _ROWS_PER_CHUNK)
         with one_blas_thread(len(X)):
-            parts = [self._score(normal.standardise(X[start : start + _ROWS_AT_ONCE])) for start in starts]
+            parts = [self._score(normal.standardise(X[start : start + _ROWS_PER_CHUNK])) for start in starts]
         result = np.concatenate([np.empty(0), *parts])
         if np.isnan(result).any():
             warn_about_empty_rows(reading.labels[np.isnan(result)])
         return result
 
     def _check_parameters(self) -> None:
-        one_of(self.statistic, scores.NAMES, "statistic")
-        one_of(self.limit, KINDS, "limit")
+        one_of(self.statistic, scores.SCORE_NAMES, "statistic")
+        one_of(self.limit, LIMIT_KINDS, "limit")
         fraction(self.confidence, "confidence")
         fraction(self.holdout, "holdout")
         if not (isinstance(self.trim, (int, float, np.number)) and 0 <= self.trim < 0.5):
@@ -456,7 +461,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
         check_lags(self.lags)
-        one_of(self.game, games.NAMES, "game")
+        one_of(self.game, games.GAME_NAMES, "game")
         one_of(self.ranking, RANKINGS, "ranking")
         if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
             raise ValueError(
@@ -493,7 +498,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """The score weighed by the detector's confidence: always the same object, so that explainers are known again."""
         key = name, self._confidence if confidence is None else confidence
         if key not in self._scores:
-            self._scores[key] = named_score(name, self.to_normal(), confidence=key[1])
+            self._scores[key] = named_score(name, self.to_fitted_model(), confidence=key[1])
         return self._scores[key]
 
     def _set_limit(self, limits: Limits, limit: float | None = None) -> Self:
@@ -507,12 +512,12 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _charted(self, own: scores.QuadraticScore) -> dict[str, scores.QuadraticScore]:
         """SPE, T2 and the detector's own score."""
-        centred = self.to_normal().centred
+        centred = self.to_fitted_model().centred
         return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
 
     def _limits_from(self, batches: Iterable[Floats] | None, kind: str | None = None) -> Limits:
         """Limits of the fitted model; those that come from scores of rows need the rows."""
-        normal, kind = self.to_normal(), kind or self.limit
+        normal, kind = self.to_fitted_model(), kind or self.limit
         if kind not in FROM_ROWS:
             return Limits(normal, kind)
         if batches is None:

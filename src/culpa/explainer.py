@@ -10,24 +10,24 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa import contributions, games, shapley
-from culpa._compiled import one_blas_thread
-from culpa._missing import patterns, warn_about_empty_rows
-from culpa._validation import default_names, feature_positions, one_of, positive
+from culpa import games, shapley
+from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa._core.validation import default_names, feature_positions, one_of, positive
 from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
-from culpa.limits import named_score
-from culpa.models import Normal, as_normal
+from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import shrunk
+from culpa.ranking import contributions
 from culpa.scores import QuadraticScore
+from culpa.scores.by_name import named_score
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
-Floats = NDArray[np.float64]
-
 METHODS = ("auto", "exact", "permutation", "algorithm1")
-RANKINGS = ("shapley", *contributions.NAMES)
+RANKINGS = ("shapley", *contributions.CRITERIA)
 
-_ROWS_AT_ONCE = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
+_ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
 
 
@@ -44,8 +44,8 @@ class Explainer:
     game : {"conditional", "retraining", "interventional"}
         What a coalition of features is worth.
     ranking : str
-        Whom `Explanation.top` lists first: "shapley", by their Shapley values, or a criterion of `culpa.contributions` that
-        finds single wrong features more often, such as "leave-one-out" or "fault-odds". The values stay Shapley values.
+        Whom `Explanation.top` lists first: "shapley", by their Shapley values, or a criterion of `culpa.ranking`
+        that finds single wrong features more often, such as "leave-one-out" or "fault-odds".
     method : {"auto", "exact", "permutation", "algorithm1"}
         How worth is shared out. "auto" is exact where that is affordable, and else samples orders. `chosen` tells.
     features : list of names or positions, optional
@@ -110,9 +110,9 @@ class Explainer:
         n_jobs: int | None = -1,
         progress: Progress | None = None,
     ) -> None:
-        self.normal: Normal = as_normal(model)
+        self.normal: FittedModel = as_fitted_model(model)
         self.method = one_of(method, METHODS, "method")
-        self.game_name = one_of(game, games.NAMES, "game")
+        self.game_name = one_of(game, games.GAME_NAMES, "game")
         self.ranking = one_of(ranking, RANKINGS, "ranking")
         self.columns = _columns(self.normal, features, groups)
         names = self.columns.names
@@ -173,8 +173,8 @@ class Explainer:
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, P))
         replicates, evaluations = 0, 0
-        for start in range(0, n, _ROWS_AT_ONCE):
-            here = slice(start, start + _ROWS_AT_ONCE)
+        for start in range(0, n, _ROWS_PER_CHUNK):
+            here = slice(start, start + _ROWS_PER_CHUNK)
             part = {name: array[here] for name, array in parts.items()}
             with one_blas_thread(len(part["score"])):
                 done = self._explain_rows(self.normal.standardise(reading.features[here]), part, reading.labels[here])
@@ -215,7 +215,7 @@ class Explainer:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells: use explain, which knows how to treat them.")
-        centre, scale = (games.base.like(array, X) for array in (normal.location, normal.scale))
+        centre, scale = (games.game.like(array, X) for array in (normal.location, normal.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -386,7 +386,7 @@ class Explainer:
             )
 
 
-def _columns(normal: Normal, features: Any, groups: Any) -> Columns:
+def _columns(normal: FittedModel, features: Any, groups: Any) -> Columns:
     """The user's columns, taken apart where a single one of their features was asked for."""
     if normal.encoding is None:
         return normal.columns

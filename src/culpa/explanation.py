@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._plain import plain
-from culpa._validation import frame_like
-
-Floats = NDArray[np.float64]
+from culpa._core.json_values import plain
+from culpa._core.types import Floats
+from culpa._core.validation import frame_like
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "rows")
@@ -52,7 +51,7 @@ class Explanation:
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
     ranking : str
-        Whom `top` lists first: "shapley", or a criterion of `culpa.contributions`.
+        Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None
         The criterion, where ``ranking`` is one.
     """

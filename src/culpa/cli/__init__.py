@@ -25,7 +25,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from culpa import __version__
+        from culpa._core.version import __version__
 
         typer.echo(f"culpa {__version__}")
         raise typer.Exit

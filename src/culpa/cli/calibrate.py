@@ -10,7 +10,7 @@ from culpa.cli import common
 from culpa.cli.fit import components_of
 
 if TYPE_CHECKING:
-    from culpa.calibration import Calibration
+    from culpa.calibration.choice import Calibration
 
 
 def calibrate(
@@ -63,11 +63,11 @@ def calibrate(
     culpa calibrate normal.csv -o plant.culpa --kinds 'stuck,bias 3 sd' --at-once 1
     """
     with common.guarded():
-        from culpa._files import check_free
-        from culpa.calibration import MOST_ROWS, choose
+        from culpa._core.files import check_free
+        from culpa.calibration.choice import MOST_ROWS, choose
         from culpa.detector import PCADetector
-        from culpa.streaming import fit, sample
-        from culpa.tables import TableError
+        from culpa.io.tables import TableError
+        from culpa.jobs import fit, sample
 
         if output is not None:
             check_free(output, force=force)
@@ -96,16 +96,16 @@ def calibrate(
 
 def _kinds(given: list[str]) -> list[str]:
     """The kinds of faults that are meant; all of them if none is named."""
-    from culpa._validation import one_of
-    from culpa.faults import KINDS
-    from culpa.tables.columns import split_names
+    from culpa._core.validation import one_of
+    from culpa.calibration.injection import FAULT_KINDS
+    from culpa.io.tables.columns import split_names
 
-    return [one_of(kind, KINDS, "kind of fault") for kind in split_names(given, KINDS)] or list(KINDS)
+    return [one_of(kind, FAULT_KINDS, "kind of fault") for kind in split_names(given, FAULT_KINDS)] or list(FAULT_KINDS)
 
 
 def _sizes(given: list[str], n_features: int) -> Sequence[int]:
     """How many columns fail at once; at least one must stay sound."""
-    from culpa.faults import AT_ONCE
+    from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 
     sizes = []
     for text in ",".join(given).split(",") if given else []:
@@ -117,7 +117,7 @@ def _sizes(given: list[str], n_features: int) -> Sequence[int]:
                 f"at most {n_features - 1} can fail at once."
             )
         sizes.append(int(text))
-    return list(dict.fromkeys(sizes)) or AT_ONCE
+    return list(dict.fromkeys(sizes)) or SIMULTANEOUS_FAULTS
 
 
 def _show(calibration: "Calibration", top: int) -> None:

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
-    from culpa.streaming import Summary
-    from culpa.tables import Sink, Source
+    from culpa.io.tables import Sink, Source
+    from culpa.jobs import Summary
 
 
 class Format(StrEnum):
@@ -133,7 +133,7 @@ def source_from(
     sparse: bool = False,
 ) -> "Source":
     """The table that the arguments describe."""
-    from culpa.tables import Options, TableError, open_source
+    from culpa.io.tables import Options, TableError, open_source
 
     delimiter = "\t" if delimiter == "\\t" else delimiter
     for sign, name in ((delimiter, "--delimiter"), (decimal, "--decimal")):
@@ -158,14 +158,14 @@ def to_gap(text: str) -> int | str:
 
 def read_model(path: Path) -> "PCADetector":
     """The detector in a model file."""
-    from culpa.store import load
+    from culpa.io.model_file import load
 
     return load(path)
 
 
 def features_of(source: "Source", columns: list[str] | None, drop: list[str] | None, id: list[str] | None) -> list[str]:
     """Columns to learn from."""
-    from culpa.tables.columns import choose_features, split_names
+    from culpa.io.tables.columns import choose_features, split_names
 
     known = source.columns()
     chosen, dropped, carried = (split_names(names or [], list(known)) for names in (columns, drop, id))
@@ -174,7 +174,7 @@ def features_of(source: "Source", columns: list[str] | None, drop: list[str] | N
 
 def names_of(given: list[str] | None, source: "Source") -> list[str]:
     """Columns to carry, given as 'a,b' or one by one."""
-    from culpa.tables.columns import split_names
+    from culpa.io.tables.columns import split_names
 
     if not any("," in name for name in given or []):  # then there is nothing to ask the table
         return list(dict.fromkeys(given or []))
@@ -186,7 +186,7 @@ def output_to(
     target: Path | None, format: Format | None, source: "Source", *, force: bool
 ) -> Iterator[tuple["Sink", str]]:
     """The sink that the arguments describe, and its format: NDJSON answers NDJSON, else CSV on standard output."""
-    from culpa.tables import format_of, open_sink
+    from culpa.io.tables import format_of, open_sink
 
     kind = format_of(target, format, otherwise=None if target else "ndjson" if source.live else "csv")
     with open_sink(target, kind, force=force, flush=not source.again) as sink:

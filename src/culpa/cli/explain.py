@@ -47,7 +47,7 @@ def explain(
     with common.guarded():
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         detector = common.read_model(model)
-        from culpa.streaming import explain as run
+        from culpa.jobs import explain as run
 
         target = common.to_path(output)
         with (

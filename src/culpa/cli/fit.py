@@ -9,7 +9,7 @@ from culpa.cli import common
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
-    from culpa.tables import Source
+    from culpa.io.tables import Source
 
 
 def fit(
@@ -74,7 +74,7 @@ def fit(
     culpa fit messwerte.csv -o anlage.culpa --delimiter ';' --decimal ','
     """
     with common.guarded():
-        from culpa._files import check_free
+        from culpa._core.files import check_free
         from culpa.detector import PCADetector
 
         check_free(output, force=force)
@@ -104,7 +104,7 @@ def fit(
 def _learn(
     detector: "PCADetector", source: "Source", features: list[str], *, complete_only: bool, compile: bool, quiet: bool
 ) -> None:
-    from culpa.streaming import fit as learn
+    from culpa.jobs import fit as learn
 
     with common.progress_bar(source, quiet=quiet) as (rows_done, note):
         learn(
@@ -149,7 +149,7 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
 
 def _oddity(abnormal: Any) -> str:
     """How many training rows look abnormal, and which one most."""
-    from culpa.training import GROSS
+    from culpa.monitoring.trimming import GROSS
 
     trimmed = int(abnormal["trimmed"].sum())  # which does not make them abnormal
     others = abnormal[~abnormal["trimmed"]]

@@ -9,7 +9,7 @@ import typer
 from culpa.cli import common
 
 if TYPE_CHECKING:
-    from culpa.tables import Sink
+    from culpa.io.tables import Sink
 
 
 def incidents(
@@ -48,7 +48,7 @@ def incidents(
             raise ValueError("--text goes to standard output: leave out -o and --format.")
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         detector = common.read_model(model)
-        from culpa.streaming import incidents as run
+        from culpa.jobs import incidents as run
 
         sinks: AbstractContextManager[tuple[Sink, str]]
         sinks = nullcontext((_Lines(), "text")) if text else common.output_to(target, format, source, force=force)

@@ -8,7 +8,7 @@ import typer
 from culpa.cli import common
 
 if TYPE_CHECKING:
-    from culpa.streaming import Description
+    from culpa.jobs import Description
 
 
 def info(
@@ -22,7 +22,7 @@ def info(
     culpa info plant.culpa --json
     """
     with common.guarded():
-        from culpa.streaming import describe
+        from culpa.jobs import describe
 
         about = describe(model)
         if json:

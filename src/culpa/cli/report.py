@@ -52,7 +52,7 @@ def report(
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
     with common.guarded():
-        from culpa._files import check_free
+        from culpa._core.files import check_free
 
         target = common.to_path(output or ("-" if json else "report.html"))
         if target is not None:

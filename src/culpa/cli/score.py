@@ -37,7 +37,7 @@ def score(
     with common.guarded():
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         detector = common.read_model(model)
-        from culpa.streaming import score as run
+        from culpa.jobs import score as run
 
         target = common.to_path(output)
         with (

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import check_estimator_input, check_width, default_names, one_of, read_table
-from culpa.columns.base import Columns, Reading
-
-Floats = NDArray[np.float64]
+from culpa._core.types import Floats
+from culpa._core.validation import check_estimator_input, check_width, default_names, one_of, read_table
+from culpa.columns.columns import Columns, Reading
 
 _JUMP = 1.5  # a step this much longer than usual is a gap in time
 

@@ -6,13 +6,11 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._validation import Table, default_names, read_cells, refuse_infinity
-from culpa.columns.base import Cells, Columns, Reading
+from culpa._core.types import Floats
+from culpa._core.validation import Table, default_names, read_cells, refuse_infinity
+from culpa.columns.columns import Cells, Columns, Reading
 from culpa.columns.tracing import chain, is_known
-
-Floats = NDArray[np.float64]
 
 
 class Traced(Columns):

@@ -4,7 +4,7 @@ Files are looked for in the folder given as ``data``, then in the folder named b
 ``CULPA_DATA``, then among those downloaded before; what is not found is downloaded and its checksum verified.
 """
 
-from culpa.datasets.base import DataFileError, Dataset
+from culpa.datasets.dataset import DataFileError, Dataset
 from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
 from culpa.datasets.plant import Fault, Plant, make_plant
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers

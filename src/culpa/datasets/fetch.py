@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from culpa.datasets.base import DataFileError
+from culpa.datasets.dataset import DataFileError
 from culpa.datasets.registry import Source
 
 BASE_URL = "https://raw.githubusercontent.com"

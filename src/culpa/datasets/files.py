@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa.datasets.base import DataFileError, Dataset
+from culpa._core.types import Floats
+from culpa.datasets.dataset import DataFileError, Dataset
 from culpa.datasets.registry import Source
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 CARS_FEATURES = (

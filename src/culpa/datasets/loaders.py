@@ -2,9 +2,9 @@
 
 import os
 
-from culpa._validation import one_of
+from culpa._core.validation import one_of
 from culpa.datasets import fetch, files, registry
-from culpa.datasets.base import Dataset
+from culpa.datasets.dataset import Dataset
 
 ODDS_NAMES = tuple(registry.ODDS)
 

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import one_of
+from culpa._core.types import Floats
+from culpa._core.validation import one_of
 
-Floats = NDArray[np.float64]
 Kind = Literal["bias", "drift", "stuck", "spike", "lost correlation"]
 
 STATES = ("feed", "duty", "ambient")

@@ -10,14 +10,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.types import Floats
+from culpa.calibration.evaluation import places, within
 from culpa.datasets import Dataset, load_cars04
 from culpa.detector import PCADetector
 from culpa.games import Conditional
-from culpa.localisation import places, within
-from culpa.models import Normal
+from culpa.models import FittedModel
 from culpa.scores import mse
 
-Floats = NDArray[np.float64]
 Extreme = Literal["MAX", "MIN"]
 
 EXTREMES: tuple[Extreme, ...] = ("MAX", "MIN")
@@ -27,7 +27,7 @@ N_TRAIN, N_COMPONENTS = 300, 8
 class Cars(NamedTuple):
     """The model of normal cars and the test cars as the model sees them."""
 
-    normal: Normal
+    normal: FittedModel
     test: Floats
     feature_names: tuple[str, ...]
 
@@ -53,7 +53,7 @@ def prepare(data: str | os.PathLike[str] | None = None) -> Cars:
     """Load the cars, split them and fit the model."""
     dataset = load_cars04(data)
     train, test = split(dataset)
-    normal = PCADetector(N_COMPONENTS, statistic="mse").fit(train).to_normal()
+    normal = PCADetector(N_COMPONENTS, statistic="mse").fit(train).to_fitted_model()
     return Cars(normal, normal.standardise(test), dataset.feature_names)
 
 

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa import scores
+from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, load_odds, make_plant
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, silent
-from culpa.limits import Limits, beta_limit, f_limit, named_score
+from culpa.scores.by_name import named_score
+from culpa.scores.limits import Limits, beta_limit, f_limit
 
-Floats = NDArray[np.float64]
 Draw = Callable[[int], tuple[Floats, Floats]]  # rows to fit and new normal rows, by seed
 
 CONFIDENCES = (0.95, 0.99)
@@ -182,7 +183,7 @@ def _alarms(
     learn: Floats, calibrate: Floats, new: Floats, components: int | float
 ) -> Iterator[tuple[tuple[str, str, float], float]]:
     """Share of new rows above each limit that there are rows enough for; held-out rows are for conformal limits only."""
-    normal = PCADetector(components).fit(learn).to_normal()
+    normal = PCADetector(components).fit(learn).to_fitted_model()
     charted = [named_score(name, normal) for name in KINDS]
     tails = Limits.tails_of(charted, [normal.standardise(calibrate)])
     for score in charted:
@@ -199,7 +200,7 @@ def _training(n: int, n_runs: int) -> tuple[TrainingRate, ...]:
     for seed in range(n_runs):
         X = _rows(n, seed)
         detector = PCADetector(_P).fit(X)
-        normal = detector.to_normal()
+        normal = detector.to_fitted_model()
         t2 = scores.t2(normal.centred)(normal.standardise(X))
         for k, confidence in enumerate(CONFIDENCES):
             above[k] += [(t2 > formula(_P, n, confidence)).mean() for formula in (f_limit, beta_limit)]

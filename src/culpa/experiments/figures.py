@@ -4,15 +4,14 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa import contributions, scores
+from culpa import scores
+from culpa._core.types import Floats
 from culpa.experiments.cars import Cars, extreme_values, prepare
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.experiments.table1 import SweepPoint, noise_sweep
-
-Floats = NDArray[np.float64]
+from culpa.ranking import contributions
 
 N_ORDERS = 100
 AGAINST = 2  # position of the engine size, which the paper's scatter plots have on the other axis

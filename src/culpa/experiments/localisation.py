@@ -9,20 +9,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa.calibration import choose
+from culpa._core.types import Floats
+from culpa.calibration.choice import choose
+from culpa.calibration.evaluation import Entry, Setting, Verdict, ranked, settings, verdicts
+from culpa.calibration.injection import FAULT_KINDS, Trials, inject
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, make_plant
 from culpa.detector import PCADetector
 from culpa.experiments.cars import EXTREMES, N_COMPONENTS, culprits, split, spoil
 from culpa.experiments.published import Progress, silent
-from culpa.faults import KINDS, Trials, inject
-from culpa.localisation import Entry, Setting, Verdict, ranked, settings, verdicts
-
-Floats = NDArray[np.float64]
 
 NAMES = ("cars", "plant", *ODDS_NAMES)
-AT_ONCE = (1, 2, 3)
+SIMULTANEOUS_FAULTS = (1, 2, 3)
 _MOST_ROWS = 3_000  # normal rows of an ODDS set
 _DIGITS = 4  # of the numbers that are kept: what the machine's rounding cannot reach
 
@@ -126,7 +124,7 @@ def _told(judged: Iterator[Verdict], chosen: Sequence[Setting], progress: Progre
 def _by_fault(verdict: Verdict, trials: Trials) -> dict[str, float]:
     """Mean Hits@1 by kind of fault and by number of faulty features."""
     count = trials.culprits.sum(axis=1)
-    parts = {kind: trials.kind == kind for kind in KINDS} | {str(k): count == k for k in AT_ONCE}
+    parts = {kind: trials.kind == kind for kind in FAULT_KINDS} | {str(k): count == k for k in SIMULTANEOUS_FAULTS}
     return {part: float(verdict.hits1[where].mean()) for part, where in parts.items() if where.any()}
 
 
@@ -136,7 +134,7 @@ def _mean_breakdown(per_set: Sequence[dict[str, Any]]) -> dict[str, dict[str, fl
     return {
         label: {
             fault: _rounded([np.mean([part[label][fault] for part in per_set if fault in part[label]])])[0]
-            for fault in (*KINDS, *map(str, AT_ONCE))
+            for fault in (*FAULT_KINDS, *map(str, SIMULTANEOUS_FAULTS))
         }
         for label in common
     }

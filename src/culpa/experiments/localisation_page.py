@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from culpa.experiments.localisation import AT_ONCE
+from culpa.calibration.evaluation import MOST_RETRAINED
+from culpa.calibration.injection import FAULT_KINDS
+from culpa.experiments.localisation import SIMULTANEOUS_FAULTS
 from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown
-from culpa.faults import KINDS
-from culpa.localisation import MOST_RETRAINED
 
 Result = dict[str, Any]
 
@@ -48,7 +48,7 @@ A line names the index, then how it is shared out among the features, then the m
 diagonal. "noise x10" assumes ten times the maximum-likelihood noise variance.
 
 - `cdc` is the classical contribution plot (of SPE: the squared residual), `pdc`, `dc`, `rbc` and `relative` are in
-  `culpa.contributions` with their references. `abc` ranks the features of a row exactly as `rbc` does.
+  `culpa.ranking.contributions` with their references. `abc` ranks the features of a row exactly as `rbc` does.
 - "mahalanobis, rbc" is the Mahalanobis distance with the feature left out; "mahalanobis, pdc" is its Shapley value in
   closed form.
 - `fault-odds` are the odds that the feature is at fault, summed over all sets of up to three features that might be (two
@@ -186,14 +186,15 @@ def _cars_gap(found: dict[str, float]) -> str:
 
 
 def _protocol(result: Result) -> str:
+    several = ", ".join(map(str, SIMULTANEOUS_FAULTS[:-1]))
     return f"""
 ## What is done
 
 Cars: the first 300 complete rows train, the other 87 are spoiled. Plant: the simulated plant of `culpa.datasets`, 1,000 and
 400 rows without faults of its own. ODDS: the normal rows, shuffled, at most 3,000, two thirds of them to train.
 
-Into the held-out rows about {result["trials"]:,} faults are injected per data set: {", ".join(KINDS[:-1])} and
-{KINDS[-1]}, each in {", ".join(map(str, AT_ONCE[:-1]))} and {AT_ONCE[-1]} features at once, equally often. Trials in which
+Into the held-out rows about {result["trials"]:,} faults are injected per data set: {", ".join(FAULT_KINDS[:-1])} and
+{FAULT_KINDS[-1]}, each in {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which
 nothing changes are dropped.
 
 **Hits@1** is the share of trials whose most blamed feature is a culprit, **Hits@3** the share of culprits among the three
@@ -226,13 +227,13 @@ def _by_set(result: Result) -> Sheet:
 
 
 def _by_fault(result: Result) -> Sheet:
-    faults = (*KINDS, *map(str, AT_ONCE))
+    faults = (*FAULT_KINDS, *map(str, SIMULTANEOUS_FAULTS))
     rows = tuple(
         (label, *(number(result["breakdown"][label][fault]) for fault in faults))
         for label in _SHOWN
         if label in result["breakdown"]
     )
-    columns = ("criterion", *KINDS, *(f"{k} feature{'s' * (k > 1)}" for k in AT_ONCE))
+    columns = ("criterion", *FAULT_KINDS, *(f"{k} feature{'s' * (k > 1)}" for k in SIMULTANEOUS_FAULTS))
     note = "Hits@1, mean over data sets. With several faulty features the most blamed one need only be one of them."
     return Sheet("Hits@1", columns, rows, note)
 

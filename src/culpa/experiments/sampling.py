@@ -9,12 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.shapley import tabulate
-
-Floats = NDArray[np.float64]
 
 
 class CoalitionTable:

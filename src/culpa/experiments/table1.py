@@ -1,6 +1,6 @@
 """Table I: how often is the feature that was spoiled among the most blamed?
 
-A is the matrix of the reconstruction error, C the model's covariance. `culpa.contributions` has the formulas of
+A is the matrix of the reconstruction error, C the model's covariance. `culpa.ranking.contributions` has the formulas of
 everything that is not a Shapley value: the reconstruction error of a feature is its complete decomposition contribution
 to SPE, x (A x) its partial one, x (C^-1 x) the partial one to the Mahalanobis distance.
 """
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa import contributions, scores
+from culpa import scores
+from culpa._core.types import Floats
 from culpa.experiments.cars import EXTREMES, Cars, Extreme, hits, prepare, spoil
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.games import Conditional, Game, Interventional, Retraining
 from culpa.models import LatentGaussian
 from culpa.models.latent import shrunk
+from culpa.ranking import contributions
 from culpa.shapley import exact
 
-Floats = NDArray[np.float64]
 Criterion = Callable[[Floats], Floats]
 
 N_ORDERS = (10, 100, 1000)

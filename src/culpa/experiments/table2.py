@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, Dataset, load_odds
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.games import Game
 
-Floats = NDArray[np.float64]
 Triple = tuple[float, float, float]  # all test rows, normal ones, anomalous ones
 
 SHARE = 0.95
@@ -137,8 +137,8 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
     detector = PCADetector(SHARE, statistic="mse").fit(train)
     explainer = detector.explainer()
     why = explainer.explain(rows)
-    standardised = detector.to_normal().standardise(rows)
-    test = _Test(standardised, detector.to_normal().centred.residuals(standardised) ** 2, labels)
+    standardised = detector.to_fitted_model().standardise(rows)
+    test = _Test(standardised, detector.to_fitted_model().centred.residuals(standardised) ** 2, labels)
     printed = paper()["table2"][name]
     as_printed, skipping_ends = _algorithm1(explainer.game, test, n_seeds)
     return Row(

@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.types import Array, Floats
 from culpa.games import elimination
-from culpa.games.base import Array, Coalitions, Cost, Floats, Game
+from culpa.games.game import Coalitions, Cost, Game
 from culpa.games.latent import Latent, array_cost, isotropic_weights
 from culpa.scores import QuadraticScore
 

@@ -30,9 +30,10 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa.games.base import Array, Floats, gather_columns, gather_pairs
-from culpa.games.elimination_tree import ELIMINATION, elimination_tree
-from culpa.games.tree import Tree
+from culpa._core.types import Array, Floats
+from culpa._kernels.elimination_steps import ELIMINATION, elimination_tree
+from culpa._kernels.tree import Tree
+from culpa.games.game import gather_columns, gather_pairs
 
 OPERATIONS = 38.0  # per coalition and row in a tree, about
 

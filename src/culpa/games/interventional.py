@@ -11,9 +11,10 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa.contributions import pdc
-from culpa.games.base import Array, Coalitions, Cost, Floats, Game, gather_columns, gather_pairs, like
+from culpa._core.types import Array, Floats
+from culpa.games.game import Coalitions, Cost, Game, gather_columns, gather_pairs, like
 from culpa.scores import QuadraticScore
+from culpa.scores.quadratic import response
 
 
 class Interventional(Game):
@@ -52,7 +53,7 @@ class Interventional(Game):
         present = X.copy()
         present[:, outside] = 0.0
         base = self._mixed[:, observed].sum(axis=1) + 2 * self._mixed[:, outside].sum(axis=1)
-        per_feature = pdc(present, self.score.root) - base
+        per_feature = present * response(present, self.score.root) - base
         return np.column_stack([per_feature[:, player].sum(axis=1) for player in players])
 
 

@@ -8,7 +8,7 @@ feature i with loadings w and noise variance psi joins:
     R <- R - V y f^T / (V + sqrt(V psi))
 
 R rather than R R^T is updated because noise of 1e-12 of the first eigenvalue would cost R R^T all its digits. Compiled
-walks update triangular factors of it instead (`culpa.games.side_by_side`, `culpa.games.factored_tree`), which is as
+walks update triangular factors of it instead (`culpa._kernels.orders`, `culpa._kernels.factored_steps`), which is as
 accurate and cheaper, but not as arrays.
 
 The score weighs residuals rho (by a) and latent variables (by b). Its conditional expectation moves with rho and z, and
@@ -35,10 +35,11 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa.games.base import Array, Floats, like
-from culpa.games.factored_tree import FACTORED, factored_tree
-from culpa.games.side_by_side import side_by_side_kernel
-from culpa.games.tree import Tree
+from culpa._core.types import Array, Floats
+from culpa._kernels.factored_steps import FACTORED, factored_tree
+from culpa._kernels.orders import side_by_side_kernel
+from culpa._kernels.tree import Tree
+from culpa.games.game import like
 from culpa.scores import QuadraticScore
 
 Queues = NDArray[np.intp]

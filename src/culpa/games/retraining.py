@@ -10,8 +10,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._validation import one_of
-from culpa.games.base import Array, Coalitions, Cost, Floats, Game, like
+from culpa._core.types import Array, Floats
+from culpa._core.validation import one_of
+from culpa.games.game import Coalitions, Cost, Game, like
 
 Rank = Literal["components", "share"]
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.types import Floats
 from culpa.models.latent import LatentGaussian
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 1 << 22  # numbers held at once for the rows' p x p moments
 

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
-from culpa._missing import patterns
-
-Floats = NDArray[np.float64]
+from culpa._core.missing import patterns
+from culpa._core.types import Floats
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12

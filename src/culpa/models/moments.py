@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from culpa._core.types import Floats
 
 _CONSTANT = 10 * np.finfo(np.float64).eps  # standard deviation, relative to the mean, that is rounding
 

@@ -12,12 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import Table, check_estimator_input, complete_rows, fraction, one_of, positive, share
+from culpa._core.types import Floats
+from culpa._core.validation import Table, check_estimator_input, complete_rows, fraction, one_of, positive, share
 from culpa.models.em import em, expected_covariance
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
-
-Floats = NDArray[np.float64]
 
 
 def _merges(model: "PPCA") -> bool:

@@ -4,13 +4,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from culpa._files import write_whole
+from culpa._core.files import write_whole
 from culpa.detector import PCADetector
+from culpa.io.tables import Source
+from culpa.jobs import Summary
 from culpa.report.content import Content, content
 from culpa.report.from_table import content_of_table
 from culpa.report.page import to_json, to_page
-from culpa.streaming import Summary
-from culpa.tables import Source
 
 __all__ = ["Content", "Report", "make_report", "report_on"]
 

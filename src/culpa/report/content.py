@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import Table
+from culpa._core.types import Floats
+from culpa._core.validation import Table
 from culpa.detector import PCADetector
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.incidents import Incident, Incidents, split_time, units_of, units_of_columns
+from culpa.monitoring.incidents import Incident, Incidents, split_time, units_of, units_of_columns
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
-from culpa.report.caps import Caps
 from culpa.report.details import Detail, History, detail, histories, main_culprits
+from culpa.report.downsampling import marks
 from culpa.report.model_page import Fact, Limit, ModelPage, fingerprint, limits, model_page
 from culpa.report.numbers import Number, number, numbers
-from culpa.report.thin import marks
-from culpa.report.words import Labels, count, place, share, verdict
+from culpa.report.phrases import Labels, count, place, share, verdict
+from culpa.report.size_limits import Caps
 
-Floats = NDArray[np.float64]
 Label = str | int | float
 
 FORMAT = 1

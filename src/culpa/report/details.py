@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import Table
+from culpa._core.types import Floats
+from culpa._core.validation import Table
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.incidents import Culprit, Incident
+from culpa.monitoring.incidents import Culprit, Incident
 from culpa.plots.content import RowAxis, Waterfall, thin
 from culpa.plots.content.blame import LEFT_OVER
 from culpa.report.numbers import Number, number, numbers
-from culpa.report.words import Labels, place
-
-Floats = NDArray[np.float64]
+from culpa.report.phrases import Labels, place
 
 _MOST_MEMBERS = 8  # features of a group that a table lists
 _MOST_SERIES = 3  # culprits of an incident whose history is kept

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from culpa._validation import Table
+from culpa._core.validation import Table
 from culpa.detector import PCADetector
-from culpa.incidents.times import read_times
+from culpa.io.tables import Source, TableError
+from culpa.jobs.scoring import codes_for, feature_names
+from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
-from culpa.streaming.answering import codes_for, feature_names
-from culpa.tables import Source, TableError
 
 
 def content_of_table(

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa import __version__
+from culpa._core.version import __version__
 from culpa.detector import PCADetector
+from culpa.jobs import describe_detector
 from culpa.plots.content import Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.numbers import Number, numbers
-from culpa.report.words import share
-from culpa.streaming import describe_detector
+from culpa.report.phrases import share
 
 _COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
 _PARTS = ("numpy", "scipy", "scikit-learn", "pandas", "narwhals", "numba", "plotly", "jinja2")

@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 
 from culpa.report.content import Content
-from culpa.report.words import share
+from culpa.report.phrases import share
 
 _ASSETS = files("culpa.report") / "assets"
 

@@ -1,11 +1,11 @@
 """How is the worth shared out? Engines that turn a game into Shapley values; they see games, never models."""
 
 from culpa.shapley.algorithm1 import algorithm1
-from culpa.shapley.base import Players, Progress, Shares
 from culpa.shapley.exact import exact, tabulate
+from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.permutation import permutation
-from culpa.shapley.quadratic import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.rules import Rule, averaging_rule, default_rule, independent_rule
+from culpa.shapley.shares import Players, Progress, Shares
 
 __all__ = [
     "Players",

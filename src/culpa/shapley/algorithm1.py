@@ -6,8 +6,9 @@ each. So the values do not add up to the score exactly.
 
 import numpy as np
 
+from culpa._core.types import Floats
 from culpa.games import Game
-from culpa.shapley.base import Floats, Players, Shares
+from culpa.shapley.shares import Players, Shares
 
 
 def algorithm1(

@@ -13,16 +13,17 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import in_threads
+from culpa._core.threads import in_threads
+from culpa._core.types import Array
+from culpa._kernels.tree import FEWEST_PLAYERS, Tree
 from culpa.games import Coalitions, Game
-from culpa.games.base import Array, like, row_chunks
-from culpa.games.tree import FEWEST_PLAYERS, Tree
-from culpa.shapley.base import Players, Progress, Shares, join_player, queue_of, skip_player
+from culpa.games.game import like, row_chunks
+from culpa.shapley.shares import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
-_AT_ONCE, _AT_ONCE_ELSEWHERE = 1 << 16, 1 << 24
+_VALUES_PER_CHUNK, _VALUES_PER_CHUNK_ON_GPU = 1 << 16, 1 << 24
 # Tasks for threads to share, and how many values one has at least (a fifth of a millisecond) and at most (a second). They
 # do not depend on the number of threads, so neither do the numbers.
 _TASKS, _LEAST, _MOST = 16, 1.2e5, 5e8
@@ -42,7 +43,7 @@ def exact(
     closed = game.closed_form(X, players)
     if closed is not None:
         return Shares(closed, xp.zeros_like(closed), 1, 0)
-    at_once = at_once or (_AT_ONCE if isinstance(X, np.ndarray) else _AT_ONCE_ELSEWHERE)
+    at_once = at_once or (_VALUES_PER_CHUNK if isinstance(X, np.ndarray) else _VALUES_PER_CHUNK_ON_GPU)
     order = game.deciding_order(players)
     tree = _compiled_tree(game, X, [players[i] for i in order])
     if tree is not None:

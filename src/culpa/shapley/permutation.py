@@ -10,13 +10,14 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa._compiled import in_threads, n_threads
+from culpa._core.threads import in_threads, n_threads
+from culpa._core.types import Array
 from culpa.games import Game
-from culpa.games.base import Array, like, row_chunks
-from culpa.shapley.base import Players, Progress, Shares
+from culpa.games.game import like, row_chunks
 from culpa.shapley.rules import Rule
+from culpa.shapley.shares import Players, Progress, Shares
 
-_AT_ONCE = 1 << 20  # numbers of coalitions' state held at a time by arrays
+_CELLS_PER_CHUNK = 1 << 20  # numbers of coalitions' state held at a time by arrays
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
 _LONG = 1e9  # operations
@@ -75,7 +76,7 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
     nobody: Any = game.start(X, queues[:1], branching=False)
     compiled = getattr(nobody, "walk_pays", lambda _: False)(operations)
     if not compiled:
-        batch = max(1, _AT_ONCE // (game.n_features * (X.shape[0] + game.n_features)))
+        batch = max(1, _CELLS_PER_CHUNK // (game.n_features * (X.shape[0] + game.n_features)))
     else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
         pieces = n_threads(n_jobs) * (4 if operations > _LONG else 1)
         batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))

@@ -9,11 +9,12 @@ import warnings
 
 import numpy as np
 
+from culpa._core.types import Floats
 from culpa.games import Game
-from culpa.shapley.base import Floats, Players, Progress
+from culpa.shapley.forms import n_products
 from culpa.shapley.permutation import permutation
-from culpa.shapley.quadratic import n_products
 from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
+from culpa.shapley.shares import Players, Progress
 
 # Operations that "auto" may spend per row on being exact: up to 25 features (24), a few hundredths of a second a row, and
 # some ten seconds for any number of rows, where forms can be compiled.

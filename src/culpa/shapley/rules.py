@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.stats import qmc
 
-from culpa._compiled import in_threads
+from culpa._core.threads import in_threads
+from culpa._core.types import Floats
 
-Floats = NDArray[np.float64]
 Orders = NDArray[np.intp]
 
 N_NETS = 6

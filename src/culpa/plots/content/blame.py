@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._validation import feature_positions, read_cells, read_table
+from culpa._core.types import Floats
+from culpa._core.validation import feature_positions, read_cells, read_table
 from culpa.explanation import Explanation
 from culpa.plots.content.rows import Positions
-
-Floats = NDArray[np.float64]
 
 LEFT_OVER = "left over by sampling"
 MAX_CLOUD = 3000

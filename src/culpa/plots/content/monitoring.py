@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from culpa._validation import default_names, read_table
+from culpa._core.types import Floats
+from culpa._core.validation import default_names, read_table
 from culpa.detector import PCADetector
-from culpa.incidents import split_time
-from culpa.models import as_normal
+from culpa.models import as_fitted_model
+from culpa.monitoring.incidents import split_time
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
-
-Floats = NDArray[np.float64]
 
 CONFIDENCES = (0.95, 0.99)
 
@@ -120,7 +119,7 @@ class Loadings:
     @classmethod
     def of(cls, model: Any, *, n_components: int | None = None, max_features: int | None = 30) -> "Loadings":
         """Content for a detector or any model that `culpa.Explainer` takes."""
-        normal = as_normal(model)
+        normal = as_fitted_model(model)
         loadings = normal.gaussian.loadings[:, :n_components]
         lengths = np.linalg.norm(loadings, axis=0)
         axes = loadings / np.where(lengths > 0, lengths, 1.0)

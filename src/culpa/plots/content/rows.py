@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from culpa._core.types import Floats
+
 Positions = NDArray[np.intp]
 
 

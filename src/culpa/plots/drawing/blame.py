@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from culpa._core.types import Floats
 from culpa.plots import palette
 from culpa.plots.content import LEFT_OVER, Bars, Heatmap, Scatter, Waterfall
 from culpa.plots.drawing.canvas import (
@@ -29,8 +29,6 @@ from culpa.plots.text import TITLES, number, row_label, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 
 
 def draw_waterfall(content: Waterfall, ax: "Axes | None" = None) -> "Axes":

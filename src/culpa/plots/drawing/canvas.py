@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.types import Floats
 from culpa.plots import palette
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, number, row_label, shorten_all
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-Floats = NDArray[np.float64]
 
 BAR_HEIGHT = 0.72
 

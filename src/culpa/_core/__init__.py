@@ -1,0 +1,1 @@
+"""What every room uses: input checks, array types, missing cells, JSON values, files, threads."""

@@ -1,0 +1,105 @@
+"""Threads that share a job, and BLAS threads that stay out of their way."""
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+_working = threading.local()  # .yes in threads that do tasks
+_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads that ``n_jobs`` means, as in scikit-learn: -1 is all cores, ``None`` is 1."""
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be a number of threads, -1 for all cores, or None for one, got {n_jobs!r}.")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores + 1 + int(n_jobs)) if n_jobs < 0 else int(n_jobs)
+
+
+@lru_cache
+def _blas() -> ThreadpoolController:
+    # finding the BLAS libraries takes a millisecond, so do it once
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
+    """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
+    if n_rows < _WORTH_LIMITING:
+        yield
+    else:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
+
+
+@lru_cache(maxsize=4)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # starting threads takes half a millisecond, as long as explaining a row may take, so they are kept
+    return ThreadPoolExecutor(threads, thread_name_prefix="culpa")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+def in_threads(
+    function: Callable[[Any], Result],
+    tasks: Iterable[Any],
+    n_jobs: int | None,
+    progress: Callable[[float, float | None], None] | None = None,
+) -> list[Result]:
+    """Map ``function`` over ``tasks`` in threads; more tasks than threads keep a busy machine from waiting.
+
+    BLAS works with one thread inside: its own threads stall on small products next to a busy process.
+    """
+    tasks = list(tasks)
+    threads = min(n_threads(n_jobs), len(tasks))
+    if threads <= 1 or getattr(_working, "yes", False):  # a task of a task would wait for its own thread
+        results = []
+        for task in tasks:
+            results.append(function(task))
+            if progress is not None:
+                progress(len(results) / len(tasks), None)
+        return results
+    found: dict[int, Result] = {}
+    waiting = deque(enumerate(tasks))
+
+    def work(report: Callable[[float, float | None], None] | None = None) -> None:
+        _working.yes = True
+        try:
+            while waiting:
+                try:
+                    number, task = waiting.popleft()
+                except IndexError:  # another thread was faster
+                    break
+                found[number] = function(task)
+                if report is not None:
+                    report(len(found) / len(tasks), None)
+        finally:
+            _working.yes = False
+
+    with _blas().limit(limits=1, user_api="blas"):
+        others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        try:
+            work(progress)  # this thread is there anyway
+        finally:
+            waiting.clear()
+            wait(others)
+        for other in others:
+            other.result()  # raises what went wrong there
+    if progress is not None:
+        progress(1.0, None)
+    return [found[number] for number in range(len(tasks))]

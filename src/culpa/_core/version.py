@@ -1,0 +1,3 @@
+"""The version of culpa."""
+
+__version__ = "0.1.0"

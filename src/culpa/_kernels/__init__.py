@@ -1,0 +1,1 @@
+"""Compiled code for the CPU; `docs/kernels.md` is its map."""

@@ -1,0 +1,147 @@
+"""What numba makes of `culpa._kernels.vectors`: LLVM's vectors. Importing this registers them; it takes a second."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc, call-arg, import-untyped"
+
+import operator
+
+import numpy as np
+from llvmlite import ir
+from numba import TypingError, types
+from numba.extending import intrinsic, models, overload, register_model
+
+from culpa._kernels.vectors import FAST_MATH, LANES, gather, lanes_of_zero, load, store, width
+
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+_INDEX = ir.IntType(32)
+_unsigned = np.uint64  # an index that cannot be negative is not checked for it
+
+
+class _Lanes(types.Type):
+    pass
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _VECTOR)
+
+
+_lanes = _Lanes("lanes")
+
+
+def _check(array):
+    if array.layout != "C" or array.dtype != types.float64:
+        raise TypingError("vectors are of float64 numbers that lie one after the other in an array")
+
+
+def _pointer(context, builder, kind, array, index):
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+@intrinsic
+def _zero(typing):
+    return _lanes(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
+
+
+@intrinsic
+def _load(typing, array, index):
+    _check(array)
+
+    def generate(context, builder, signature, arguments):
+        vector = builder.load(_pointer(context, builder, signature.args[0], *arguments))
+        vector.align = 8  # as for the plain numbers that the array has
+        return vector
+
+    return _lanes(array, types.intp), generate
+
+
+@intrinsic
+def _store(typing, array, index, value):
+    _check(array)
+
+    def generate(context, builder, signature, arguments):
+        *where, vector = arguments
+        builder.store(vector, _pointer(context, builder, signature.args[0], *where)).align = 8
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, value), generate
+
+
+@intrinsic
+def _gather(typing, array, index, beyond):
+    _check(array)
+
+    def generate(context, builder, signature, arguments):
+        vector = ir.Constant(_VECTOR, ir.Undefined)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        steps = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        for lane in range(LANES):
+            step = builder.load(builder.gep(steps, [ir.Constant(_INDEX, lane)]))
+            number = builder.load(builder.gep(data, [builder.add(arguments[1], step)]))
+            vector = builder.insert_element(vector, number, ir.Constant(_INDEX, lane))
+        return vector
+
+    return _lanes(array, types.intp, beyond), generate
+
+
+def _spread(context, builder, kind, value):
+    if isinstance(kind, _Lanes):
+        return value
+    number = context.cast(builder, value, kind, types.float64)
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
+
+
+def _teach(symbol, instruction):
+    @intrinsic
+    def each(typing, left, right):
+        def generate(context, builder, signature, arguments):
+            sides = [_spread(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
+            return getattr(builder, instruction)(*sides, flags=sorted(FAST_MATH))
+
+        return _lanes(left, right), generate
+
+    @overload(symbol)
+    def _(left, right):
+        return (lambda left, right: each(left, right)) if _Lanes in (type(left), type(right)) else None
+
+
+# not += and the like, which in Python would change the vector that a name shares with others
+_teach(operator.add, "fadd")
+_teach(operator.sub, "fsub")
+_teach(operator.mul, "fmul")
+_teach(operator.truediv, "fdiv")
+
+
+@overload(lanes_of_zero)
+def _():
+    return lambda: _zero()
+
+
+@overload(width)
+def _(like):
+    return (lambda like: LANES) if isinstance(like, _Lanes) else (lambda like: 1)
+
+
+@overload(load)
+def _(array, index, like):
+    if isinstance(like, _Lanes):
+        return lambda array, index, like: _load(array, index)
+    return lambda array, index, like: array[_unsigned(index)]
+
+
+@overload(store)
+def _(array, index, value):
+    def store_number(array, index, value):
+        array[_unsigned(index)] = value
+
+    return (lambda array, index, value: _store(array, index, value)) if isinstance(value, _Lanes) else store_number
+
+
+@overload(gather)
+def _(array, index, beyond, like):
+    if isinstance(like, _Lanes):
+        return lambda array, index, beyond, like: _gather(array, index, beyond)
+    return lambda array, index, beyond, like: array[_unsigned(index + beyond[0])]

@@ -1,0 +1,130 @@
+"""The user's columns, each behind one or more features of a model.
+
+A person knows columns; a model knows features. A column is one feature (`Plain`), or several: its values at earlier
+times (`culpa.columns.lags`), or whatever a Pipeline makes of it (`culpa.columns.pipelines`). Scores and games see
+features; players, actual and expected values are columns.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats
+from culpa._core.validation import Table, check_width, default_names, read_table
+
+Cells = NDArray[Any]  # float64, or objects where there are texts among them
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Rows as a model sees them, and as a person does."""
+
+    features: Floats  # (rows, features); NaN is missing
+    cells: Cells  # (rows, columns)
+    labels: NDArray[Any]  # what the user calls the rows
+    names: tuple[str, ...] | None = None  # of the columns, if the table had any
+    native: Any = None  # the table itself, kept to answer in kind
+
+    @classmethod
+    def of(cls, table: Table, features: Floats | None = None, cells: Cells | None = None) -> Self:
+        """A checked table, whose numbers are features and cells unless told otherwise."""
+        features = table.array if features is None else features
+        return cls(features, table.array if cells is None else cells, table.row_labels(), table.names, table.native)
+
+    def choose(self, rows: Any) -> Self:
+        """Some of the rows, by positions (or a single one) or by a mask."""
+        rows = np.atleast_1d(np.asarray(rows))
+        if rows.dtype == np.bool_ and rows.shape != self.labels.shape:
+            raise ValueError(f"rows is a mask of shape {rows.shape}, but X has {len(self.labels)} rows.")
+        at = np.arange(len(self.labels))[rows if rows.size else rows.astype(np.intp)]
+        return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at])
+
+
+class Columns(ABC):
+    """What the user's columns are called, which features are made of them, and the way there and back."""
+
+    names: tuple[str, ...]
+    known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
+    members: tuple[tuple[int, ...], ...]  # positions of the features behind each column
+    lags: int = 0  # how many rows back a row's features go
+    obstacle: str | None = None  # why no single column can be blamed, where that is so
+
+    @abstractmethod
+    def read(self, X: Any) -> Reading:
+        """The user's table, checked."""
+
+    @abstractmethod
+    def decode(self, features: Floats) -> Cells:
+        """Cells (rows, columns) that have these features; NaN where nobody can tell."""
+
+    def features_of(self, columns: Iterable[int]) -> list[int]:
+        """Positions of the features behind some columns."""
+        return sorted(feature for column in columns for feature in self.members[column])
+
+
+class Plain(Columns):
+    """Columns that are features."""
+
+    def __init__(self, names: tuple[str, ...] | None, n_features: int) -> None:
+        self.known_names = names
+        self.names = names or default_names(n_features)
+        self.members = tuple((i,) for i in range(n_features))
+
+    def read(self, X: Any) -> Reading:
+        """Any table of numbers."""
+        table = read_table(X, min_rows=0)
+        check_width(table, len(self.names), self.known_names)
+        return Reading.of(table)
+
+    def decode(self, features: Floats) -> Cells:
+        """Nothing to undo."""
+        return features
+
+
+class Opened(Columns):
+    """Columns of which some are taken apart into their features, because somebody asked for a feature by name."""
+
+    def __init__(self, columns: Columns, feature_names: Sequence[str], opened: Iterable[int]) -> None:
+        opened = set(opened)
+        self.columns = columns
+        # (name, column it is, or feature it is, features)
+        parts: list[tuple[str, int | None, tuple[int, ...]]] = []
+        for position, (name, members) in enumerate(zip(columns.names, columns.members, strict=True)):
+            if position in opened:
+                parts += [(feature_names[feature], None, (feature,)) for feature in members]
+            else:
+                parts.append((name, position, members))
+        self.names = self.known_names = tuple(name for name, _, _ in parts)
+        self.members = tuple(members for _, _, members in parts)
+        self._origin = [position for _, position, _ in parts]
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("a feature has the name of a column: name features and columns differently.")
+
+    @classmethod
+    def for_names(cls, columns: Columns, feature_names: Sequence[str], wanted: Iterable[object]) -> Columns:
+        """The same columns if they are all that is wanted, else with those taken apart whose features are."""
+        owner = {
+            feature_names[feature]: position for position, members in enumerate(columns.members) for feature in members
+        }
+        asked = [name for name in wanted if isinstance(name, str) and name not in columns.names and name in owner]
+        return cls(columns, feature_names, {owner[name] for name in asked}) if asked else columns
+
+    def read(self, X: Any) -> Reading:
+        """As the columns do, with features for the cells of those that are taken apart."""
+        reading = self.columns.read(X)
+        return replace(reading, cells=self._arranged(reading.cells, reading.features))
+
+    def decode(self, features: Floats) -> Cells:
+        """As the columns do."""
+        return self._arranged(self.columns.decode(features), features)
+
+    def _arranged(self, cells: Cells, features: Floats) -> Cells:
+        parts = [
+            features[:, members[0]] if position is None else cells[:, position]
+            for position, members in zip(self._origin, self.members, strict=True)
+        ]
+        return np.column_stack(parts)

@@ -1,0 +1,362 @@
+"""Model files: a fitted detector as safetensors (plain arrays) with a JSON header. Loading runs no code from the file.
+
+The header says what the file is and what its arrays mean; a checksum covers both. Whatever a file claims is checked
+before it is used: types, sizes, shapes, finite numbers. A file that is damaged or made up is refused in one sentence.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.files import write_whole
+from culpa._core.json_values import plain
+from culpa._core.validation import default_names, frame_like
+from culpa._core.version import __version__
+from culpa.columns import lagged_names
+from culpa.detector import PCADetector
+from culpa.explainer import RANKINGS
+from culpa.games import GAME_NAMES
+from culpa.models import PPCA, LatentGaussian
+from culpa.scores import SCORE_NAMES
+from culpa.scores.limits import LIMIT_KINDS, Limits, Tail
+from culpa.shapley import QuadraticForms
+
+FORMAT = 1
+
+_LARGEST_HEADER = 1 << 24  # bytes
+_MOST_FEATURES = 100_000
+_MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
+# what is known about these rows beside their labels
+_ABNORMAL: dict[str, Any] = {
+    "position": np.int64,
+    "spe": np.float64,
+    "t2": np.float64,
+    "times_limit": np.float64,
+    "trimmed": np.bool_,
+}
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model file, is damaged, or comes from a newer version."""
+
+
+def save(detector: PCADetector, path: str | Path) -> None:
+    """Write a fitted detector; the file appears under its name only when it is complete."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays, header = _arrays(detector), json.dumps(_header(detector), ensure_ascii=True, sort_keys=True)
+    content = to_bytes(arrays, {"culpa": header, "sha256": _checksum(arrays, header)})
+    with write_whole(Path(path), force=True) as file:
+        file.write(content)
+
+
+def load(path: str | Path) -> PCADetector:
+    """Read a detector from a model file.
+
+    >>> import tempfile, pathlib, numpy as np
+    >>> detector = PCADetector().fit(np.random.default_rng(0).normal(size=(50, 3)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     detector.save(pathlib.Path(folder, "plant.culpa"))
+    ...     again = load(pathlib.Path(folder, "plant.culpa"))
+    >>> again.limit_ == detector.limit_
+    True
+    """
+    return open_model(path)[0]
+
+
+def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
+    """The detector in a model file, and the checked header that describes it."""
+    try:
+        arrays, header = _read(Path(path))
+        return _detector(arrays, header), header
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+
+
+def _arrays(detector: PCADetector) -> Arrays:
+    model = detector.model_
+    arrays = {
+        "mean": detector.mean_,
+        "scale": detector.scale_,
+        "model.mean": model.gaussian_.mean,
+        "model.loadings": model.gaussian_.loadings,
+        "model.axes": model.components_,
+        "model.covariance": model.covariance_,
+    }
+    arrays |= {f"limits.{name}": tail.largest for name, tail in detector._limits.tails.items()}
+    abnormal = _abnormal(detector)
+    if abnormal is not None:
+        arrays["abnormal"] = abnormal[list(_ABNORMAL)].to_numpy(dtype=np.float64)
+    forms = detector.explainer().forms
+    if forms is not None:
+        arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _header(detector: PCADetector) -> dict[str, Any]:
+    names = getattr(detector, "feature_names_in_", None)
+    model, abnormal = detector.model_, _abnormal(detector)
+    return {
+        "format": FORMAT,
+        "culpa": __version__,
+        "features": None if names is None else [str(name) for name in names],
+        "units": dict(getattr(detector, "units_", {})),
+        "parameters": plain(detector.get_params() | _fitted(detector)),
+        "limit": float(detector.limit_),
+        "limits": {
+            "kind": detector._limits.kind,
+            "rows": {name: tail.n for name, tail in detector._limits.tails.items()},
+        },
+        "abnormal": None if abnormal is None else [_plain_label(label) for label in abnormal["row"]],
+        "noise_variance": float(model.noise_variance_),
+        "training": {
+            "rows": int(model.n_samples_),
+            "iterations": int(model.n_iter_),
+            "converged": bool(model.converged_),
+        },
+    }
+
+
+def _fitted(detector: PCADetector) -> dict[str, Any]:
+    """Parameters that the model and its limit belong to, whatever has been set since."""
+    model = {name: getattr(detector.model_, name) for name in ("n_components", "noise", "shrinkage")}
+    score = {"statistic": detector._score.name, "confidence": detector._confidence}
+    return model | score | {"lags": detector.to_fitted_model().columns.lags}
+
+
+def _abnormal(detector: PCADetector) -> Any:
+    """The worst of the training rows that looked abnormal, if they are known."""
+    table = getattr(detector, "abnormal_training_rows_", None)
+    return None if table is None else table[:_MOST_ABNORMAL]
+
+
+def _plain_label(label: Any) -> Any:
+    number = plain(label)
+    return number if _is_number(number) else str(label)
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
+    """SHA-256 over the header and every array's name, type, shape and bytes."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    with path.open("rb") as file:  # says clearly when there is no such file or it may not be read
+        announced = int.from_bytes(file.read(8), "little")
+    if announced > _LARGEST_HEADER:
+        raise ModelFileError("not a culpa model file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if set(metadata) != {"culpa", "sha256"}:
+                raise ModelFileError("not a culpa model file, though it is one of another program.")
+            arrays = {name: _array(file, name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
+    except SafetensorError:
+        raise ModelFileError("not a culpa model file, or one that was cut short or damaged.") from None
+    header = _parse(metadata["culpa"])
+    if metadata["sha256"] != _checksum(arrays, metadata["culpa"]):
+        raise ModelFileError("the checksum does not match, so the file is damaged: save the model again.")
+    return arrays, header
+
+
+def _array(file: Any, name: str) -> NDArray[Any]:
+    expected = "I64" if name == "forms.sizes" else "F64"
+    if file.get_slice(name).get_dtype() != expected:
+        raise ModelFileError(f"array {name!r} does not hold {expected} numbers.")
+    return np.array(file.get_tensor(name))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """The header, with its version checked first: a newer format may differ in everything else."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ModelFileError("the header is not JSON, so the file is damaged.") from None
+    if not isinstance(header, dict) or not _is_count(header.get("format")):
+        raise ModelFileError("the header names no format version, so this is not a culpa model file.")
+    if header["format"] != FORMAT:
+        raise ModelFileError(
+            f"the file has format {header['format']}, but culpa {__version__} reads format {FORMAT}: "
+            "use the version of culpa that wrote it."
+        )
+    return header
+
+
+def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
+    d = _count_features(arrays)
+    _check_header(header, d)
+    _check_arrays(arrays, header, d)
+    try:
+        detector = PCADetector(**header["parameters"])
+        detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
+        detector.n_features_in_ = d // (detector.lags + 1)
+        detector._take(_model(arrays, header))
+        if header["features"] is not None:
+            detector.feature_names_in_ = np.array(header["features"], dtype=object)
+            names = lagged_names(header["features"], detector.lags)
+            detector.model_.feature_names_in_ = np.array(names, dtype=object)
+        if header["units"]:
+            detector.units_ = header["units"]
+        tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
+        detector._set_limit(Limits(detector.to_fitted_model(), header["limits"]["kind"], tails), float(header["limit"]))
+        if header["abnormal"] is not None:
+            columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
+            columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
+            detector.abnormal_training_rows_ = frame_like(None, {"row": header["abnormal"], **columns})
+        if any(name.startswith("forms.") for name in arrays):
+            detector.explainer().forms = QuadraticForms.from_arrays(
+                {name.removeprefix("forms."): array for name, array in arrays.items() if name.startswith("forms.")}
+            )
+    except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
+        raise ModelFileError(f"the content does not fit together: {error}") from None
+    return detector
+
+
+def _model(arrays: Arrays, header: dict[str, Any]) -> PPCA:
+    parameters = header["parameters"]
+    model = PPCA(parameters["n_components"], noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    model.n_features_in_ = len(arrays["mean"])
+    training = header["training"]
+    model.n_samples_, model.n_iter_, model.converged_ = training["rows"], training["iterations"], training["converged"]
+    model.mean_, model.covariance_ = arrays["model.mean"], arrays["model.covariance"]
+    model.components_ = arrays["model.axes"]
+    model._keep(LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"]))
+    return model
+
+
+def _count_features(arrays: Arrays) -> int:
+    loadings = arrays.get("model.loadings", np.empty(0))
+    if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
+        raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
+    return int(loadings.shape[0])
+
+
+def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
+    """All arrays are there, all shapes agree and all numbers are finite."""
+    p = arrays["model.loadings"].shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "mean": (d,),
+        "scale": (d,),
+        "model.mean": (d,),
+        "model.loadings": (d, p),
+        "model.axes": (p, d),
+        "model.covariance": (d, d),
+    }
+    forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
+    expected = set(shapes) | {f"limits.{name}" for name in header["limits"]["rows"]}
+    expected |= set() if header["abnormal"] is None else {"abnormal"}
+    expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
+    if odd := sorted(set(arrays) ^ expected):
+        raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
+    if header["abnormal"] is not None:
+        shapes["abnormal"] = (len(header["abnormal"]), len(_ABNORMAL))
+    for name, n in header["limits"]["rows"].items():
+        tail = arrays[f"limits.{name}"]
+        if tail.ndim != 1 or len(tail) > n or (np.diff(tail) < 0).any():
+            raise ModelFileError(f"array 'limits.{name}' does not hold the largest of {n} scores.")
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelFileError(f"array {name!r} holds a number that is not finite.")
+    if (arrays["scale"] <= 0).any():
+        raise ModelFileError("array 'scale' holds a number that is not positive.")
+    if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
+        raise ModelFileError("array 'forms.sizes' is not two counts.")
+
+
+def _check_header(header: dict[str, Any], d: int) -> None:
+    """Every field's type and range."""
+    names, units = header.get("features"), header.get("units")
+    parameters, training = header.get("parameters"), header.get("training")
+    if not (isinstance(parameters, dict) and _are_parameters(parameters, d)):
+        raise ModelFileError("the header's field 'parameters' is missing or not valid.")
+    n_columns = d // (parameters["lags"] + 1)
+    checks = {
+        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
+        "units": isinstance(units, dict)
+        and all(isinstance(unit, str) for unit in units.values())
+        and set(units) <= set(names or default_names(n_columns)),
+        "culpa": isinstance(header.get("culpa"), str),
+        "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
+        "limits": _are_limits(header.get("limits")),
+        "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
+        "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
+        "training": isinstance(training, dict)
+        and _is_count(training.get("rows"))
+        and _is_count(training.get("iterations"))
+        and isinstance(training.get("converged"), bool),
+    }
+    for field, holds in checks.items():
+        if not holds:
+            raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def _are_limits(limits: Any) -> bool:
+    return (
+        isinstance(limits, dict)
+        and limits.get("kind") in LIMIT_KINDS
+        and isinstance(rows := limits.get("rows"), dict)
+        and set(rows) <= set(SCORE_NAMES)
+        and all(_is_count(n) for n in rows.values())
+    )
+
+
+def _are_parameters(parameters: dict[str, Any], n_features: int) -> bool:
+    components, confidence = parameters.get("n_components"), parameters.get("confidence")
+    return (
+        set(parameters) == set(PCADetector().get_params())
+        and (components == "mle" or (_is_number(components) and cast(float, components) > 0))
+        and isinstance(parameters["scale"], bool)
+        and _is_count(parameters["lags"])
+        and n_features % (parameters["lags"] + 1) == 0
+        and parameters["statistic"] in SCORE_NAMES
+        and parameters["limit"] in LIMIT_KINDS
+        and _is_number(parameters["holdout"])
+        and 0 < parameters["holdout"] < 1
+        and _is_number(parameters["trim"])
+        and 0 <= parameters["trim"] < 0.5
+        and _is_number(parameters["noise"])
+        and parameters["noise"] > 0
+        and _is_number(parameters["shrinkage"])
+        and 0 <= parameters["shrinkage"] <= 1
+        and parameters["game"] in GAME_NAMES
+        and parameters["ranking"] in RANKINGS
+        and _is_number(confidence)
+        and 0 < cast(float, confidence) < 1
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def _is_label_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) or _is_number(item) for item in value)
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -1,0 +1,132 @@
+"""Parquet and Arrow (Feather) files: columns with types of their own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from culpa.io.tables.columns import check_numeric, find, kind, to_matrix
+from culpa.io.tables.missing import Missing
+from culpa.io.tables.table import Batch, Column, TableError, standard_input
+
+ROWS = 1 << 16  # rows at a time
+_BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
+
+
+class ColumnarTable:
+    """What the two have in common: a schema that is known before any row is read."""
+
+    skipped = 0
+    live = False
+    what = "this file"
+
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
+        self.path, self.missing = path, Missing(missing)
+        self.name = "standard input" if path is None else str(path)
+        self.again = path is not None
+        self._done, self._total = 0, 0
+        try:
+            self.schema: Any = self._open()
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise TableError(f"{self.name}: {self.what} cannot be read: {_brief(error)}") from None
+
+    def columns(self) -> Mapping[str, Column]:
+        """Kinds by their types."""
+        return {field.name: Column(kind(field.type)) for field in self.schema}
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows; carried columns keep their types."""
+        for name in (*features, *carried):
+            find(name, self.schema.names, self.name)
+        for name in features:
+            check_numeric(name, self.columns()[name], self.name)
+        wanted = list(dict.fromkeys((*features, *carried)))
+        self._done = 0
+        try:
+            for batch in self._pieces(wanted):
+                arrays = {name: batch.column(batch.schema.get_field_index(name)) for name in wanted}
+                X = to_matrix([arrays[name] for name in features], features, self.name, self._done, self.missing)
+                rows = np.arange(self._done, self._done + batch.num_rows)
+                self._done += batch.num_rows
+                yield Batch(rows, X, {name: arrays[name] for name in carried})
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{self.name}: {self.what} is damaged after row {self._done}: {_brief(error)}") from None
+
+    def share(self) -> float | None:
+        """Rows read of all rows."""
+        return self._done / self._total if self._total else None
+
+    def _open(self) -> Any:
+        """Look at the file; returns its schema."""
+        raise NotImplementedError
+
+    def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
+        """Record batches with at least the wanted columns."""
+        raise NotImplementedError
+
+
+class ParquetTable(ColumnarTable):
+    """A Parquet file."""
+
+    what = "this Parquet file"
+
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
+        if path is None:
+            raise TableError("Parquet cannot be read from a pipe, because it starts at its end: give a file.")
+        super().__init__(path, missing=missing)
+
+    def _open(self) -> Any:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(self.path) as file:
+            self._total = file.metadata.num_rows
+            return file.schema_arrow
+
+    def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            yield from file.iter_batches(batch_size=ROWS, columns=list(wanted))
+
+
+class ArrowTable(ColumnarTable):
+    """An Arrow (Feather) file, or an Arrow stream on standard input."""
+
+    what = "this Arrow file"
+
+    def _open(self) -> Any:
+        if self.path is None:
+            self._stream: Any = pa.ipc.open_stream(standard_input())
+            return self._stream.schema
+        with pa.memory_map(str(self.path)) as file:
+            return self._reader(file)[0]
+
+    def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
+        if self.path is None:
+            yield from self._cut(self._stream)
+            return
+        with pa.memory_map(str(self.path)) as file:
+            yield from self._cut(self._reader(file)[1])
+
+    def _reader(self, file: Any) -> tuple[Any, Iterator[Any]]:
+        """Schema and batches of the random-access format, or of the stream format in a file."""
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            return stream.schema, iter(stream)
+        return reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+    def _cut(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS):
+                yield batch.slice(start, ROWS)
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]

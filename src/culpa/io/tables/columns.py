@@ -1,0 +1,131 @@
+"""Schema care: which columns are meant, what to say when they are not there, and how their cells become numbers."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as types
+
+from culpa._core.types import Floats
+from culpa.io.tables.missing import Missing, as_typed
+from culpa.io.tables.table import LARGEST, Column, TableError
+
+_COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
+
+
+def kind(dtype: pa.DataType) -> str:
+    """ "number", "text", "time" or "other"."""
+    if types.is_dictionary(dtype):
+        return kind(dtype.value_type)
+    if types.is_integer(dtype) or types.is_floating(dtype) or types.is_boolean(dtype) or types.is_decimal(dtype):
+        return "number"
+    if types.is_null(dtype):  # nothing but missing cells so far
+        return "number"
+    if types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype) or types.is_binary(dtype):
+        return "text"
+    return "time" if types.is_temporal(dtype) else "other"
+
+
+def find(name: str, names: Sequence[str], table: str) -> str:
+    """``name`` if the table has it exactly once, else an error that guesses what was meant."""
+    count = list(names).count(name)
+    if count == 1:
+        return name
+    if count:
+        raise TableError(f"{table}: {count} columns are called {name!r}: rename all but one.")
+    raise TableError(f"{table}: there is no column {name!r}{near_miss(name, names)}")
+
+
+def near_miss(name: str, names: Sequence[str]) -> str:
+    """A guess what was meant, or else what there is."""
+    by_case = [other for other in names if other.strip().casefold() == name.strip().casefold()]
+    near = by_case or get_close_matches(name, names, n=2)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    shown = ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
+    return f"; there are {shown}" if names else "; there are none"
+
+
+def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Names given as ``a,b`` or one by one. A name may contain a comma itself, so the whole is tried first."""
+    result: list[str] = []
+    for text in given:
+        result += [text] if text in names else [part.strip() for part in text.split(",") if part.strip()]
+    return list(dict.fromkeys(result))
+
+
+def choose_features(
+    columns: Mapping[str, Column], table: str, wanted: Sequence[str], dropped: Sequence[str], carried: Sequence[str]
+) -> list[str]:
+    """The columns to learn from: those asked for, or all that are neither dropped nor carried."""
+    names = list(columns)
+    for name in (*wanted, *dropped, *carried):
+        find(name, names, table)
+    left_out = {*dropped, *([] if wanted else carried)}
+    features = [name for name in wanted or names if name not in left_out]
+    for name in features:
+        check_numeric(name, columns[name], table)
+    return features
+
+
+def check_numeric(name: str, column: Column, table: str) -> None:
+    """Refuse a column that holds no numbers, with advice."""
+    if column.kind == "number":
+        return
+    if column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()):
+        raise TableError(
+            f"{table}: column {name!r} holds {column.example!r}: if the comma marks decimals, say so with --decimal ','."
+        )
+    if column.row is not None:
+        raise TableError(
+            f"{table}: column {name!r} holds text in row {column.row}: {_short(column.example)}: "
+            f"{take_as_missing(column.example)}, or fit without the column (--drop)."
+        )
+    example = "" if column.example is None else f", for example {_short(column.example)}"
+    what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
+    advice = "turn it into numbers (one 0/1 column per category)" if column.kind == "text" else "turn it into numbers"
+    raise TableError(
+        f"{table}: column {name!r} holds {what}{example}: fit without it (--drop), carry it along with --id, or {advice}."
+    )
+
+
+def take_as_missing(cell: str) -> str:
+    """Advice about a cell that can hardly be meant as a number."""
+    return f"if it means a missing cell, say so with --missing {shlex.quote(cell)}"
+
+
+def to_floats(array: Any, name: str, table: str) -> Floats:
+    """The cells of an Arrow column as float64; nulls become NaN."""
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not types.is_float64(array.type):
+        if kind(array.type) != "number":
+            first = next((cell.as_py() for cell in array if cell.is_valid), None)
+            check_numeric(name, Column(kind(array.type), first), table)
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing) -> Floats:
+    """Arrow columns as a matrix, stored column by column; infinity and the like are refused with their place."""
+    result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
+    for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
+        result[:, position] = to_floats(array, name, table)
+    missing.blank(result)
+    if (np.abs(result) > LARGEST).any():
+        row, column = np.argwhere(np.abs(result) > LARGEST)[0]
+        what = "infinity" if np.isinf(result[row, column]) else f"{result[row, column]:g}, which is too large,"
+        raise TableError(
+            f"{table}: column {names[column]!r} contains {what} in row {first_row + row}: "
+            f"{take_as_missing(as_typed(result[row, column]))}, or write a finite number."
+        )
+    return result
+
+
+def _short(value: Any) -> str:
+    text = repr(value if isinstance(value, str) else str(value))
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,52 @@
+"""What means a missing cell, beside an empty one: texts such as 'Bad Input', and numbers such as -9999."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.io.tables.dialect import is_number
+
+
+class Missing:
+    """Texts that mean a missing cell. One that is a number means that number, however a table writes it.
+
+    >>> missing = Missing(["-9999", "-"])
+    >>> missing.has("-"), missing.has(-9999.0), missing.has(9999.0)
+    (True, True, False)
+    """
+
+    def __init__(self, texts: Sequence[str] = (), decimal: str = ".") -> None:
+        self.texts = tuple(texts)
+        numbers = [float(text.replace(decimal, ".")) for text in self.texts if is_number(text, decimal)]
+        rounded = [_float32(number) for number in numbers]  # what is left of -9999.9 in a column of that type
+        self.numbers = frozenset(number for number in (*numbers, *rounded) if not math.isnan(number))
+
+    def has(self, cell: Any) -> bool:
+        """Whether a single cell is missing."""
+        if isinstance(cell, str):
+            return cell in self.texts
+        return isinstance(cell, (int, float)) and cell in self.numbers
+
+    def blank(self, X: Floats) -> None:
+        """Make NaN of the numbers that mean missing cells, in place."""
+        if self.numbers:
+            X[np.isin(X, list(self.numbers))] = np.nan
+
+
+def _float32(number: float) -> float:
+    """The nearest number of 32 bits, if there is one nearby."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = float(np.float32(number))
+    return rounded if math.isclose(rounded, number, rel_tol=1e-6) else number
+
+
+def as_typed(number: float) -> str:
+    """A number as a person would type it, without losing a digit.
+
+    >>> as_typed(-9999.0), as_typed(1e6), as_typed(0.1), as_typed(1e20)
+    ('-9999', '1000000', '0.1', '1e+20')
+    """
+    return repr(float(number)).removesuffix(".0")

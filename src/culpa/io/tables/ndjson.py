@@ -1,0 +1,168 @@
+"""NDJSON, one JSON object per line: read as lines arrive, so that a pipe is answered at once.
+
+A line that cannot be used is reported with its number and skipped, or stops the run if asked to be strict.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BufferedReader
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from culpa.io.tables.columns import near_miss
+from culpa.io.tables.missing import Missing
+from culpa.io.tables.table import LARGEST, Batch, Column, TableError, standard_input
+
+_CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
+_LONGEST_LINE = 1 << 24
+
+Line = tuple[int, bytes]
+
+
+class NdjsonTable:
+    """An NDJSON file or pipe. With ``sparse``, a field that a line leaves out is a missing cell."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        strict: bool,
+        sparse: bool,
+        missing: Sequence[str] = (),
+        report: Callable[[str], None],
+    ) -> None:
+        self.missing = Missing(missing)
+        self.path, self.strict, self.sparse, self.report = path, strict, sparse, report
+        self.name = "standard input" if path is None else str(path)
+        self.again = path is not None
+        self.live = path is None
+        self.skipped = 0
+        self._file: BufferedReader | None = None
+        self._seen: list[list[Line]] = []  # read by `columns`, still to be handed out
+        self._pipe: Iterator[list[Line]] | None = None
+
+    def columns(self) -> Mapping[str, Column]:
+        """The fields of the first line that is a JSON object."""
+        for lines in self._lines():
+            if self.path is None:
+                self._seen.append(lines)
+            for _, line in lines:
+                try:
+                    record = _parse(line)
+                except TableError:
+                    continue
+                return {name: _column(None if self.missing.has(value) else value) for name, value in record.items()}
+        raise TableError(f"{self.name}: there is no line with a JSON object.")
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All lines that can be used, in as many batches as they arrive."""
+        self.skipped, used = 0, 0
+        for lines in chain(self._take_seen(), self._lines()):
+            rows, cells, rest = [], [], []
+            for number, line in lines:
+                try:
+                    record = _parse(line)
+                    numbers = [self._number(record, name) for name in features]
+                    rest.append([self._get(record, name) for name in carried])
+                except TableError as error:
+                    self._complain(number, error)
+                    continue
+                rows.append(number - 1)
+                cells.append(numbers)
+            used += len(rows)
+            if rows:
+                X = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
+                values = {name: [cells[i] for cells in rest] for i, name in enumerate(carried)}
+                yield Batch(np.array(rows), X, values)
+        if self.skipped and not used:
+            raise TableError(
+                f"{self.name}: none of its lines could be used. Each should be a JSON object; if they are CSV or anything "
+                "else, say so with --input-format."
+            )
+
+    def share(self) -> float | None:
+        """Bytes read of all bytes."""
+        if self.path is None or self._file is None or self._file.closed:
+            return None
+        return self._file.tell() / max(1, self.path.stat().st_size)
+
+    def _take_seen(self) -> Iterator[list[Line]]:
+        while self._seen:
+            yield self._seen.pop(0)
+
+    def _lines(self) -> Iterator[list[Line]]:
+        if self.path is not None:
+            return self._file_lines()
+        if self._pipe is None:
+            self._pipe = _split(standard_input().read1, self.name)
+        return self._pipe
+
+    def _file_lines(self) -> Iterator[list[Line]]:
+        assert self.path is not None
+        with self.path.open("rb") as self._file:
+            yield from _split(self._file.read1, self.name)
+
+    def _get(self, record: dict[str, Any], name: str) -> Any:
+        if name in record:
+            return record[name]
+        if self.sparse:
+            return None
+        raise TableError(f"there is no field {name!r}{near_miss(name, list(record))}")
+
+    def _number(self, record: dict[str, Any], name: str) -> float:
+        value = self._get(record, name)
+        if value is None or self.missing.has(value):
+            return math.nan
+        if not isinstance(value, (int, float)):
+            raise TableError(f"field {name!r} holds {json.dumps(value)[:40]}, which is not a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if abs(number) > LARGEST:
+            raise TableError(f"field {name!r} is infinite or too large")
+        return number
+
+    def _complain(self, number: int, error: TableError) -> None:
+        message = f"{self.name}, line {number}: {str(error).rstrip('.')}"
+        if self.strict:
+            raise TableError(f"{message}.") from None
+        self.skipped += 1
+        self.report(f"{message}; the line is skipped.")
+
+
+def _split(read: Callable[[int], bytes], name: str) -> Iterator[list[Line]]:
+    """Lines with their numbers, from 1, in the portions in which they arrive; blank lines are passed over."""
+    number, rest = 0, b""
+    while chunk := read(_CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            raise TableError(f"{name}, line {number + len(whole) + 1}: longer than {_LONGEST_LINE} bytes.")
+        lines = [(number + i, line) for i, line in enumerate(whole, 1) if line.strip()]
+        number += len(whole)
+        if lines:
+            yield lines
+    if rest.strip():
+        yield [(number + 1, rest)]
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode("utf-8-sig"))
+    except UnicodeError:
+        raise TableError("not UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise TableError("not JSON") from None
+    if not isinstance(record, dict):
+        raise TableError('not a JSON object, as in {"temperature": 21.5}')
+    return record
+
+
+def _column(value: Any) -> Column:
+    if value is None or isinstance(value, (int, float)):
+        return Column("number")
+    return Column("text" if isinstance(value, str) else "other", value)

@@ -1,0 +1,198 @@
+"""Where answers go. A file is written under another name and put in place when it is complete."""
+
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from culpa._core.files import write_whole
+from culpa.io.tables.table import TableError
+
+
+class Sink(Protocol):
+    """Takes columns of equal length, batch by batch: Arrow arrays, NumPy arrays or lists."""
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+
+
+@contextmanager
+def open_sink(path: Path | None, kind: str, *, force: bool = False, flush: bool = False) -> Iterator[Sink]:
+    """A sink for a file, or for standard output if ``path`` is ``None``.
+
+    The file appears under its name when the block ends well, and not at all otherwise.
+    """
+    if path is None:
+        if kind in ("parquet", "arrow") and sys.stdout.isatty():
+            raise TableError(f"{kind} is not for a terminal: name a file with -o, or use --format csv.")
+        with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
+            yield sink
+        sys.stdout.buffer.flush()
+        return
+    with write_whole(path, force=force) as file, _finished(_make(kind, file, flush=flush)) as sink:
+        yield sink
+
+
+@contextmanager
+def _finished(sink: "_Arrow | _Ndjson") -> Iterator[Sink]:
+    try:
+        yield sink
+    except BaseException:
+        sink.abandon()
+        raise
+    sink.close()
+
+
+def _make(kind: str, file: Any, *, flush: bool) -> "_Arrow | _Ndjson":
+    if kind == "ndjson":
+        return _Ndjson(file, flush)
+    return _Arrow(file, {"csv": _open_csv, "parquet": _open_parquet, "arrow": _open_arrow}[kind], flush)
+
+
+class _Arrow:
+    """CSV, Parquet and Arrow through pyarrow; the first batch decides on the types."""
+
+    def __init__(self, file: Any, start: Callable[[Any, Any], Any], flush: bool) -> None:
+        self.file, self.start, self.flush = _Gate(file), start, flush
+        self.writer: Any = None
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        if self.writer is None:
+            batch = pa.RecordBatch.from_pydict({name: _settled(_array(cells)) for name, cells in columns.items()})
+            self.schema = batch.schema
+            self.writer = self.start(self.file, self.schema)
+        else:
+            arrays = [_fit(_array(columns[field.name]), field) for field in self.schema]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        self.writer.write_batch(batch)
+        if self.flush:
+            self.file.flush()
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.file.shut = True  # the file behind may be closed before this one is forgotten
+
+    def abandon(self) -> None:
+        """Close without writing the end, which would make half a file look whole."""
+        self.file.shut = True
+        self.close()
+
+
+class _Gate(io.RawIOBase):
+    """A file that can be shut: what is written after that goes nowhere."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.shut = file, False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if not self.shut:
+            self.file.write(data)
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        if not self.shut:
+            self.file.flush()
+
+
+class _Ndjson:
+    """One JSON object per row; a cell that is ``...`` is left out of its row."""
+
+    def __init__(self, file: Any, flush: bool) -> None:
+        self.file, self.flush = file, flush
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        lists = [_to_list(cells) for cells in columns.values()]
+        names = list(columns)
+        lines = [
+            _json({name: cell for name, cell in zip(names, cells, strict=True) if cell is not ...})
+            for cells in zip(*lists, strict=True)
+        ]
+        if lines:
+            self.file.write(("\n".join(lines) + "\n").encode())
+        if self.flush:
+            self.file.flush()
+
+    def close(self) -> None:
+        """Nothing to finish."""
+
+    def abandon(self) -> None:
+        """Nothing to finish."""
+
+
+def _json(record: dict[str, Any]) -> str:
+    """JSON that every reader takes: what is no finite number becomes null."""
+    try:
+        return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        plain = {
+            name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in record.items()
+        }
+        return json.dumps(plain, ensure_ascii=False, default=str)
+
+
+def _open_csv(file: Any, schema: Any) -> Any:
+    import pyarrow.csv as pa_csv
+
+    return pa_csv.CSVWriter(file, schema)
+
+
+def _open_parquet(file: Any, schema: Any) -> Any:
+    import pyarrow.parquet as pq
+
+    # measured numbers hardly repeat, so dictionaries of them cost time and save nothing
+    texts = [field.name for field in schema if types.is_string(field.type)]
+    return pq.ParquetWriter(file, schema, use_dictionary=texts or False)
+
+
+def _open_arrow(file: Any, schema: Any) -> Any:
+    seekable = file.file is not sys.stdout.buffer
+    return pa.ipc.new_file(file, schema) if seekable else pa.ipc.new_stream(file, schema)
+
+
+def _array(cells: Any) -> Any:
+    """Cells as an Arrow array; NaN becomes null, which every format can say."""
+    if isinstance(cells, pa.Array):
+        return cells
+    try:
+        return pa.array(cells, from_pandas=True)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise TableError(f"a carried column mixes kinds of values, which this format cannot hold: {error}") from None
+
+
+def _settled(array: Any) -> Any:
+    """Types that every writer can take, and that later batches can keep."""
+    if types.is_dictionary(array.type):
+        return array.dictionary_decode()
+    return array.cast(pa.string()) if types.is_null(array.type) else array
+
+
+def _fit(array: Any, field: Any) -> Any:
+    array = array.dictionary_decode() if types.is_dictionary(array.type) else array
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type)
+    except pa.ArrowException:
+        raise TableError(
+            f"column {field.name!r} holds {array.type} where it held {field.type} before: write NDJSON instead."
+        ) from None
+
+
+def _to_list(cells: Any) -> list[Any]:
+    if isinstance(cells, list):
+        return cells
+    array = _array(cells)
+    if types.is_temporal(array.type) or types.is_decimal(array.type):
+        array = array.cast(pa.string())
+    return array.to_pylist()  # type: ignore[no-any-return]

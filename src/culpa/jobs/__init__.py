@@ -1,0 +1,18 @@
+"""The jobs of the command line over tables of any size: learn, score, explain, gather incidents, a batch at a time."""
+
+from culpa.jobs.describing import Description, describe, describe_detector
+from culpa.jobs.fitting import fit, sample
+from culpa.jobs.incident_stream import incidents
+from culpa.jobs.scoring import Summary, explain, score
+
+__all__ = [
+    "Description",
+    "Summary",
+    "describe",
+    "describe_detector",
+    "explain",
+    "fit",
+    "incidents",
+    "sample",
+    "score",
+]

@@ -1,0 +1,170 @@
+"""Learning from a table of any size.
+
+One pass gathers mean and covariance, and what stands alone at the ends of the columns. Missing cells
+(expectation-maximisation), trimming and conformal limits hold the features in memory instead; empirical limits read the
+rows again and hold one score per row.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa._core.validation import Table
+from culpa.calibration.choice import thinned
+from culpa.columns import History
+from culpa.detector import PCADetector
+from culpa.io.fill_values import Ends, sentences
+from culpa.io.tables import Batch, Source, TableError
+from culpa.jobs.describing import oddities
+from culpa.models import Moments
+
+Progress = Callable[[int], None]  # told how many rows have been read
+Report = Callable[[str], None]  # told what is odd about the table
+Note = Callable[[str], None]  # told what is being done
+
+
+def fit(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    *,
+    complete_only: bool = False,
+    progress: Progress = lambda rows: None,
+    report: Report = lambda text: None,
+    note: Note = lambda text: None,
+) -> PCADetector:
+    """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
+
+    ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
+    about the model; ``note``, what is being done when all rows have been read.
+    """
+    suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
+    for text in [*suspicions, *oddities(detector)]:
+        report(text)
+    return detector
+
+
+def _fit(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    progress: Progress,
+    note: Note,
+    *,
+    complete_only: bool,
+) -> list[str]:
+    """Fit, and say which numbers may stand for missing cells."""
+    if len(features) < 2:
+        raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+    if detector.limit == "empirical" and not source.again:
+        raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
+    if detector.limit == "conformal" or detector.trim:
+        return _fit_whole(detector, source, features, progress, note, complete_only=complete_only)
+    with one_blas_thread():
+        moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
+    if n_incomplete and not complete_only:
+        if not source.again:
+            raise TableError(
+                f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
+                "incomplete rows with --complete-only."
+            )
+        return _fit_whole(detector, source, features, progress, note, complete_only=False)
+    if moments.n < 2:
+        raise TableError(
+            f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
+        )
+    note("fitting")
+    detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
+    return sentences(ends.alone(moments.n), features, source.name, moments.column)
+
+
+def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
+    """At most ``most`` complete rows of a table of any size, evenly spaced."""
+    kept: list[Floats] = []
+    stride, seen, held = 1, 0, 0
+    for batch in _batches(source, features, progress):
+        complete = batch.X[~np.isnan(batch.X).any(axis=1)]
+        kept.append(complete[-seen % stride :: stride])
+        seen += len(complete)
+        held += len(kept[-1])
+        while held > 2 * most:
+            kept = [np.concatenate(kept)[::2]]
+            stride, held = 2 * stride, len(kept[0])
+    return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
+
+
+def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, Ends, int]:
+    """Moments of the complete rows, ends of their columns, and how many rows are not complete."""
+    moments = Moments.of(np.empty((0, len(features) * (lags + 1))))
+    ends, n_incomplete = Ends(len(features)), 0
+    for rows, X in _lagged(lags, _batches(source, features, progress)):
+        complete = ~np.isnan(X).any(axis=1)
+        n_incomplete += int((~complete).sum())
+        kept, places = (X, rows) if complete.all() else (X[complete], rows[complete])
+        moments = moments.merge(Moments.of(kept, moments.reference if moments.n else None))
+        ends.add(places, kept[:, : len(features)])
+    return moments, ends, n_incomplete
+
+
+def _fit_whole(
+    detector: PCADetector,
+    source: Source,
+    features: Sequence[str],
+    progress: Progress,
+    note: Note,
+    *,
+    complete_only: bool,
+) -> list[str]:
+    """The same with all rows at once, held in memory."""
+    batches = list(_batches(source, features, progress))
+    X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
+    places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
+    if complete_only and np.isnan(X).any():
+        if detector.lags:
+            raise TableError(
+                f"{source.name}: with lags, trimming and conformal limits need all rows, since each is the past of others: "
+                "drop --complete-only, or use another limit without --trim."
+            )
+        complete = ~np.isnan(X).any(axis=1)
+        X, places = X[complete], places[complete]
+    empty = np.flatnonzero(np.isnan(X).all(axis=0))
+    if len(empty):
+        raise TableError(
+            f"{source.name}: column {features[empty[0]]!r} is empty, nothing can be learned from it: "
+            "leave it out with --drop."
+        )
+    if len(X) < 2:
+        raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
+    note("fitting")
+    detector.fit(Table(X, tuple(features)))
+    abnormal = detector.abnormal_training_rows_
+    abnormal["row"] = places[abnormal["position"]]  # in the table, of which some rows may have been left out
+    ends, observed = Ends(len(features)), ~np.isnan(X)
+    ends.add(places, X)
+    alone = ends.alone(observed.sum(axis=0))
+    return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]))
+
+
+def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
+    for _, X in _lagged(lags, _batches(source, features, progress)):
+        yield X[~np.isnan(X).any(axis=1)]
+
+
+def _lagged(lags: int, batches: Iterator[Batch]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Rows beside the rows before them, from the first one whose whole history is known, and their places."""
+    history, without = None, lags
+    for batch in batches:
+        history = history or History(lags, batch.X.shape[1])
+        yield batch.rows[without:], history.join(batch.X)[without:]
+        without = max(without - len(batch.X), 0)
+
+
+def _batches(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Batch]:
+    done = 0
+    for batch in source.batches(features, ()):
+        yield batch
+        done += len(batch.X)
+        progress(done)

@@ -1,0 +1,166 @@
+"""Fitted models that people already have, brought to one form.
+
+A `FittedModel` is a `LatentGaussian` of scaled data together with the scaling, so that everything downstream works on
+centred, scaled rows and can answer in the user's units.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.columns import Columns, Plain
+from culpa.models.latent import LatentGaussian
+from culpa.models.ppca import PPCA
+
+_AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
+
+    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
+    drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
+    that ``feature_names`` names; ``None`` where they are the same.
+    """
+
+    gaussian: LatentGaussian
+    centre: Floats
+    scale: Floats
+    sample_covariance: Floats | None = None
+    n_samples: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    encoding: Columns | None = None
+    shrinkage: float = 0.0
+
+    @property
+    def columns(self) -> Columns:
+        """The user's columns."""
+        return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
+
+    @property
+    def location(self) -> Floats:
+        """The model's mean in the user's units."""
+        return self.centre + self.scale * self.gaussian.mean
+
+    def standardise(self, X: Floats) -> Floats:
+        """Rows as the model sees them: centred at the model's mean, scaled."""
+        return (X - self.location) / self.scale
+
+    def to_user_units(self, Z: Floats) -> Floats:
+        """Inverse of `standardise`."""
+        return self.location + self.scale * Z
+
+    @classmethod
+    def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:
+        """A model of unscaled data."""
+        d = gaussian.n_features
+        return cls(gaussian, np.zeros(d), np.ones(d), **known)
+
+    @property
+    def centred(self) -> LatentGaussian:
+        """The distribution of standardised rows."""
+        if not self.gaussian.mean.any():
+            return self.gaussian
+        return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
+
+
+def as_fitted_model(model: Any) -> FittedModel:
+    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, or a Pipeline ending in one.
+
+    Anything with a method ``to_fitted_model`` (such as PCADetector) converts itself.
+    """
+    if isinstance(model, FittedModel):
+        return model
+    if isinstance(model, LatentGaussian):
+        return FittedModel.plain(model)
+    if hasattr(model, "to_fitted_model"):
+        return model.to_fitted_model()  # type: ignore[no-any-return]
+    return _from_sklearn(model)
+
+
+def _from_sklearn(model: Any) -> FittedModel:
+    from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import check_is_fitted
+
+    if isinstance(model, Pipeline):
+        return _from_pipeline(model)
+    if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
+        raise TypeError(
+            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
+            "FactorAnalysis, or a Pipeline that ends in one."
+        )
+    check_is_fitted(model)
+    known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
+    if isinstance(model, PPCA):
+        return FittedModel.plain(
+            model.gaussian_, sample_covariance=model.covariance_, shrinkage=model.shrinkage, **known
+        )
+    if isinstance(model, FactorAnalysis):
+        return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
+    return FittedModel.plain(_from_pca(model), **known)
+
+
+def _from_pca(pca: Any) -> LatentGaussian:
+    p, d = pca.components_.shape
+    if p == d:
+        raise ValueError(
+            f"model keeps all {d} components, so it reconstructs every row perfectly: refit it with fewer components."
+        )
+    # scikit-learn's own noise_variance_ divides by min(n, d) - p, and IncrementalPCA's can be far off
+    kept = pca.explained_variance_.sum()
+    noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)
+    return LatentGaussian.from_eigen(pca.mean_, pca.components_, pca.explained_variance_, noise)
+
+
+def _from_pipeline(pipeline: Any) -> FittedModel:
+    inner = as_fitted_model(pipeline[-1])
+    if inner.encoding is not None or not all(_is_affine(step) for _, step in pipeline.steps[:-1]):
+        return _traced(pipeline, inner)
+    centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
+    for _, step in pipeline.steps[:-1]:
+        shift, stretch = _affine(step, len(inner.centre))
+        # (x - centre) / scale goes into this step
+        centre, scale = centre + scale * shift, scale * stretch
+    return replace(
+        inner,
+        centre=centre + scale * inner.centre,
+        scale=scale * inner.scale,
+        feature_names=_names(pipeline) or inner.feature_names,
+    )
+
+
+def _traced(pipeline: Any, inner: FittedModel) -> FittedModel:
+    """A Pipeline whose steps do more than scale: its columns are not the model's features."""
+    from culpa.columns.pipelines import Traced
+
+    encoding = Traced(pipeline, inner.columns)
+    names = inner.feature_names if inner.encoding else encoding.outputs or inner.feature_names
+    return replace(inner, encoding=encoding, feature_names=names)
+
+
+def _is_affine(step: Any) -> bool:
+    return step in (None, "passthrough") or type(step).__name__ in _AFFINE
+
+
+def _affine(step: Any, d: int) -> tuple[Floats, Floats]:
+    """``(shift, stretch)`` of a step that maps each column x to (x - shift) / stretch."""
+    kind = type(step).__name__
+    zero, one = np.zeros(d), np.ones(d)
+    if kind == "StandardScaler":
+        return step.mean_ if step.with_mean else zero, step.scale_ if step.with_std else one
+    if kind == "RobustScaler":
+        return step.center_ if step.with_centering else zero, step.scale_ if step.with_scaling else one
+    if kind == "MinMaxScaler":
+        return -step.min_ / step.scale_, 1 / step.scale_
+    if kind == "MaxAbsScaler":
+        return zero, step.scale_
+    return zero, one
+
+
+def _names(model: Any) -> tuple[str, ...] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))

@@ -1,0 +1,99 @@
+"""Several features fixed at once: what the remaining ones imply for all of them, and the score that is left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats
+from culpa._core.validation import Table, feature_positions, frame_like
+from culpa.explainer import Explainer
+
+
+@dataclass(frozen=True, eq=False)
+class JointFix:
+    """Rows with several of their features at the values that the remaining features imply for them jointly.
+
+    Two sensors that fail together vouch for each other: each one's expected value, given all others, believes in the
+    other. Fixed together, neither is believed.
+
+    Attributes
+    ----------
+    features : ndarray of shape (rows, k)
+        Names of the features that are fixed.
+    actual, expected : ndarray of shape (rows, k)
+        What they are, and what the remaining features imply for all of them, in the user's units.
+    score, score_if_fixed : ndarray of shape (rows,)
+        The score as it is, and with these features at their expected values.
+    limit : float
+        A score up to here raises no alarm.
+    rows : ndarray of shape (rows,)
+        What the user calls the rows.
+    """
+
+    features: NDArray[np.str_]
+    actual: Floats
+    expected: Floats
+    score: Floats
+    score_if_fixed: Floats
+    limit: float
+    rows: NDArray[Any]
+    native: Any = None  # the table that was given, kept to answer in kind
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    @property
+    def clears(self) -> NDArray[np.bool_]:
+        """Whether no alarm is left, (rows,)."""
+        return self.score_if_fixed <= self.limit
+
+    def to_frame(self) -> Any:
+        """One line per row and feature."""
+        k = self.features.shape[1]
+        columns: dict[str, Any] = {
+            "row": np.repeat(self.rows, k),
+            "score": np.repeat(self.score, k),
+            "score_if_fixed": np.repeat(self.score_if_fixed, k),
+            "clears": np.repeat(self.clears, k),
+        }
+        for name in ("features", "actual", "expected"):
+            columns[name.removesuffix("s")] = getattr(self, name).ravel()
+        return frame_like(self.native, columns)
+
+
+def fix_jointly(explainer: Explainer, table: Table, limit: float, features: Sequence[str | int] | int) -> JointFix:
+    """Fix the named features of every row, or each row's ``features`` worst culprits."""
+    normal, columns, reading = explainer.normal, explainer.columns, explainer.columns.read(table)
+    names = columns.known_names or table.feature_names()
+    n = len(table.array)
+    if isinstance(features, (int, np.integer)):
+        if not 1 <= features <= len(names):
+            raise ValueError(f"features={features} culprits to fix: choose 1 to {len(names)}, or name the features.")
+        why = explainer.explain(reading)
+        gone = np.isnan(why.score_if_fixed)  # nothing of it was observed
+        which = np.argsort(np.where(gone, np.inf, -why.blame), axis=1, kind="stable")[:, :features]
+    else:
+        chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
+        if not chosen:
+            raise ValueError("features must name at least one feature.")
+        which = np.tile(chosen, (n, 1))
+    rows = normal.standardise(reading.features)
+    fixed, score_if_fixed = rows.copy(), np.empty(n)
+    sets, set_of_row = np.unique(np.sort(which, axis=1), axis=0, return_inverse=True)
+    for k, block in enumerate(sets):
+        at = np.flatnonzero(set_of_row.ravel() == k)
+        members = columns.features_of(block)
+        fixed[at[:, None], members], score_if_fixed[at] = explainer.score.fix(rows[at], members)
+    return JointFix(
+        np.array(names, dtype=np.str_)[which],
+        np.take_along_axis(table.array, which, axis=1),
+        np.take_along_axis(columns.decode(normal.to_user_units(fixed)), which, axis=1),
+        explainer.score(rows),
+        score_if_fixed,
+        limit,
+        reading.labels,
+        reading.native,
+    )

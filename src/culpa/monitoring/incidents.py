@@ -1,0 +1,164 @@
+"""Incidents: flagged rows that follow each other, told as one story with a beginning, an end, and culprits."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, overload
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from culpa._core.json_values import plain
+from culpa._core.validation import frame_like, one_of
+from culpa.monitoring.grouping import Culprit, Gathering, Incident, units_of_columns
+from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
+
+if TYPE_CHECKING:
+    from culpa.detector import PCADetector
+
+__all__ = [
+    "Culprit",
+    "Gathering",
+    "Incident",
+    "Incidents",
+    "as_columns",
+    "find_incidents",
+    "units_of",
+    "units_of_columns",
+]
+
+_ROWS_PER_CHUNK = 1 << 14  # rows explained at a time, so that memory does not grow with their number
+
+
+class Incidents(Sequence[Incident]):
+    """The incidents of a table, in order; ``print`` shows their sentences.
+
+    ``n_rows`` and ``n_flagged`` count the rows of the table and the flagged ones among them, whether or not they made it
+    into an incident.
+    """
+
+    def __init__(self, items: Sequence[Incident], *, n_rows: int, n_flagged: int, native: Any = None) -> None:
+        self._items = tuple(items)
+        self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, native
+
+    @overload
+    def __getitem__(self, key: int) -> Incident: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Incidents": ...
+    def __getitem__(self, key: int | slice) -> "Incident | Incidents":
+        """One incident, or some."""
+        if isinstance(key, slice):
+            return Incidents(self._items[key], n_rows=self.n_rows, n_flagged=self.n_flagged, native=self._native)
+        return self._items[key]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Incident]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        return f"<Incidents: {len(self)} in {self.n_rows:,} rows, {self.n_flagged:,} of them flagged>"
+
+    def __str__(self) -> str:
+        return "\n".join(incident.sentence for incident in self) or "No incidents."
+
+    def to_frame(self) -> Any:
+        """One line per incident with its worst culprit, in the kind of table that was given."""
+        return frame_like(self._native, as_columns(self._items))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
+        incidents = [plain(asdict(incident)) for incident in self]
+        return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+
+def find_incidents(
+    detector: "PCADetector",
+    X: Any,
+    *,
+    time: Any = None,
+    gap: Any = 0,
+    min_length: int = 1,
+    units: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Incidents:
+    """What `PCADetector.incidents` does; see there."""
+    X, times, name = split_time(X, time)
+    table = detector._read(X, min_rows=0)
+    if times is not None:
+        if len(times) != len(table.array):
+            raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows: give one time per row.")
+        check_order(times, name)
+    if wrong := {"score", "features"} & options.keys():
+        raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
+    explainer = detector.explainer(**options)
+    gathering = Gathering(
+        explainer,
+        detector.limit_,
+        gap=read_gap(gap, times),
+        min_length=min_length,
+        units=units_of(detector, units, table.names),
+        time_name=None if times is None else name,
+        dated=times is not None and over_several_days(times),
+        daily=times is not None and only_days(times),
+    )
+    reading = explainer.columns.read(table)
+    scores = detector._score_reading(reading)
+    flagged = np.flatnonzero(scores > detector.limit_)
+    labels = table.row_labels() if times is None else times
+    found: list[Incident] = []
+    for start in range(0, len(flagged), _ROWS_PER_CHUNK):
+        at = flagged[start : start + _ROWS_PER_CHUNK]
+        found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
+    found += gathering.finish()
+    return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
+
+
+def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
+    """One entry per incident in each column."""
+    fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit")
+    columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
+    worst = [incident.culprits[0] for incident in incidents]
+    for name in ("feature", "value", "std_error", "share", "actual", "expected", "unit"):
+        columns["culprit" if name == "feature" else name] = [getattr(culprit, name) for culprit in worst]
+    columns["n_to_fix"] = [incident.n_to_fix for incident in incidents]
+    columns["to_fix"] = [", ".join(incident.together) for incident in incidents]
+    columns["score_if_fixed"] = [incident.score_if_fixed for incident in incidents]
+    columns["sentence"] = [incident.sentence for incident in incidents]
+    return columns
+
+
+def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
+    """The features, the rows' times, and what these are called."""
+    if isinstance(time, str):
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            raise ValueError(
+                f"time={time!r} names a column, but X has no column names: give an array of times instead."
+            )
+        one_of(time, frame.columns, "time column")
+        return frame.drop(time).to_native(), read_times(frame.get_column(time).to_native(), time), time
+    if time is not None:
+        name = str(getattr(time, "name", None) or "time")
+        return X, read_times(time, name), name
+    index: Any = getattr(X, "index", None)
+    if type(index).__name__ in ("DatetimeIndex", "TimedeltaIndex", "PeriodIndex"):
+        name = str(index.name or "time")
+        return X, read_times(index, name), name
+    return X, None, "time"
+
+
+def units_of(
+    detector: "PCADetector", units: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+) -> list[str]:
+    """The unit of every column, as given or else as the detector knows it; ``names`` are those of new rows."""
+    names = detector._columns.known_names or names or detector._columns.names
+    for name in units or {}:
+        one_of(name, names, "feature in units:")
+    known = {**getattr(detector, "units_", {}), **(units or {})}
+    return [known.get(name, "") for name in names]

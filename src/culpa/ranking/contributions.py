@@ -1,0 +1,176 @@
+"""The process engineer's classics: how much does each feature contribute to a quadratic index?
+
+For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance of normal rows:
+
+| name | contribution of feature j | after |
+| --- | --- | --- |
+| cdc, complete decomposition | (M^1/2 x)_j^2; for SPE the squared residual | Miller, Swanson and Heckler (1998) |
+| pdc, partial decomposition | x_j r_j | Nomikos (1996) |
+| dc, diagonal | M_jj x_j^2 | Qin, Valle and Piovoso (2001) |
+| rbc, reconstruction-based | r_j^2 / M_jj: what the index loses when x_j is chosen best | Alcala and Qin (2009) |
+| abc, angle-based | rbc / index: squared cosine between the row and the feature's axis | Raich and Cinar (1996) |
+| relative | r_j^2 / Var r_j: in units of what normal rows show | Westerhuis, Gurden and Smilde (2000) |
+| z-score | abs(x_j) / standard deviation; no index needed | |
+| leave-one-out | rbc of the Mahalanobis distance: what it loses without feature j | Penny and Jolliffe (1999) |
+| mahalanobis-shapley | pdc of the Mahalanobis distance | Mayrhofer and Filzmoser (2023) |
+| fault-odds | log-odds that feature j is at fault, see `culpa.ranking.fault_odds` | Box and Tiao (1968) |
+
+The first six are analysed together by Alcala and Qin (2011). cdc and pdc add up to the index. pdc is a Shapley value: of
+the game in which absent features sit at their mean; up to the base line also of the interventional game, which takes the
+formula from here. Contributions are large for suspects; only pdc and log-odds can be negative.
+
+An index is handed over as a root F with M = F^T F, because squares of residuals keep digits that M x would lose.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.types import Floats
+from culpa._core.validation import one_of, same_kind
+from culpa.models import FittedModel, as_fitted_model
+from culpa.ranking.fault_odds import fault_log_odds
+from culpa.scores import QuadraticScore, named_score
+from culpa.scores.quadratic import response
+
+# Columns of a root that are shorter than this, relative to the longest, are rounding errors of an index that does not
+# see the feature at all.
+_UNSEEN = 1e-12
+
+# Criteria that belong to the Mahalanobis distance.
+OF_MAHALANOBIS = {"leave-one-out": "rbc", "mahalanobis-shapley": "pdc", "fault-odds": "fault-odds"}
+
+
+def cdc(X: Floats, root: Floats) -> Floats:
+    """Complete decomposition: squares of what the index adds up."""
+    _, s, axes = np.linalg.svd(root, full_matrices=False)
+    return np.asarray((X @ axes.T * s @ axes) ** 2)
+
+
+def pdc(X: Floats, root: Floats) -> Floats:
+    """Partial decomposition x_j (M x)_j."""
+    return X * response(X, root)
+
+
+def dc(X: Floats, root: Floats) -> Floats:
+    """Diagonal contributions: each feature as if the others were at their mean."""
+    return X**2 * _diagonal(root)
+
+
+def rbc(X: Floats, root: Floats) -> Floats:
+    """Reconstruction-based: how far the index falls when the feature is set to whatever suits the index best."""
+    return _ratio(response(X, root) ** 2, _diagonal(root))
+
+
+def abc(X: Floats, root: Floats) -> Floats:
+    """Angle-based: reconstruction-based contributions as a share of the index, 0 to 1."""
+    return _ratio(rbc(X, root), ((X @ root.T) ** 2).sum(axis=1, keepdims=True))
+
+
+def relative(X: Floats, root: Floats, covariance: Floats) -> Floats:
+    """Squared response over its mean for rows with this covariance."""
+    seen = _diagonal(root) > 0
+    seen_response = np.where(seen, response(X, root), 0.0)
+    variance = np.einsum("ij,ij->j", root, root @ covariance @ root.T @ root)
+    return _ratio(seen_response**2, np.where(seen, np.maximum(variance, 0.0), 0.0))
+
+
+def z_scores(X: Floats, covariance: Floats) -> Floats:
+    """Distance from the mean in standard deviations."""
+    return _ratio(np.abs(X), np.sqrt(np.diag(covariance)))
+
+
+_BY_INDEX: dict[str, Callable[[Floats, Floats], Floats]] = {"cdc": cdc, "pdc": pdc, "dc": dc, "rbc": rbc, "abc": abc}
+CRITERIA = (*_BY_INDEX, "relative", "z-score", *OF_MAHALANOBIS)
+
+
+def root_of(matrix: ArrayLike) -> Floats:
+    """A root of an index that is given by its matrix.
+
+    >>> rbc(np.array([[1.0, 0.0]]), root_of([[2.0, -1.0], [-1.0, 2.0]]))
+    array([[2. , 0.5]])
+    """
+    values, axes = np.linalg.eigh(np.asarray(matrix, dtype=np.float64))
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+
+
+def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -> Floats:
+    """Contributions by name, of centred, complete rows; `OF_MAHALANOBIS` expect the Mahalanobis distance's root."""
+    criterion = OF_MAHALANOBIS.get(one_of(criterion, CRITERIA, "criterion"), criterion)
+    if criterion == "z-score":
+        return z_scores(X, covariance)
+    if criterion == "relative":
+        return relative(X, root, covariance)
+    if criterion == "fault-odds":
+        return fault_log_odds(X, root.T @ root, np.sqrt(np.diag(covariance)))
+    return _BY_INDEX[criterion](X, root)
+
+
+def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticScore | None = None) -> Any:
+    """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
+
+    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
+    "mahalanobis-shapley" and "fault-odds" belong to "mahalanobis". A missing cell stays missing, and the others
+    contribute to the index of the observed features.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.decomposition import PCA
+    >>> X = load_iris().data
+    >>> of_model(PCA(2).fit(X), X, "rbc").shape
+    (150, 4)
+    """
+    name = score.name if isinstance(score, QuadraticScore) else score
+    if criterion in OF_MAHALANOBIS and name not in (None, "mahalanobis"):
+        raise ValueError(
+            f"criterion={criterion!r} is about the Mahalanobis distance, not {name!r}: leave the score out."
+        )
+    normal = as_fitted_model(model)
+    reading = normal.columns.read(X)
+    empty = np.isnan(reading.features).all(axis=1)
+    if empty.any():
+        warn_about_empty_rows(reading.labels[empty])
+    found = of_rows(normal, normal.standardise(reading.features), criterion, named_score(score or "spe", normal))
+    names = normal.columns.known_names or reading.names
+    return same_kind(reading.native, of_players(found, normal.columns.members), names)
+
+
+def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
+    """Contributions of features, (n, d), for players made of several: each is as suspect as its worst member."""
+    return np.column_stack([np.fmax.reduce(found[:, list(player)], axis=1) for player in players])
+
+
+def of_rows(normal: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
+    """The same for standardised rows; ``score`` does not matter to `OF_MAHALANOBIS`."""
+    if one_of(criterion, CRITERIA, "criterion") in OF_MAHALANOBIS:
+        score = named_score("mahalanobis", normal)
+    covariance = _covariance(normal)
+    result = np.full_like(rows, np.nan)
+    for at, observed in patterns(rows):
+        if len(observed):
+            seen, root = np.ix_(at, observed), score.root_given(observed)[:, observed]
+            result[seen] = contributions(rows[seen], criterion, root, covariance[np.ix_(observed, observed)])
+    return result
+
+
+def _covariance(normal: FittedModel) -> Floats:
+    """What normal rows show: the sample's covariance where it is known; a column that never varied has the model's."""
+    model = normal.gaussian.covariance
+    if normal.sample_covariance is None:
+        return model
+    still = np.diag(normal.sample_covariance) <= 0
+    return np.asarray(normal.sample_covariance + np.diag(np.where(still, np.diag(model), 0.0)))
+
+
+def _diagonal(root: Floats) -> Floats:
+    """M_jj, and a clean 0 for features that the index does not see."""
+    length = np.linalg.norm(root, axis=0)
+    return np.where(length > _UNSEEN * length.max(initial=0.0), length**2, 0.0)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Quotients, and 0 where there is nothing below."""
+    above, below = np.broadcast_arrays(above, below)
+    return np.divide(above, below, out=np.zeros(above.shape), where=below > 0)

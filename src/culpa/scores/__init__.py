@@ -1,0 +1,19 @@
+"""How abnormal is a row, and how abnormal may a normal row be? Scores and their limits."""
+
+from culpa.scores.by_name import named_score
+from culpa.scores.limits import Limits, control_limit
+from culpa.scores.quadratic import SCORE_NAMES, QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
+
+__all__ = [
+    "SCORE_NAMES",
+    "Limits",
+    "QuadraticScore",
+    "combined",
+    "control_limit",
+    "mahalanobis",
+    "mse",
+    "named_score",
+    "of_features",
+    "spe",
+    "t2",
+]

@@ -1,0 +1,230 @@
+"""Compiled explainers: where a game's values are quadratic in the row, so are its Shapley values.
+
+phi_i(x) = x^T F_i x + c_i with F and c depending on the model alone. They are found once, by the exact engine or by a
+sampling rule (with one F per replicate, for standard errors); after that a million rows are one matrix product. F_i is
+stored as the coefficients of the products x_a x_b, a <= b.
+
+Only complete rows can use it: every pattern of missing features is a game of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from culpa._core.threads import in_threads, n_threads, one_blas_thread
+from culpa._core.types import Array, Floats
+from culpa.games import Game
+from culpa.games.game import like, row_chunks
+from culpa.shapley.exact import exact
+from culpa.shapley.permutation import permutation, steps, summarise
+from culpa.shapley.rules import Rule
+from culpa.shapley.shares import Players, Progress, Shares
+
+_CHUNK = 1 << 20  # products of features held at a time: large enough that calling BLAS costs nothing
+_CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
+_ALONE = 10**7  # multiplications that one thread does before another one could have started
+_FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForms:
+    """Shapley values as quadratic forms.
+
+    Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players).
+    One replicate means exact values. Forms are in the coordinates X @ coordinates, if there are such.
+    """
+
+    coefficients: Floats
+    constants: Floats
+    n_features: int
+    n_evaluations: int
+    coordinates: Floats | None = None
+
+    def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
+        """Shapley values of complete rows, with standard errors where they were sampled."""
+        xp, (R, P, _) = array_namespace(X), self.coefficients.shape
+        flat, constants = self.coefficients.reshape(R * P, -1), self.constants.reshape(R * P)
+        evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
+        values = evaluate(flat, constants, X, self.coordinates, n_jobs)
+        if R > 1:
+            replicates = xp.permute_dims(xp.reshape(values, (X.shape[0], R, P)), (1, 0, 2))
+            return summarise(replicates, self.n_evaluations)
+        return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, for saving."""
+        sizes = np.array([self.n_features, self.n_evaluations])
+        arrays = {"coefficients": self.coefficients, "constants": self.constants, "sizes": sizes}
+        return arrays if self.coordinates is None else arrays | {"coordinates": self.coordinates}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Inverse of `to_arrays`."""
+        n_features, n_evaluations = (int(size) for size in arrays["sizes"])
+        coefficients, constants = np.asarray(arrays["coefficients"]), np.asarray(arrays["constants"])
+        if coefficients.shape != (*constants.shape, n_products(n_features)):
+            raise ValueError(
+                f"coefficients {coefficients.shape} and constants {constants.shape} do not fit {n_features} features."
+            )
+        coordinates = arrays.get("coordinates")
+        if coordinates is not None and coordinates.shape != (n_features, n_features):
+            raise ValueError(f"coordinates {coordinates.shape} do not fit {n_features} features.")
+        return cls(coefficients, constants, n_features, n_evaluations, coordinates)
+
+
+def n_products(n_features: int) -> int:
+    """Number of products x_a x_b with a <= b."""
+    return n_features * (n_features + 1) // 2
+
+
+def compile_exact(
+    game: Game, players: Players, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> QuadraticForms:
+    """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function."""
+    shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+    return _from_probes(game, shares.values[None], shares.n_evaluations)
+
+
+def compile_rule(
+    game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> QuadraticForms:
+    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
+    queues = steps(players, rule.orders[:1])[0]
+    if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
+        return _compile_rule_by_probing(game, players, rule, n_jobs)
+    d, P, R = game.n_features, len(players), rule.n_replicates
+    matrices, constants = np.zeros((P, d, R, d)), np.zeros((R, P))
+    total, total_constant = np.zeros((d, d)), 0.0
+    batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
+    for start in range(0, len(rule.orders), batch):
+        which = slice(start, start + batch)
+        delta, slope, constant = _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs)
+
+        def add_up(
+            player: int, at: slice = which, forms: tuple[Floats, Floats, Floats] = (delta, slope, constant)
+        ) -> None:
+            weights = rule.weights[:, at, player]  # (R, B)
+            for left, right, rest in zip(*(form[players[player]] for form in forms), strict=True):
+                weighted = weights.T[:, :, None] * right[:, None, :]  # (B, R, d)
+                matrices[player] += (left.T @ weighted.reshape(len(weighted), R * d)).reshape(d, R, d)
+                constants[:, player] += weights @ rest
+
+        in_threads(add_up, range(P), n_jobs)
+        with one_blas_thread():
+            total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
+        total_constant += constant.sum()
+        if progress is not None:
+            progress(min(1.0, (start + batch) / len(rule.orders)), None)
+    coefficients = _packed(matrices.transpose(2, 0, 1, 3))
+    # what the weights leave over of the score is shared out equally, as when the rule is walked
+    coefficients += (_packed(total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / P
+    constants += (total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
+    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+
+
+def _packed(matrices: Floats) -> Floats:
+    """Coefficients of the products x_a x_b, a <= b, in x^T M x, for matrices (..., d, d)."""
+    first, second = np.triu_indices(matrices.shape[-1])
+    return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
+
+
+def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: int | None) -> QuadraticForms:
+    """The same for games whose steps do not factorise: walk the rows that determine a quadratic function."""
+    one_by_one = [Rule(rule.orders, weights[None]) for weights in rule.weights]
+    values = [permutation(game, _probes(game), players, single, n_jobs=n_jobs).values for single in one_by_one]
+    return _from_probes(game, np.stack(values), rule.n_evaluations)
+
+
+def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
+    """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
+    unit = np.eye(game.n_features) if game.axes is None else game.axes[0]
+    first: Any = game.start(unit, queues[:1], branching=False)
+    if getattr(first, "walk_pays", lambda _: False)(
+        queues.size * (game.cost.order_coalition + game.n_features * game.cost.order_row)
+    ):
+        parts = np.array_split(queues, min(len(queues), 4 * n_threads(n_jobs)))
+        walked = in_threads(lambda part: game.start(unit, part, branching=False).walk_forms(), parts, n_jobs)  # type: ignore[attr-defined]
+        return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*walked, strict=True))  # type: ignore[return-value]
+    coalitions: Any = game.start(unit, queues, branching=False)
+    B, d = len(queues), game.n_features
+    delta, slope, constant = np.zeros((d, B, d)), np.zeros((d, B, d)), np.zeros((d, B))
+    for step in range(queues.shape[1]):
+        coalitions, left, right, rest = coalitions.join_factored()
+        who = queues[:, step], np.arange(B)
+        delta[who], slope[who], constant[who] = left, right, rest
+    return delta, slope, constant
+
+
+def _coordinates(game: Game) -> Floats | None:
+    return None if game.axes is None else game.axes[1]
+
+
+def _probes(game: Game) -> Floats:
+    """Nothing, each axis alone, each pair of axes; without axes, each feature by its own natural scale."""
+    alone = np.diag(game.scale) if game.axes is None else game.axes[0]
+    first, second = np.triu_indices(game.n_features, 1)
+    return np.vstack([np.zeros((1, game.n_features)), alone, alone[first] + alone[second]])
+
+
+def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticForms:
+    """Forms from values (R, probes, P)."""
+    d = game.n_features
+    constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
+    first, second = np.triu_indices(d, 1)
+    matrix = np.zeros((len(values), d, d, values.shape[2]))
+    matrix[:, np.arange(d), np.arange(d)] = alone - constants[:, None]
+    matrix[:, first, second] = pairs - alone[:, first] - alone[:, second] + constants[:, None]
+    if game.axes is None:
+        matrix /= np.outer(game.scale, game.scale)[:, :, None]
+    upper = np.triu_indices(d)
+    coefficients = np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2))
+    return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
+
+
+def _evaluate_threaded(
+    flat: Floats, constants: Floats, X: Floats, coordinates: Floats | None, n_jobs: int | None
+) -> Floats:
+    """flat @ products of features + constants, for all rows, (n, R P): threads over chunks, one BLAS thread in each."""
+    n, d = X.shape
+    chunk = max(256, _CHUNK // n_products(d))
+    # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
+    size = max(_ALONE // flat.size, -(-n // (8 * n_threads(n_jobs))))
+    result = np.empty((n, len(flat)))
+
+    def evaluate(rows: slice) -> None:
+        products = np.empty((n_products(d), min(chunk, rows.stop - rows.start)))
+        for start in range(rows.start, rows.stop, chunk):
+            stop = min(start + chunk, rows.stop)
+            rows_here = X[start:stop] if coordinates is None else X[start:stop] @ coordinates
+            columns = np.ascontiguousarray(rows_here.T)
+            here = products[:, : stop - start]
+            at = 0
+            for a in range(d):
+                np.multiply(columns[a:], columns[a], out=here[at : at + d - a])
+                at += d - a
+            np.add((flat @ here).T, constants, out=result[start:stop])
+
+    in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)
+    return result
+
+
+def _evaluate_elsewhere(
+    flat: Floats, constants: Floats, X: Array, coordinates: Floats | None, n_jobs: int | None
+) -> Array:
+    """The same for arrays of another library, such as torch tensors on a GPU."""
+    xp = array_namespace(X)
+    d = X.shape[1]
+    first, second = (like(index, X) for index in np.triu_indices(d))
+    weights, shift = like(flat.T, X), like(constants, X)
+    chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
+    parts = []
+    for rows in row_chunks(X, chunk):
+        if coordinates is not None:
+            rows = rows @ like(coordinates, X)
+        products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
+        parts.append(products @ weights + shift)
+    return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

@@ -1,0 +1,46 @@
+"""What the engines share: their result, and how players (groups of features) walk."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa.games import Coalitions
+
+Progress = Callable[[float, float | None], None]  # share of the work done, and the current error where it is known
+Players = list[list[int]]  # each player is a feature or a group of features
+
+
+class Shares(NamedTuple):
+    """Shapley values (n, players), their standard errors (zero where exact), and what they took.
+
+    ``n_evaluations`` counts the coalitions valued, ``n_replicates`` the independent estimates behind each standard
+    error (0 where exact).
+    """
+
+    values: Any
+    std_error: Any
+    n_evaluations: int
+    n_replicates: int
+
+
+def queue_of(players: Players) -> NDArray[np.intp]:
+    """Everybody's features one after the other, (1, k)."""
+    return np.array([[feature for player in players for feature in player]], dtype=np.intp)
+
+
+def join_player(coalitions: Coalitions, size: int) -> tuple[Coalitions, Any]:
+    """A player of ``size`` features joins: its members one after the other, their changes of value added up."""
+    coalitions, change = coalitions.join()
+    for _ in range(size - 1):
+        coalitions, more = coalitions.join()
+        change = change + more
+    return coalitions, change
+
+
+def skip_player(coalitions: Coalitions, size: int) -> Coalitions:
+    """A player is passed over with all its features."""
+    for _ in range(size):
+        coalitions = coalitions.skip()
+    return coalitions

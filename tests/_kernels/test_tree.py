@@ -1,0 +1,273 @@
+"""The compiled walks in their own terms: every way in which players decide, vectors, memory."""
+
+import dataclasses
+import subprocess
+import sys
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from culpa import LatentGaussian, scores, shapley
+from culpa._kernels import orders, tree
+from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.factored_steps import FACTORED
+from culpa._kernels.kernel import Kernel
+from culpa._kernels.vectors import LANES, lanes_of_zero, load, store
+from culpa.games import Conditional
+from culpa.shapley.exact import size_weights
+
+
+@pytest.fixture(autouse=True)
+def compiled_always(monkeypatch):
+    monkeypatch.setattr(Kernel, "pays", lambda self, operations: True)
+
+
+def game_and_rows(d, n=2, p=3, steps="elimination", score=scores.spe):
+    rng = np.random.default_rng(d)
+    game = Conditional(score(LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)))
+    game.__dict__["_well_conditioned"] = steps == "elimination"  # both ways are accurate here, so they must agree
+    return game, 2 * rng.normal(size=(n, d))
+
+
+def whole_tree(game, X):
+    d = game.n_features
+    return game.start(X, np.arange(d)[None], branching=True).tree(game.base_value, weights(d), [1] * d)
+
+
+def singles(d):
+    return [[i] for i in range(d)]
+
+
+def weights(n_players):
+    inside, outside = size_weights(n_players)
+    return inside + outside, outside
+
+
+def by_arrays(game, X, players, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Kernel, "pays", lambda self, operations: False)
+        return shapley.exact(game, X, players).values
+
+
+@pytest.mark.parametrize("steps", ["elimination", "factored"])
+class TestTree:
+    # players who decide afresh, again, side by side (always two), deep and last, from the fewest to the most of each
+    @pytest.mark.parametrize("d", range(5, 13))
+    @pytest.mark.parametrize(("again", "deep"), [(4, 6), (0, 0), (1, 0), (2, 1), (0, 2)])
+    def test_however_players_decide(self, steps, d, again, deep, monkeypatch):
+        monkeypatch.setattr(tree, "_AGAIN", again)
+        monkeypatch.setattr(tree, "_DEEP", deep)
+        game, X = game_and_rows(d, steps=steps)
+        values = shapley.exact(game, X, singles(d)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    def test_as_planned(self, steps, monkeypatch):
+        game, X = game_and_rows(18, steps=steps)
+        values = shapley.exact(game, X, singles(18)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(18), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [[1, 3, 1, 2, 1, 1, 1, 2], [2] * 6, [1, 1, 2, 2, 2, 2], [4, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 5]],
+    )
+    @pytest.mark.parametrize("deep", [0, 6])
+    def test_groups(self, steps, sizes, deep, monkeypatch):
+        monkeypatch.setattr(tree, "_DEEP", deep)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(sum(sizes), steps=steps)
+        features = np.random.default_rng(0).permutation(sum(sizes))
+        players = [part.tolist() for part in np.split(features, np.cumsum(sizes)[:-1])]
+        values = shapley.exact(game, X, players).values
+        np.testing.assert_allclose(values, by_arrays(game, X, players, monkeypatch), rtol=1e-10, atol=1e-12)
+
+    @pytest.mark.parametrize("n_pieces", [1, 2, 3, 7, 11])
+    def test_pieces_of_rows_add_up(self, steps, n_pieces, monkeypatch):
+        monkeypatch.setattr(tree, "_DEEP", 1)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(10, n=3, steps=steps)
+        whole = whole_tree(game, X)
+        edges = np.linspace(0, whole.n_pieces, n_pieces + 1).astype(int)
+        values = np.zeros((3, 10))
+        for first, last in pairwise(edges):
+            rows, part = whole.walk(first, last)
+            values[rows] += part
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(10), monkeypatch), rtol=1e-10, atol=1e-12)
+
+    def test_what_was_in_memory_before_does_not_matter(self, steps, monkeypatch):
+        game, X = game_and_rows(14, steps=steps)
+        expected = shapley.exact(game, X, singles(14)).values
+        empty = np.empty
+        monkeypatch.setattr(tree.np, "empty", lambda shape: np.full_like(empty(shape), np.nan))
+        np.testing.assert_array_equal(shapley.exact(game, X, singles(14)).values, expected)
+
+    def test_it_pays_by_what_arrays_would_cost(self, steps, monkeypatch):
+        asked = []
+        monkeypatch.setattr(Kernel, "pays", lambda self, operations: asked.append(operations) or False)
+        game, X = game_and_rows(10, n=2, p=7, steps=steps)
+        shapley.exact(game, X, singles(10))
+        assert asked == [2**10 * (38 * 2 if steps == "elimination" else 60 + 6 * 7**2 + 6 * 7 * 2)]
+
+    def test_few_players_are_walked_by_arrays(self, steps):
+        game, X = game_and_rows(4, steps=steps)
+        assert np.isfinite(shapley.exact(game, X, singles(4)).values).all()
+        with pytest.raises(ValueError, match="needs 5 players, got 4"):
+            whole_tree(game, X)
+
+    @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 17, 30])  # rows go in blocks that share what they can
+    @pytest.mark.parametrize("d", [7, 15])
+    def test_any_number_of_rows(self, steps, n, d, monkeypatch):
+        game, X = game_and_rows(d, n, steps=steps)
+        values = shapley.exact(game, X, singles(d)).values
+        np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-9, atol=1e-11)
+
+    def test_a_bad_row_spoils_no_other(self, steps):
+        game, X = game_and_rows(9, 11, steps=steps)
+        X[4, 2], X[9, 0] = np.nan, np.inf
+        values = shapley.exact(game, X, singles(9)).values
+        good = np.delete(np.arange(11), [4, 9])
+        np.testing.assert_allclose(values[good], shapley.exact(game, X[good], singles(9)).values, rtol=1e-10)
+        assert np.isnan(values[[4, 9]]).any(axis=1).all()
+
+    def test_a_thread_needs_a_few_kilobytes(self, steps):
+        work = {}
+        for d in (20, 25, 30, 40):
+            game, X = game_and_rows(d, n=1, steps=steps)
+            whole = whole_tree(game, X)
+            work[d] = 8 * whole._n_work
+        more = 1.0 if steps == "elimination" else 1.15
+        assert work[20] < 25_000 * more
+        assert work[30] < 29_000 * more
+        assert work[40] < 36_000 * more  # grows with the square of the features, not with the coalitions
+
+    def test_all_threads_and_python_together_need_little(self, steps):
+        game, X = game_and_rows(20, n=1, steps=steps)
+        shapley.exact(game, X, singles(20), n_jobs=2)
+        tracemalloc.start()
+        try:
+            shapley.exact(game, X, singles(20), n_jobs=2)
+            assert tracemalloc.get_traced_memory()[1] < 90_000  # a million coalitions
+        finally:
+            tracemalloc.stop()
+
+
+class TestVectors:
+    """numba's vectors and those of plain Python are two implementations of one thing."""
+
+    @pytest.fixture
+    def in_python(self, monkeypatch):
+        monkeypatch.setattr(Kernel, "__call__", lambda self, *arguments: self.function(*arguments))
+
+    @pytest.mark.parametrize("steps", ["elimination", "factored"])
+    @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
+    def test_tree(self, players, steps, monkeypatch, request):
+        monkeypatch.setattr(tree, "_DEEP", 0)
+        monkeypatch.setattr(tree, "_AGAIN", 1)
+        game, X = game_and_rows(8, steps=steps)
+        compiled = shapley.exact(game, X, players).values
+        request.getfixturevalue("in_python")
+        np.testing.assert_allclose(shapley.exact(game, X, players).values, compiled, rtol=1e-11, atol=1e-13)
+
+    @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
+    def test_orders(self, players, request):
+        game, X = game_and_rows(8)
+        rule = shapley.default_rule(len(players), 2, 0)
+        compiled = shapley.permutation(game, X, players, rule)
+        request.getfixturevalue("in_python")
+        slow = shapley.permutation(game, X, players, rule)
+        np.testing.assert_allclose(slow.values, compiled.values, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(slow.std_error, compiled.std_error, rtol=1e-9, atol=1e-13)
+
+    def test_what_was_in_memory_before_does_not_matter_to_orders(self, in_python, monkeypatch):
+        game, X = game_and_rows(6)
+        rule = shapley.default_rule(6, 2, 0)
+        expected = shapley.permutation(game, X, singles(6), rule, n_jobs=1)
+        empty = np.empty
+
+        def poisoned(shape, dtype=float):
+            return np.full_like(empty(shape, dtype), np.nan if dtype is float else 10**6)
+
+        monkeypatch.setattr(orders.np, "empty", poisoned)
+        np.testing.assert_array_equal(shapley.permutation(game, X, singles(6), rule, n_jobs=1).values, expected.values)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.int64])
+    def test_other_numbers_are_converted(self, dtype):
+        game, X = game_and_rows(8)
+        X = X.round().astype(dtype)
+        rule = shapley.default_rule(8, 2, 0)
+        expected = shapley.permutation(game, X.astype(float), singles(8), rule).values
+        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), rule).values, expected, rtol=1e-12)
+        light = dataclasses.replace(rule, weights=rule.weights.astype(np.float32))
+        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), light).values, expected, rtol=1e-5)
+
+    @pytest.mark.parametrize("n_orders", range(1, 2 * LANES + 2))
+    def test_lanes_to_spare_are_not_paid(self, n_orders, monkeypatch):
+        game, X = game_and_rows(6)
+        rng = np.random.default_rng(0)
+        rule = shapley.averaging_rule([np.argsort(rng.random((n_orders, 6)), axis=1) for _ in range(2)])
+        compiled = shapley.permutation(game, X, singles(6), rule)
+        monkeypatch.setattr(Kernel, "pays", lambda self, operations: False)
+        arrays = shapley.permutation(game, X, singles(6), rule)
+        np.testing.assert_allclose(compiled.values, arrays.values, rtol=1e-11)
+        np.testing.assert_allclose(compiled.std_error, arrays.std_error, rtol=1e-9)
+
+    def test_strided_arrays_are_refused(self):
+        import numba
+
+        import culpa._kernels.numba_vectors  # noqa: F401
+
+        @numba.njit
+        def copy(array):
+            store(array, 0, load(array, 0, lanes_of_zero()))
+
+        copy(np.zeros(LANES))
+        for other in (np.zeros(2 * LANES)[::2], np.zeros(LANES, dtype=np.float32)):
+            with pytest.raises(numba.TypingError, match="float64 numbers that lie one after the other"):
+                copy(other)
+
+
+class TestOnDisk:
+    def test_kept_under_a_name_that_changes_with_what_vectors_are(self, monkeypatch):
+        name = ELIMINATION.kernel._kept_as
+        assert name.startswith("tree_walk_")
+        kernel = Kernel(ELIMINATION.kernel.function, 1e9, ELIMINATION.kernel.calls)
+        read = Path.read_bytes
+        monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# changed")
+        assert kernel._kept_as != name
+
+    def test_steps_are_kept_apart(self, monkeypatch):
+        """One walk with other steps is another kernel, and it changes when the file of its steps does."""
+        before = [steps.kernel._kept_as for steps in (ELIMINATION, FACTORED)]
+        assert before[0] != before[1]
+        read = Path.read_bytes
+        monkeypatch.setattr(
+            Path, "read_bytes", lambda path: read(path) + (b"#" if path.stem == "factored_tree" else b"")
+        )
+        after = [
+            Kernel(kernel.function, 1e9, kernel.calls)._kept_as for kernel in (ELIMINATION.kernel, FACTORED.kernel)
+        ]
+        assert after[0] == before[0]
+        assert after[1] != before[1]
+
+    def test_a_compiled_kernel_is_read_sooner_than_compiled(self, tmp_path, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+        kernel = Kernel(ELIMINATION.kernel.function, 8e9, ELIMINATION.kernel.calls)
+        assert not kernel.pays(2e9)
+        (tmp_path / "games").mkdir()
+        (tmp_path / "games" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()
+        assert kernel.pays(2e9)
+
+    def test_nowhere_to_write(self, tmp_path):
+        """As for a package that somebody else installed, run without a home."""
+        script = (
+            "import numba.core.caching as caching\n"
+            "caching.CacheImpl._locator_classes = []\n"
+            "import numpy as np, culpa._core.threads\n"
+            "from culpa._core.threads import kernel\n"
+            "def twice(x):\n    return 2 * x\n"
+            "assert culpa._kernels.kernel.kernel(worth=0)(twice)(np.ones(2)).sum() == 4\n"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)

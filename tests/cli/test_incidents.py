@@ -1,0 +1,110 @@
+"""`culpa incidents`: the same incidents as in the library, whatever the format and the batches."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import culpa
+from culpa.cli import app
+from culpa.datasets import make_plant
+
+
+def run(*arguments, code=0, stdin=None):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plant")
+    plant = make_plant()
+    names = list(plant.feature_names)
+    pd.DataFrame(plant.normal, columns=names).to_csv(path / "normal.csv", index=False)
+    new = pd.DataFrame(plant.new.copy(), columns=names)
+    new.insert(3, "time", pd.date_range("2024-03-05 20:00", periods=400, freq="1min"))
+    new.to_csv(path / "new.csv", index=False)
+    new.to_parquet(path / "new.parquet")
+    new.to_json(path / "new.ndjson", orient="records", lines=True, date_format="iso", double_precision=15)
+    run("fit", path / "normal.csv", "-o", path / "plant.culpa", "--unit", "flow_reflux=m3/h")
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    new = pd.read_parquet(folder / "new.parquet")
+    return culpa.load(folder / "plant.culpa").incidents(new, time="time", gap="5min", min_length=2)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "ndjson"])
+def test_same_as_the_library(folder, expected, kind, tmp_path):
+    options = ["-m", folder / "plant.culpa", "--time", "time", "--gap", "5min", "--min-length", "2"]
+    result = run("incidents", folder / f"new.{kind}", *options, "-o", tmp_path / "out.parquet")
+    assert f"400 rows, 155 flagged, {len(expected)} incidents; wrote" in result.stderr
+    found, wanted = pd.read_parquet(tmp_path / "out.parquet"), expected.to_frame()
+    assert list(found.columns) == list(wanted.columns)
+    for name in ("start", "end", "peak"):
+        found[name] = pd.to_datetime(found[name]).dt.as_unit("us")
+        wanted[name] = wanted[name].dt.as_unit("us")
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False, rtol=1e-6)
+    lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
+    assert lines == [incident.sentence for incident in expected]
+    assert lines[0].startswith(
+        "On 2024-03-05 from 20:50 to 21:19, flow_reflux read 60 m3/h where the other sensors imply"
+    )
+
+
+def test_small_batches(folder, expected, monkeypatch):
+    monkeypatch.setattr("culpa.io.tables.columnar.ROWS", 7)
+    options = ["-m", folder / "plant.culpa", "--time", "time", "--gap", "5min", "--min-length", "2", "--text"]
+    assert run("incidents", folder / "new.parquet", *options).stdout.splitlines() == [i.sentence for i in expected]
+
+
+def test_a_pipe_and_row_numbers(folder):
+    stdin = (folder / "new.ndjson").read_text()
+    lines = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", stdin=stdin).stdout.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert (found[1]["start"], found[1]["end"], found[1]["culprit"]) == (50, 79, "flow_reflux")
+    assert found[-1]["to_fix"] == "flow_product, pressure_inlet, temperature_top"
+
+
+def test_no_rows_and_exit_codes(folder, tmp_path):
+    header = (folder / "new.csv").read_text().splitlines()[0]
+    (tmp_path / "empty.csv").write_text(header + "\n")
+    out = run(
+        "incidents", tmp_path / "empty.csv", "-m", folder / "plant.culpa", "--gap", "5min", "--time", "time"
+    ).stdout
+    assert out.startswith('"start","end","peak",')
+    assert len(out.splitlines()) == 1
+    run("incidents", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly", "--text", code=1)
+    run(
+        "incidents",
+        folder / "new.csv",
+        "-m",
+        folder / "plant.culpa",
+        "--min-length",
+        "100",
+        "--fail-on-anomaly",
+        code=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--time", "tim"], "did you mean 'time'"),
+        (["--time", "flow_feed"], "'flow_feed' goes backwards: row 1"),
+        (["--gap", "5min"], "rows need dates"),
+        (["--gap", "-1"], "gap must not be negative, got -1."),
+        (["--gap", "5.5", "--time", "time"], "whole number of rows or a span of time such as '5min', got '5.5'"),
+        (["--gap", "long", "--time", "time"], "a span of time such as '5min'"),
+        (["--text", "-o", "x.csv"], "standard output"),
+    ],
+)
+def test_mistakes(folder, options, message):
+    result = run("incidents", folder / "new.csv", "-m", folder / "plant.culpa", *options, code=2)
+    assert message in result.stderr

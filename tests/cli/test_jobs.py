@@ -1,0 +1,553 @@
+"""fit, score, explain and info from outside: same numbers as the library, clear errors, whole outputs, exit codes."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import run, write
+
+import culpa
+from culpa import PCADetector
+from culpa.models import Moments, ppca
+from culpa.models.em import em
+
+CULPA = [sys.executable, "-m", "culpa"]
+
+
+def frame(n=300, d=5, seed=0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    W = np.random.default_rng(7).normal(size=(2, d))
+    X = rng.normal(size=(n, 2)) @ W + 0.3 * rng.normal(size=(n, d)) + shift
+    return pd.DataFrame(X, columns=[f"temp_{i}" for i in range(d)])
+
+
+def new_rows():
+    new = frame(40, seed=1)
+    new.loc[3, "temp_1"] += 9
+    new.loc[5, "temp_2"] = np.nan
+    new.loc[7] = np.nan
+    new.loc[[8, 9], ["temp_0", "temp_3"]] = [[np.nan, 20.0], [np.nan, -30.0]]
+    new.insert(0, "time", [f"t{i:02}" for i in range(40)])
+    return new
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(frame(), tmp_path / "normal.csv")
+    write(new_rows(), tmp_path / "new.csv")
+    run("fit", tmp_path / "normal.csv", "-o", tmp_path / "plant.culpa")
+    return tmp_path
+
+
+@pytest.fixture
+def library():
+    return PCADetector().fit(frame())
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e8])
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("components", [0.95, 2])
+def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
+    X = frame(3000, shift=shift).to_numpy()
+    moments = Moments.of(X[:0])
+    for start in range(0, len(X), 170):
+        part = X[start : start + 170]
+        moments = moments.merge(Moments.of(part, moments.reference if moments.n else None))
+    memory = PCADetector(components, scale=scale).fit(X)
+    streamed = PCADetector(components, scale=scale).fit_moments(moments)
+    for name in ("mean_", "scale_", "limit_"):
+        np.testing.assert_allclose(getattr(streamed, name), getattr(memory, name), rtol=1e-9)
+    for name in ("components_", "covariance_", "explained_variance_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(streamed.model_, name), getattr(memory.model_, name), rtol=1e-9, atol=1e-9)
+    new = frame(50, seed=3, shift=shift).to_numpy().copy()
+    new[:, 0] += 3
+    np.testing.assert_allclose(streamed.score_samples(new), memory.score_samples(new), rtol=1e-9)
+    np.testing.assert_allclose(streamed.explain(new).values, memory.explain(new).values, rtol=1e-9, atol=1e-9)
+
+
+def test_one_is_not_many(folder):
+    new = frame(40, seed=1)
+    new.loc[3, "temp_1"] += 9
+    model = ["-m", folder / "plant.culpa", "-o"]
+    told = run("incidents", write(new.iloc[3:4], folder / "one.csv"), *model, folder / "out.csv").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    told = run("report", folder / "one.csv", *model, folder / "report.html").stderr
+    assert told.startswith("1 row, 1 flagged, 1 incident; wrote")
+    one = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", "--components", "1", "--lags", "1").stderr
+    assert "features with 1 lag, 1 component explains" in one
+
+
+def test_fit_tells_what_is_odd_about_the_model(folder):
+    odd = frame(100)
+    odd["still"], odd["same"], odd["clock"] = 3.0, odd["temp_0"], np.arange(100.0)
+    odd.insert(0, "quiet", 2.0)  # before the others, but two that do not move do not move together
+    write(odd, folder / "odd.csv")
+    told = " ".join(run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "--components", "3").stderr.split())
+    assert "Warning: column 'quiet' did not vary in training" in told
+    assert "Warning: columns 'temp_0' and 'same' always move together: if one is computed from the other" in told
+    told = " ".join(
+        run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--lags", "1", "--drop", "same").stderr.split()
+    )
+    assert "move together" not in told  # a clock and its own past
+    odd.iloc[::9, [1, -3, -2]] = np.nan
+    odd = odd.drop(columns="quiet")
+    write(odd, folder / "holes.csv")
+    told = " ".join(run("fit", folder / "holes.csv", "-o", folder / "odd.culpa", "-f").stderr.split())
+    assert "column 'still' did not vary in training" in told
+    told = " ".join(
+        run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--statistic", "t2").stderr.split()
+    )
+    assert "t2 does not see them" in told
+
+
+def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
+    holes = frame(100)
+    holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan
+    write(holes, folder / "holes.csv")
+    assert "Warning" not in run("fit", folder / "holes.csv", "-o", folder / "m.culpa").stderr
+    monkeypatch.setattr(ppca, "em", lambda *given, max_iter, tol: em(*given, max_iter=2, tol=tol))
+    told = run("fit", folder / "holes.csv", "-o", folder / "m.culpa", "--force").stderr.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("Warning: expectation-maximisation stopped after 4 steps without converging: take fewer")
+
+
+def test_fit_warns_of_few_rows(folder):
+    n = 5 * frame().shape[1]
+    few, enough = (write(frame()[:rows], folder / f"{rows}.csv") for rows in (n - 1, n))
+    told = run("fit", few, "-o", folder / "few.culpa").stderr
+    assert f"Warning: {n - 1} rows are few for {frame().shape[1]} features: new rows will lie further" in " ".join(
+        told.split()
+    )
+    assert "are few" not in run("fit", enough, "-o", folder / "enough.culpa").stderr
+
+
+def test_csv_on_a_pipe_taken_for_json(folder, library):
+    library.save(folder / "plant.culpa")
+    told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
+    assert "if they are CSV or anything else, say so with --input-format" in " ".join(told.split())
+
+
+def test_fit_names_the_worst_training_row(folder):
+    dirty = frame()
+    dirty.iloc[:3, 0] = np.nan
+    clean = run("fit", write(dirty, folder / "holes.csv"), "-o", folder / "m.culpa").stderr
+    assert re.search(r"\d training rows look abnormal, the worst \(row \d+\) at [12]\.\d times its limit; wrote", clean)
+    dirty.iloc[207, 2] = -9999
+    for options in (
+        [],
+        ["--complete-only", "--limit", "conformal", "--confidence", "0.9"],
+    ):  # rows left out do not shift the others
+        told = run("fit", write(dirty, folder / "dirty.csv"), "-o", folder / "m.culpa", "--force", *options).stderr
+        worst = r"the worst \(row 207\) at \d+ times its limit: look at it before you trust the model"
+        assert re.search(worst, told)
+
+
+@pytest.mark.parametrize("options", [["--trim", "0.05"], ["--limit", "conformal", "--holdout", "0.4"]])
+def test_trimming_and_conformal_limits(folder, options):
+    result = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", *options)
+    keywords = {"trim": 0.05} if "--trim" in options else {"limit": "conformal", "holdout": 0.4}
+    wanted = PCADetector(**keywords).fit(frame())
+    again = culpa.load(folder / "m.culpa")
+    assert again.limit_ == pytest.approx(wanted.limit_, rel=1e-9)
+    trimmed = int(wanted.abnormal_training_rows_["trimmed"].sum())
+    others = len(wanted.abnormal_training_rows_) - trimmed
+    told = f"; {trimmed} rows trimmed, {others} others look" if trimmed else f"; {others} training rows look"
+    assert f"{told} abnormal" in result.stderr
+    assert len(again.abnormal_training_rows_) == len(wanted.abnormal_training_rows_)
+    kind = json.loads(run("info", folder / "m.culpa", "--json").stdout)["limit_kind"]
+    assert kind == wanted.limit_kind_
+    incomplete = frame()
+    incomplete.iloc[:30, 0] = np.nan
+    write(incomplete, folder / "holes.csv")
+    run("fit", folder / "holes.csv", "-o", folder / "n.culpa", "--complete-only", *options)
+    # with lags every row is the past of others, so none can be left out of what must be held whole
+    lagged = run(
+        "fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1, *options, code=2
+    )
+    assert "drop --complete-only, or use another limit without --trim" in lagged.stderr
+    run("fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1)
+    assert culpa.load(folder / "n.culpa").limit_ == pytest.approx(PCADetector(**keywords).fit(frame()[30:]).limit_)
+
+
+def test_too_few_rows_for_a_conformal_limit(folder):
+    result = run("fit", folder / "normal.csv", "-o", folder / "m.culpa", "--limit", "conformal", code=2)
+    assert "needs at least 99 held-out rows, got 60" in result.stderr
+
+
+def test_moments_merge_in_any_order_and_know_their_limits():
+    X = frame(100, shift=1e8).to_numpy()
+    parts = [Moments.of(X[a:b]) for a, b in ((0, 1), (1, 1), (1, 60), (60, 100))]
+    forwards = parts[0].merge(parts[1]).merge(parts[2]).merge(parts[3])
+    backwards = parts[3].merge(parts[2]).merge(parts[1]).merge(parts[0])
+    for whole in (forwards, backwards):
+        assert whole.n == 100
+        np.testing.assert_allclose(whole.mean, X.mean(axis=0), rtol=1e-15)
+        np.testing.assert_allclose(whole.covariance, np.cov((X - 1e8).T), rtol=1e-12)
+    with pytest.raises(ValueError, match="too few"):
+        PCADetector().fit_moments(parts[0])
+    with pytest.raises(ValueError, match="use fit"):
+        PCADetector("mle").fit_moments(forwards)
+    with pytest.raises(ValueError, match="training rows' scores"):
+        PCADetector(limit="empirical").fit_moments(forwards)
+
+
+def same_as_library(path, library, kind):
+    new = new_rows()
+    complete = new[library.feature_names_in_]
+    with pytest.warns(UserWarning, match="no observed feature"):
+        expected, why = -library.score_samples(complete), library.explain(complete)
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather}
+    table = pd.read_json(path, lines=True) if kind == "ndjson" else read[kind](path)
+    assert table["time"].tolist() == new["time"].tolist()
+    np.testing.assert_allclose(table["score"].astype(float), expected, rtol=1e-10)
+    assert table["anomaly"].tolist() == (expected > library.limit_).tolist()
+    assert (table["limit"] == library.limit_).all() or np.allclose(table["limit"], library.limit_, rtol=1e-10)
+    if "temp_0" in table:
+        values = table[list(library.feature_names_in_)].astype(float).to_numpy()
+        np.testing.assert_allclose(values, why.values, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "feather", "ndjson"])
+@pytest.mark.parametrize("target", ["csv", "parquet", "arrow", "ndjson"])
+@pytest.mark.parametrize("command", [["score"], ["explain", "--all"]])
+def test_library_and_command_line_agree(folder, library, source, target, command):
+    path = write(new_rows(), folder / f"table.{source}")
+    out = folder / f"out.{target}"
+    run(*command, path, "-m", folder / "plant.culpa", "-o", out, "--id", "time")
+    same_as_library(out, library, target)
+
+
+def test_the_pipe_agrees_too(folder, library):
+    write(new_rows(), folder / "new.ndjson")
+    result = run(
+        "explain",
+        "-",
+        "-m",
+        folder / "plant.culpa",
+        "--id",
+        "time",
+        "--top",
+        9,
+        stdin=(folder / "new.ndjson").read_bytes(),
+    )
+    complete = new_rows()[library.feature_names_in_]
+    with pytest.warns(UserWarning, match="no observed feature"):
+        scores, why = -library.score_samples(complete), library.explain(complete)
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["time"] for answer in answers] == new_rows()["time"].tolist()
+    for row, (answer, score) in enumerate(zip(answers, scores, strict=True)):
+        assert answer["score"] == (None if np.isnan(score) else pytest.approx(score, rel=1e-10))
+        assert answer["anomaly"] == (score > library.limit_)
+        assert ("culprits" in answer) == answer["anomaly"]
+        for culprit in answer.get("culprits", []):
+            player = library.feature_names_in_.tolist().index(culprit["feature"])
+            assert culprit["value"] == pytest.approx(why.values[row, player], rel=1e-10, abs=1e-10)
+            assert culprit["expected"] == pytest.approx(why.expected[row, player], rel=1e-10)
+    assert sum(answer["anomaly"] for answer in answers) >= 3
+    assert "1 row(s) have no observed feature" in result.stderr
+
+
+def test_long_table_of_culprits(folder, library):
+    run("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--top", 2, "-o", folder / "why.csv")
+    table = pd.read_csv(folder / "why.csv")
+    new = new_rows()[library.feature_names_in_]
+    with pytest.warns(UserWarning, match="no observed feature"):
+        flagged = np.flatnonzero(library.predict(new) == -1)
+    why = library.explain(new.iloc[flagged])
+    expected = why.top(2)
+    assert table["row"].tolist() == expected["row"].tolist()
+    for name in ("rank", "value", "share", "actual", "expected", "score_if_fixed"):
+        np.testing.assert_allclose(table[name], expected[name], rtol=1e-10)
+    assert table["feature"].tolist() == expected["feature"].tolist()
+
+
+def test_flagged_rows_only_and_row_numbers(folder, library):
+    run("score", folder / "new.csv", "-m", folder / "plant.culpa", "--flagged", "-o", folder / "s.csv")
+    run("explain", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "w.csv")
+    with pytest.warns(UserWarning, match="no observed feature"):
+        flagged = np.flatnonzero(library.predict(new_rows()[library.feature_names_in_]) == -1)
+    for name in ("s.csv", "w.csv"):
+        assert pd.read_csv(folder / name)["row"].tolist() == flagged.tolist()
+
+
+def test_columns_in_any_order_with_others_between(folder):
+    new = new_rows()
+    new["site"] = "north"
+    write(new[["site", "temp_4", "temp_0", "time", "temp_2", "temp_1", "temp_3"]], folder / "mixed.csv")
+    for name in ("new", "mixed"):
+        run("score", folder / f"{name}.csv", "-m", folder / "plant.culpa", "-o", folder / f"{name}-scores.csv")
+    assert (folder / "new-scores.csv").read_bytes() == (folder / "mixed-scores.csv").read_bytes()
+
+
+def test_names_that_clash(tmp_path):
+    table = frame().set_axis(["score", "row", "limit", "anomaly", "a b"], axis=1)
+    write(table, tmp_path / "t.csv")
+    run("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+    run("explain", tmp_path / "t.csv", "-m", tmp_path / "m", "--all", "-o", tmp_path / "w.csv")
+    columns = pd.read_csv(tmp_path / "w.csv").columns.tolist()
+    assert columns == ["row_", "score_", "limit_", "anomaly_", "score", "row", "limit", "anomaly", "a b"]
+    values = pd.read_csv(tmp_path / "w.csv")
+    total = values[table.columns].sum(axis=1) + PCADetector().fit(table).explain(table[:1]).base_value
+    np.testing.assert_allclose(total, values["score_"], rtol=1e-9)
+
+
+def test_compiled_explainers_are_stored(folder, library):
+    run("fit", folder / "normal.csv", "-o", folder / "fast.culpa", "--compile")
+    assert culpa.load(folder / "fast.culpa").explainer().forms is not None
+    write(new_rows(), folder / "t.csv")
+    run("explain", "--all", folder / "t.csv", "-m", folder / "fast.culpa", "-o", folder / "o.csv", "--id", "time")
+    same_as_library(folder / "o.csv", library, "csv")
+
+
+@pytest.mark.parametrize("limit", ["auto", "imhof", "empirical"])
+def test_fit_with_missing_cells_equals_the_library(folder, limit):
+    table = frame()
+    table[np.random.default_rng(0).random(table.shape) < 0.05] = np.nan
+    write(table, folder / "holes.parquet")
+    run("fit", folder / "holes.parquet", "-o", folder / "holes.culpa", "--limit", limit)
+    assert culpa.load(folder / "holes.culpa").limit_ == pytest.approx(
+        PCADetector(limit=limit).fit(table).limit_, rel=1e-9
+    )
+    run("fit", folder / "holes.parquet", "-o", folder / "some.culpa", "--limit", limit, "--complete-only")
+    expected = PCADetector(limit=limit).fit(table.dropna())
+    assert culpa.load(folder / "some.culpa").limit_ == pytest.approx(expected.limit_, rel=1e-9)
+
+
+def test_fit_from_a_pipe(folder, library):
+    write(frame(), folder / "normal.ndjson")
+    lines = (folder / "normal.ndjson").read_bytes()
+    run("fit", "-", "-o", folder / "piped.culpa", stdin=lines)
+    assert culpa.load(folder / "piped.culpa").limit_ == pytest.approx(library.limit_, rel=1e-9)
+    run("fit", "-", "-o", folder / "csv.culpa", "--input-format", "csv", stdin=(folder / "normal.csv").read_bytes())
+    assert culpa.load(folder / "csv.culpa").limit_ == pytest.approx(library.limit_, rel=1e-9)
+    holes = b'{"temp_0": null, "temp_1": 1, "temp_2": 1, "temp_3": 1, "temp_4": 1}\n'
+    assert "give a file" in run("fit", "-", "-o", folder / "x", stdin=lines + holes, code=2).stderr
+    assert "give a file" in run("fit", "-", "-o", folder / "x", "--limit", "empirical", stdin=lines, code=2).stderr
+    assert not (folder / "x").exists()
+
+
+def test_choice_of_columns(folder):
+    table = frame()
+    table["time"], table["site"] = "2024-01-01", "north"
+    write(table, folder / "t.csv")
+    out = folder / "m.culpa"
+    assert "column 'time' holds times" in run("fit", folder / "t.csv", "-o", out, code=2).stderr
+    run("fit", folder / "t.csv", "-o", out, "--id", "time", "--drop", "site,temp_4")
+    assert list(culpa.load(out).feature_names_in_) == ["temp_0", "temp_1", "temp_2", "temp_3"]
+    run("fit", folder / "t.csv", "-o", out, "--columns", "temp_3,temp_1", "--components", "1", "--force")
+    assert list(culpa.load(out).feature_names_in_) == ["temp_3", "temp_1"]
+
+
+def test_german_csv(folder, library):
+    new_rows().to_csv(folder / "messwerte.csv", index=False, sep=";", decimal=",", encoding="latin-1")
+    run("score", folder / "messwerte.csv", "-m", folder / "plant.culpa", "--id", "time", "-o", folder / "o.csv")
+    same_as_library(folder / "o.csv", library, "csv")
+
+
+def test_info(folder):
+    run("fit", folder / "normal.csv", "-o", folder / "m", "--unit", "temp_1=°C")
+    text = run("info", folder / "m").stdout
+    for part in ("300 rows, 5 features", "3, which explain", "spe, flagged above", "°C", "temp_4", "not compiled"):
+        assert part in text
+    about = json.loads(run("info", folder / "m", "--json").stdout)
+    assert about["rows"] == 300
+    assert about["warnings"] == []
+    assert about["features"][1]["name"] == "temp_1"
+    assert about["features"][1]["std"] == pytest.approx(frame()["temp_1"].std())
+    odd = frame(12)
+    odd["same"], odd["still"] = odd["temp_0"], 3.0
+    write(odd, folder / "odd.csv")
+    run("fit", folder / "odd.csv", "-o", folder / "odd")
+    text = run("info", folder / "odd").stdout
+    for part in ("12 rows are few for", "'temp_0' and 'same'", "'still' did not vary", "standard deviation were 1"):
+        assert part in text
+
+
+USER_ERRORS = {
+    "no input": (["score", "absent.csv", "-m", "plant.culpa"], "absent.csv: No such file or directory"),
+    "no model": (["score", "new.csv", "-m", "absent.culpa"], "absent.culpa: No such file or directory"),
+    "model is a table": (["score", "new.csv", "-m", "new.csv"], "new.csv: not a culpa model file"),
+    "table is a model": (["score", "plant.culpa", "-m", "plant.culpa"], "cannot tell the format"),
+    "folder": (["score", ".", "-m", "plant.culpa", "--input-format", "csv"], "is a folder"),
+    "exists": (["score", "new.csv", "-m", "plant.culpa", "-o", "normal.csv"], "--force"),
+    "no folder": (["score", "new.csv", "-m", "plant.culpa", "-o", "no/o.csv"], "there is no folder"),
+    "output format": (["score", "new.csv", "-m", "plant.culpa", "-o", "o.xlsx"], "cannot tell the format"),
+    "id": (["score", "new.csv", "-m", "plant.culpa", "--id", "tim", "-o", "o.csv"], "did you mean 'time'"),
+    "columns": (["fit", "normal.csv", "-o", "o", "--columns", "temp_00"], "did you mean"),
+    "one column": (["fit", "normal.csv", "-o", "o", "--columns", "temp_0"], "too few"),
+    "components": (["fit", "normal.csv", "-o", "o", "--components", "many"], "--components"),
+    "too many components": (["fit", "normal.csv", "-o", "o", "--components", "5"], "less than the number of features"),
+    "statistic": (["fit", "normal.csv", "-o", "o", "--statistic", "sep"], "did you mean 'spe'"),
+    "confidence": (["fit", "normal.csv", "-o", "o", "--confidence", "99"], "between 0 and 1"),
+    "unit": (["fit", "normal.csv", "-o", "o", "--unit", "x=m"], "--unit"),
+    "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single sign"),
+    "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot both"),
+    "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
+    "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "give a file"),
+    "info": (["info", "normal.csv"], "not a culpa model file"),
+    "lines": (["score", "-", "-m", "plant.culpa", "--strict"], "line 1: not JSON"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), USER_ERRORS.values(), ids=USER_ERRORS)
+def test_user_errors_are_one_sentence(folder, monkeypatch, arguments, message):
+    monkeypatch.chdir(folder)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    result = run(*arguments, code=2, stdin=b"nonsense\n")
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert not result.stdout
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_missing_column_lists_near_misses(folder):
+    write(new_rows().rename(columns={"temp_3": "temp3"}), folder / "t.csv")
+    result = run("score", folder / "t.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv", code=2)
+    assert "t.csv: there is no column 'temp_3'; did you mean 'temp3'" in result.stderr
+    assert not (folder / "o.csv").exists()
+
+
+def test_a_row_that_overflows_does_not_pass_for_normal(folder):
+    tiny = frame() * 1e-90
+    write(tiny, folder / "tiny.parquet")
+    run("fit", folder / "tiny.parquet", "-o", folder / "tiny.culpa")
+    tiny.loc[2, "temp_1"] = 1e99
+    write(tiny, folder / "tiny.parquet")
+    for command in ("score", "explain"):
+        result = run(command, folder / "tiny.parquet", "-m", folder / "tiny.culpa", "-o", folder / "o.csv", code=2)
+        assert "row 2 holds a number too large to be scored" in result.stderr
+    assert not (folder / "o.csv").exists()
+
+
+def test_exit_codes(folder):
+    arguments = ["score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv", "-f", "-q"]
+    run(*arguments)
+    run(*arguments, "--fail-on-anomaly", code=1)
+    assert (folder / "o.csv").exists()
+    write(frame(5), folder / "new.csv")
+    run("score", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly")
+    run("score", "--nonsense", code=2)
+
+
+def test_tables_without_rows(folder):
+    (folder / "none.csv").write_text("time,temp_0,temp_1,temp_2,temp_3,temp_4\n")
+    for out in ("o.csv", "o.parquet"):
+        run("score", folder / "none.csv", "-m", folder / "plant.culpa", "-o", folder / out, "--id", "time")
+    assert (folder / "o.csv").read_text() == '"time","score","limit","anomaly"\n'
+    assert len(pd.read_parquet(folder / "o.parquet")) == 0
+    assert "too few" in run("fit", folder / "none.csv", "-o", folder / "m", "--id", "time", code=2).stderr
+    run("explain", "-", "-m", folder / "plant.culpa", stdin=b"")
+
+
+def test_bad_lines_do_not_stop_a_stream(folder):
+    good = '{"temp_0": 1, "temp_1": 1, "temp_2": 1, "temp_3": 1, "temp_4": 1}\n'
+    lines = (good + "oops\n" + good + '{"temp_0": 1}\n' + good).encode()
+    result = run("score", "-", "-m", folder / "plant.culpa", stdin=lines)
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [0, 2, 4]
+    assert "line 2: not JSON" in result.stderr
+    assert "line 4: there is no field 'temp_1'" in result.stderr
+    assert "3 rows, " in result.stderr
+    assert "2 lines skipped" in result.stderr
+    result = run("score", "-", "-m", folder / "plant.culpa", "--sparse", stdin=lines)
+    assert len(result.stdout.splitlines()) == 4
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [*CULPA, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+def records(n):
+    return [json.dumps(record).encode() + b"\n" for record in frame(n).to_dict("records")]
+
+
+def test_each_line_is_answered_as_it_arrives(folder):
+    process = start("explain", "-", "-m", folder / "plant.culpa", "-q")
+    for row, line in enumerate(records(3)):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["row"] == row  # would wait for ever if answers were held back
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet", "o.ndjson"])
+def test_a_killed_run_leaves_no_output(folder, how, code, output):
+    process = start("score", "-", "-m", folder / "plant.culpa", "-o", folder / output)
+    process.stdin.writelines(records(500))
+    process.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not any(path.suffix == ".part" and path.stat().st_size for path in folder.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(how)
+    _, err = process.communicate()
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    assert not (folder / output).exists()
+    if how == signal.SIGINT:
+        assert not list(folder.glob(".*"))
+    assert all(path.name.startswith(".") for path in folder.glob("*.part"))
+
+
+def test_a_closed_pipe_is_the_end(folder):
+    process = start("score", "-", "-m", folder / "plant.culpa")
+    process.stdin.writelines(records(1))
+    process.stdin.flush()
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdin.writelines(records(50))
+    process.stdin.close()
+    with process.stderr:
+        err = process.stderr.read()
+    assert process.wait() == 0
+    assert b"Traceback" not in err
+    assert b"Broken" not in err
+
+
+def test_progress_on_a_terminal_only(folder):
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [*CULPA, "score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv"],
+        stderr=theirs,
+        check=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(ours, 1 << 16)
+        except OSError:  # the terminal is gone: everything has been read
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(ours)
+    assert b"40 rows, " in shown
+    assert b"/s" in shown
+    quiet = subprocess.run(
+        [*CULPA, "score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "p.csv", "-q"],
+        capture_output=True,
+        check=True,
+    )
+    assert quiet.stdout == b""
+    assert quiet.stderr == b"Warning: 1 row(s) have no observed feature and get no score.\n"
+
+
+def test_help_teaches_by_examples():
+    for command in ("fit", "score", "explain", "info"):
+        text = run(command, "--help").stdout
+        assert f"culpa {command} " in text
+        assert "-m plant.culpa" in text or "plant.culpa" in text
+        assert "\b" not in text

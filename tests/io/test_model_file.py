@@ -1,0 +1,287 @@
+"""Model files: what comes back is what went in, and nothing else is let in."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save as to_bytes
+
+import culpa
+from culpa import PCADetector
+from culpa.io import model_file as store
+from culpa.io.model_file import ModelFileError
+from culpa.shapley import QuadraticForms
+
+
+def rows(n=60, d=5, seed=0, missing=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.3 * rng.normal(size=(n, d)) + 5
+    if missing:
+        X[rng.random(X.shape) < 0.05] = np.nan
+    return X
+
+
+@pytest.fixture
+def model(tmp_path):
+    detector = PCADetector().fit(pd.DataFrame(rows(), columns=list("abcde")))
+    detector.units_ = {"a": "°C"}
+    detector.explainer().compile()
+    path = tmp_path / "plant.culpa"
+    detector.save(path)
+    return path
+
+
+def same(actual, expected):
+    # arrays that went through a file may lie otherwise in memory, which moves the last digit of a product
+    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_forms_on_axes(tmp_path):
+    """Columns that all but copy each other, which forms keep their digits of in other coordinates."""
+    X = rows(d=3)
+    X = np.column_stack([X, X[:, 0] + X[:, 1], X[:, 2]]) + 1e-4 * np.random.default_rng(2).normal(size=(len(X), 5))
+    detector = PCADetector(3).fit(X)
+    forms = detector.explainer().compile().forms
+    assert forms.coordinates is not None
+    detector.save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.explainer().forms.coordinates, forms.coordinates)
+    new = X[:20] + 0.1 * (np.arange(5) == 3)
+    same(again.explain(new).values, detector.explain(new).values)
+    same(again.explain(new).values, PCADetector(3).fit(X).explain(new).values)
+    arrays = forms.to_arrays()
+    with pytest.raises(ValueError, match=r"coordinates .* do not fit 5 features"):
+        QuadraticForms.from_arrays(arrays | {"coordinates": arrays["coordinates"][:4]})
+
+
+@pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale": False},
+        {"limit": "empirical"},
+        {"n_components": 2, "noise": 3.0},
+        {"n_components": 4, "shrinkage": 0.02, "ranking": "fault-odds"},
+    ],
+)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_loaded_detector_behaves_like_the_saved_one(tmp_path, statistic, options, compiled, missing):
+    detector = PCADetector(statistic=statistic, **options).fit(rows(missing=missing))
+    if compiled:
+        detector.explainer().compile()
+    detector.save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    new = rows(20, seed=1, missing=True)
+    assert again.get_params() == detector.get_params()
+    assert (again.explainer().forms is not None) == compiled
+    for method in ("predict", "score_samples", "decision_function", "reconstruct", "residuals"):
+        same(getattr(again, method)(new), getattr(detector, method)(new))
+    pd.testing.assert_frame_equal(again.statistics(new), detector.statistics(new))
+    for field in ("values", "std_error", "score", "expected", "score_if_fixed"):
+        same(getattr(again.explain(new), field), getattr(detector.explain(new), field))
+    pd.testing.assert_frame_equal(again.explain(new).top(2), detector.explain(new).top(2))
+    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "covariance_", "mean_"):
+        same(getattr(again.model_, name), getattr(detector.model_, name))
+    same(
+        again.explain(new, score="spe", game="retraining").values,
+        detector.explain(new, score="spe", game="retraining").values,
+    )
+
+
+def test_names_and_units_are_kept_as_text(tmp_path):
+    names = ["a,b", "=1+1", "Temperatur °C", "\n", "__class__"]
+    detector = PCADetector().fit(pd.DataFrame(rows(), columns=names))
+    detector.save(str(tmp_path / "m"))
+    again = culpa.load(str(tmp_path / "m"))
+    assert list(again.feature_names_in_) == names
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(pd.DataFrame(rows(), columns=list("abcde")))
+
+
+def test_saving_is_repeatable_and_replaces_whole(tmp_path, model):
+    before = store._read(model)
+    culpa.load(model).save(model)
+    after = store._read(model)
+    assert after[1] == before[1]
+    assert after[0].keys() == before[0].keys()
+    assert all((after[0][name] == before[0][name]).all() for name in before[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["plant.culpa"]
+
+
+def test_an_unfitted_detector_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        PCADetector().save(tmp_path / "m")
+
+
+def test_every_truncation_is_refused(model, tmp_path):
+    content = model.read_bytes()
+    for length in range(0, len(content), 7):
+        (tmp_path / "cut").write_bytes(content[:length])
+        with pytest.raises(ModelFileError):
+            culpa.load(tmp_path / "cut")
+
+
+def test_every_flipped_bit_is_refused(model, tmp_path):
+    content = model.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = tmp_path / "damaged"
+    for position in range(len(content)):
+        bits = bytearray(content)
+        bits[position] ^= 1 << rng.integers(8)
+        damaged.write_bytes(bits)
+        with pytest.raises(ModelFileError):
+            culpa.load(damaged)
+
+
+def forge(path, change=lambda arrays, header: None, text=None):
+    """A file with a valid checksum and whatever content the test wants."""
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = json.loads(file.metadata()["culpa"])
+    change(arrays, header)
+    text = json.dumps(header) if text is None else text
+    path.write_bytes(to_bytes(arrays, {"culpa": text, "sha256": store._checksum(arrays, text)}))
+    return path
+
+
+def set_header(**fields):
+    return lambda arrays, header: header.update(fields)
+
+
+def set_parameter(**fields):
+    return lambda arrays, header: header["parameters"].update(fields)
+
+
+def set_array(name, array):
+    return lambda arrays, header: arrays.update({name: array})
+
+
+HOSTILE = {
+    "newer format": (set_header(format=2), "format 2"),
+    "no format": (lambda arrays, header: header.pop("format"), "no format version"),
+    "format true": (set_header(format=True), "no format version"),
+    "names too few": (set_header(features=["a"]), "'features'"),
+    "names twice": (set_header(features=list("aabcd")), "'features'"),
+    "names not text": (set_header(features=[1, 2, 3, 4, 5]), "'features'"),
+    "units of others": (set_header(units={"z": "m"}), "'units'"),
+    "limit text": (set_header(limit="1"), "'limit'"),
+    "limit negative": (set_header(limit=-1.0), "'limit'"),
+    "limit huge": (set_header(limit=10**400), "'limit'"),
+    "limits of another kind": (set_header(limits={"kind": "exact", "rows": {}}), "'limits'"),
+    "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
+    "limits without scores": (set_header(limits={"kind": "empirical", "rows": {"spe": 5}}), "limits.spe"),
+    "scores without limits": (set_array("limits.spe", np.ones(3)), "limits.spe"),
+    "more scores than rows": (
+        lambda arrays, header: (
+            header.update(limits={"kind": "empirical", "rows": {"spe": 2}}),
+            arrays.update({"limits.spe": np.arange(3.0)}),
+        ),
+        "largest of 2 scores",
+    ),
+    "scores not sorted": (
+        lambda arrays, header: (
+            header.update(limits={"kind": "empirical", "rows": {"spe": 9}}),
+            arrays.update({"limits.spe": np.arange(3.0)[::-1].copy()}),
+        ),
+        "largest of 9 scores",
+    ),
+    "abnormal rows of another number": (set_header(abnormal=["a"] * 50), "'abnormal'"),
+    "abnormal rows that are no labels": (set_header(abnormal=[{}]), "'abnormal'"),
+    "trim too large": (set_parameter(trim=0.7), "'parameters'"),
+    "holdout negative": (set_parameter(holdout=-1), "'parameters'"),
+    "noise zero": (set_header(noise_variance=0), "'noise_variance'"),
+    "training": (set_header(training={"rows": -1, "iterations": 1, "converged": True}), "'training'"),
+    "training missing": (lambda arrays, header: header.pop("training"), "'training'"),
+    "unknown parameter": (set_parameter(code="print()"), "'parameters'"),
+    "statistic": (set_parameter(statistic="os.system"), "'parameters'"),
+    "statistic list": (set_parameter(statistic=["spe"]), "'parameters'"),
+    "confidence": (set_parameter(confidence=2), "'parameters'"),
+    "components": (set_parameter(n_components=None), "'parameters'"),
+    "noise": (set_parameter(noise=-1.0), "'parameters'"),
+    "shrinkage": (set_parameter(shrinkage=2), "'parameters'"),
+    "game": (set_parameter(game="chess"), "'parameters'"),
+    "ranking": (set_parameter(ranking="eval"), "'parameters'"),
+    "nan": (set_array("mean", np.array([np.nan] * 5)), "'mean' holds a number that is not finite"),
+    "infinite": (set_array("model.covariance", np.full((5, 5), np.inf)), "not finite"),
+    "scale zero": (set_array("scale", np.zeros(5)), "not positive"),
+    "scale shape": (set_array("scale", np.ones(4)), "shape"),
+    "dtype": (set_array("mean", np.ones(5, dtype=np.float32)), "F64"),
+    "extra": (set_array("extra", np.ones(3)), "'extra'"),
+    "gone": (lambda arrays, header: arrays.pop("model.axes"), "'model.axes'"),
+    "no loadings": (lambda arrays, header: arrays.pop("model.loadings"), "'model.loadings'"),
+    "too many components": (set_array("model.loadings", np.ones((5, 5))), "'model.loadings'"),
+    "half of the forms": (lambda arrays, header: arrays.pop("forms.sizes"), "forms"),
+    "forms of another model": (set_array("forms.sizes", np.array([4, 16])), "do not fit"),
+    "forms sizes": (set_array("forms.sizes", np.array([5, -1])), "two counts"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_files_are_refused_in_one_sentence(model, change, message):
+    with pytest.raises(ModelFileError, match=re.escape(message)) as error:
+        culpa.load(forge(model, change))
+    assert str(error.value).startswith(str(model))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '"x"', "{", "[" * 100_000, '{"format": 1}', "{}"])
+def test_hostile_headers(model, text):
+    with pytest.raises(ModelFileError):
+        culpa.load(forge(model, text=text))
+
+
+def test_files_of_other_programs(tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(to_bytes({"a": np.ones(3)}))
+    with pytest.raises(ModelFileError, match="another program"):
+        culpa.load(path)
+    path.write_bytes(b"a,b\n1,2\n" * 100)
+    with pytest.raises(ModelFileError, match="not a culpa model file"):
+        culpa.load(path)
+    with pytest.raises(FileNotFoundError):
+        culpa.load(tmp_path / "absent")
+
+
+def test_a_failed_save_leaves_the_old_file(model, monkeypatch):
+    before = model.read_bytes()
+
+    def full(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        culpa.load(model).save(model)
+    assert model.read_bytes() == before
+    assert list(Path(model.parent).iterdir()) == [model]
+
+
+def test_labels_that_are_neither_texts_nor_numbers(tmp_path):
+    X = rows(200)
+    X[:4] += 50 * np.eye(4, 5)
+    detector = PCADetector(2).fit(pd.DataFrame(X, columns=list("abcde"), index=np.arange(200) % 2 == 0))
+    detector.save(tmp_path / "m")
+    assert set(culpa.load(tmp_path / "m").abnormal_training_rows_["row"]) == {"True", "False"}
+
+
+@pytest.mark.parametrize("change", [{"statistic": "t2"}, {"confidence": 0.5}, {"noise": 9.0}, {"shrinkage": 0.5}])
+def test_parameters_changed_after_fitting_wait_for_the_next_fit(tmp_path, change):
+    detector = PCADetector(2, statistic="combined").fit(rows())
+    new = rows(20, seed=1)
+    before, limits = detector.decision_function(new), detector.control_limits()
+    detector.set_params(**change).save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    same(again.decision_function(new), before)
+    same(detector.explain(new).score, -detector.score_samples(new))
+    for one in (detector, again):
+        pd.testing.assert_frame_equal(one.control_limits(), limits)
+    calibrated = detector.calibrate_limit(rows(200, seed=2))  # a new limit is for what is asked for now
+    calibrated.save(tmp_path / "m")
+    assert calibrated.explain(new).score_name == calibrated.statistic
+    same(culpa.load(tmp_path / "m").decision_function(new), calibrated.decision_function(new))

@@ -1,0 +1,599 @@
+"""Incidents: which rows belong together, when they were, whose fault they are, and how they are told."""
+
+import datetime as dt
+import json
+import math
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from culpa import PCADetector
+from culpa.datasets import make_plant
+from culpa.monitoring import Incident, Incidents, grouping
+from culpa.monitoring.sentences import pair
+
+
+@pytest.fixture(scope="module")
+def plant():
+    return make_plant()
+
+
+@pytest.fixture(scope="module")
+def detector(plant):
+    return PCADetector().fit(pd.DataFrame(plant.normal, columns=list(plant.feature_names)))
+
+
+@pytest.fixture
+def new(plant):
+    return pd.DataFrame(plant.new.copy(), columns=list(plant.feature_names))
+
+
+def minutes(n, start="2024-03-05 10:00"):
+    return pd.date_range(start, periods=n, freq="1min")
+
+
+def runs(flags, gap):
+    """Witness: (first, last, number of flagged rows) of every incident, by walking row by row."""
+    found = []
+    for row in np.flatnonzero(flags).tolist():
+        if found and row - found[-1][1] - 1 <= gap:
+            found[-1] = (found[-1][0], row, found[-1][2] + 1)
+        else:
+            found.append((row, row, 1))
+    return found
+
+
+@pytest.mark.parametrize("gap", [0, 1, 5, 1000])
+@pytest.mark.parametrize("min_length", [1, 2, 10])
+def test_incidents_are_runs_of_flagged_rows(detector, new, gap, min_length):
+    found = detector.incidents(new, gap=gap, min_length=min_length)
+    flags = detector.predict(new) == -1
+    assert [(i.first, i.last, i.n_flagged) for i in found] == [run for run in runs(flags, gap) if run[2] >= min_length]
+    assert found.n_rows == 400
+    assert found.n_flagged == flags.sum()
+
+
+def test_numbers_of_an_incident_are_those_of_its_rows(detector, new):
+    incident = detector.incidents(new, gap=3, min_length=5)[0]
+    rows = np.flatnonzero(detector.predict(new) == -1)
+    rows = rows[(rows >= incident.first) & (rows <= incident.last)]
+    why = detector.explain(new.iloc[rows])
+    worst = int(np.argmax(why.score))
+    assert (incident.peak, incident.score) == (rows[worst], pytest.approx(why.score.max()))
+    assert incident.limit == detector.limit_
+    order = np.argsort(-why.values.mean(axis=0))
+    assert [c.feature for c in incident.culprits] == [why.feature_names[i] for i in order[:5]]
+    for culprit, i in zip(incident.culprits, order, strict=False):
+        values = why.values[:, i]
+        assert culprit.value == pytest.approx(values.mean())
+        assert culprit.std_error == pytest.approx(values.std(ddof=1) / math.sqrt(len(rows)))
+        assert culprit.share == pytest.approx(values.mean() / why.score.mean())
+        assert culprit.actual == new.iloc[incident.peak, i]
+        assert culprit.expected == pytest.approx(why.expected[worst, i])
+        assert culprit.score_if_fixed == pytest.approx(why.score_if_fixed[worst, i])
+
+
+def test_batches_do_not_matter(detector, new, monkeypatch):
+    whole = detector.incidents(new, gap=3)
+    for size in (1, 2, 7, 64):
+        monkeypatch.setattr("culpa.monitoring.incidents._ROWS_PER_CHUNK", size)
+        pieces = detector.incidents(new, gap=3)
+        assert len(pieces) == len(whole)
+        for a, b in zip(pieces, whole, strict=True):
+            assert (a.first, a.last, a.peak, a.n_to_fix, a.sentence) == (
+                b.first,
+                b.last,
+                b.peak,
+                b.n_to_fix,
+                b.sentence,
+            )
+            for x, y in zip(a.culprits, b.culprits, strict=True):
+                assert x.feature == y.feature
+                assert (x.value, x.std_error) == pytest.approx((y.value, y.std_error), rel=1e-9)
+
+
+def test_culprits_are_ranked_as_the_detector_ranks(plant, new):
+    detector = PCADetector(ranking="leave-one-out").fit(pd.DataFrame(plant.normal, columns=new.columns))
+    found = detector.incidents(new, gap=3, min_length=5)
+    for incident in found:
+        flagged = [
+            row for row in range(incident.first, incident.last + 1) if detector.predict(new[row : row + 1]) == -1
+        ]
+        why = detector.explain(new.iloc[flagged])
+        order = np.argsort(-why.suspicion.sum(axis=0))
+        assert [c.feature for c in incident.culprits] == [why.feature_names[i] for i in order[: len(incident.culprits)]]
+    together = detector.together(new[310:320], 2)
+    assert together.features.ravel().tolist() == detector.explain(new[310:320]).top(2)["feature"].tolist()
+
+
+def test_sampled_values_keep_their_sampling_error(detector, new):
+    one = detector.incidents(new.iloc[229:232], method="permutation", n_orders=64)[0]
+    why = detector.explain(new.iloc[230:231], method="permutation", n_orders=64)
+    assert one.n_flagged == 1
+    top = int(np.argmax(why.values[0]))
+    assert one.culprits[0].std_error == pytest.approx(why.std_error[0, top])
+    assert one.culprits[0].std_error > 0
+
+
+class TestFixingSeveral:
+    def test_joint_expectation_by_hand(self, detector, new, plant):
+        """Conditional mean by the textbook formula with explicit blocks of the covariance."""
+        C = detector.model_.get_covariance()
+        z = (new.to_numpy() - detector.mean_) / detector.scale_
+        block = [plant.feature_names.index(name) for name in ("flow_product", "temperature_top", "pressure_inlet")]
+        rest = [i for i in range(12) if i not in block]
+        implied = z[:, rest] @ np.linalg.solve(C[np.ix_(rest, rest)], C[np.ix_(rest, block)])
+        fixed = z.copy()
+        fixed[:, block] = implied
+        residual = fixed - fixed @ detector.model_.components_.T @ detector.model_.components_
+        together = detector.together(new, ["flow_product", "temperature_top", "pressure_inlet"])
+        np.testing.assert_allclose(together.expected, detector.mean_[block] + detector.scale_[block] * implied)
+        np.testing.assert_allclose(together.score_if_fixed, (residual**2).sum(axis=1))
+        np.testing.assert_allclose(together.score, -detector.score_samples(new))
+        np.testing.assert_array_equal(together.actual, new.iloc[:, block])
+
+    def test_two_broken_sensors_vouch_for_each_other(self, detector, new):
+        """The simulated truth: jointly expected values are closer to it than those of one sensor at a time."""
+        healthy = pd.DataFrame(make_plant(faults=()).new, columns=new.columns)
+        names = ["flow_product", "temperature_top", "pressure_inlet"]
+        rows = slice(325, 340)
+        together = detector.together(new[rows], names)
+        alone = detector.explain(new[rows]).expected[:, [new.columns.get_loc(name) for name in names]]
+        truth = healthy[names][rows].to_numpy()
+        assert np.abs(together.expected - truth).mean(axis=0).tolist() < np.abs(alone - truth).mean(axis=0).tolist()
+        assert together.clears.mean() > 0.9
+
+    def test_number_to_fix_is_the_smallest_that_clears(self, detector, new, plant):
+        found = detector.incidents(new, gap=3)
+        assert {i.n_to_fix for i in found} == {1, 3}
+        for incident in found:
+            row = new.iloc[incident.peak : incident.peak + 1]
+            names = [c.feature for c in incident.culprits]
+            for k in range(1, incident.n_to_fix + 1):
+                together = detector.together(row, names[:k])
+                assert together.clears[0] == (k == incident.n_to_fix)
+            assert incident.score_if_fixed == pytest.approx(together.score_if_fixed[0])
+            assert incident.together == pytest.approx(
+                dict(zip(together.features[0], together.expected[0], strict=True))
+            )
+
+    def test_healthy_sensors_are_not_added_up_when_two_broken_ones_will_do(self, plant, monkeypatch):
+        """T2 blames many for two cells of -9999; from the top down it would take nine."""
+        detector = PCADetector(statistic="t2").fit(plant.normal)
+        row = plant.normal[10:11].copy()
+        row[0, [6, 10]] = -9999
+        found = detector.incidents(row)[0]
+        assert (found.n_to_fix, {c.feature for c in found.culprits[:2]}) == (2, {"x6", "x10"})
+        assert detector.together(row, ["x6", "x10"]).clears[0]
+        monkeypatch.setattr(grouping, "_MANY", 99)
+        assert detector.incidents(row)[0].n_to_fix == 9
+
+    def test_who_only_helps_to_get_below_the_limit_is_not_named(self, detector, plant):
+        """Rows just above the limit by chance, and one sensor far off: fixing that one leaves the chance."""
+        score = -detector.score_samples(pd.DataFrame(plant.normal, columns=plant.feature_names))
+        chance = np.flatnonzero((score > 1.1 * detector.limit_) & (score < 1.24 * detector.limit_))
+        assert len(chance) >= 2
+        for at in chance:
+            row = pd.DataFrame(plant.normal[at : at + 1], columns=plant.feature_names)
+            only = detector.incidents(row)[0]
+            assert (
+                sum(f"{name} read" in only.sentence for name in row) == only.n_to_fix
+            )  # of chance alone, all are named
+            row.iloc[0, 3] += 20 * plant.normal[:, 3].std()
+            found = detector.incidents(row)[0]
+            assert found.score_if_fixed <= found.limit
+            assert [name for name in row if f"{name} read" in found.sentence] == [plant.feature_names[3]]
+
+    def test_worst_culprits_of_each_row(self, detector, new):
+        together = detector.together(new[300:320], 2)
+        top = detector.explain(new[300:320]).top(2)
+        assert together.features.ravel().tolist() == top["feature"].tolist()
+        frame = together.to_frame()
+        assert list(frame.columns) == ["row", "score", "score_if_fixed", "clears", "feature", "actual", "expected"]
+        assert frame["row"].tolist() == top["row"].tolist()
+        alone = detector.together(new[300:320], 1)
+        first = top[top["rank"] == 1]
+        np.testing.assert_allclose(alone.expected.ravel(), first["expected"])
+        np.testing.assert_allclose(alone.score_if_fixed, first["score_if_fixed"])
+
+    def test_missing_cells(self, detector, new):
+        new.iloc[0, 0] = np.nan
+        together = detector.together(new[:3], ["flow_feed", "flow_product"])
+        assert np.isnan(together.actual[0, 0])
+        assert np.isfinite(together.expected).all()
+        assert np.isfinite(together.score_if_fixed).all()
+
+    def test_mistakes(self, detector, new):
+        with pytest.raises(ValueError, match="did you mean 'flow_feed'"):
+            detector.together(new, ["flow_fed"])
+        with pytest.raises(ValueError, match="choose 1 to 12"):
+            detector.together(new, 13)
+        with pytest.raises(ValueError, match="at least one"):
+            detector.together(new, [])
+
+    def test_no_rows(self, detector, new):
+        assert len(detector.together(new[:0], 2)) == 0
+        assert len(detector.together(new[:0], ["flow_feed"]).to_frame()) == 0
+
+
+class TestTime:
+    def test_every_way_to_give_times(self, detector, new):
+        times = minutes(400)
+        by_index = detector.incidents(new.set_index(times), gap=3)
+        with_column = new.assign(when=times)
+        texts = [str(time) for time in times]
+        ways = {
+            "column": detector.incidents(with_column, time="when", gap=3),
+            "array": detector.incidents(new, time=times.to_numpy(), gap=3),
+            "series": detector.incidents(new, time=with_column["when"], gap=3),
+            "list": detector.incidents(new, time=list(times.to_pydatetime()), gap=3),
+            "texts": detector.incidents(new, time=texts, gap=3),
+            "text column": detector.incidents(new.assign(when=texts), time="when", gap=3),
+            "period": detector.incidents(new.set_index(times.to_period("min")), gap=3),
+            "polars": detector.incidents(pl.from_pandas(with_column), time="when", gap=3),
+            "arrow": detector.incidents(pa.Table.from_pandas(with_column), time="when", gap=3),
+        }
+        for name, found in ways.items():
+            assert str(found) == str(by_index), name
+        assert by_index[0].start == times[by_index[0].first]
+        assert by_index[0].peak_label == times[by_index[0].peak]
+
+    def test_frames_come_back_in_kind(self, detector, new):
+        with_column = new.assign(when=minutes(400, "2024-03-05 10:00+01:00"))
+        frame = detector.incidents(with_column, time="when", gap=3).to_frame()
+        assert frame["start"].iloc[0] == pd.Timestamp("2024-03-05 10:31+01:00")
+        polars = detector.incidents(pl.from_pandas(with_column), time="when", gap=3).to_frame()
+        assert isinstance(polars, pl.DataFrame)
+        assert polars["start"][0] == dt.datetime.fromisoformat("2024-03-05 10:31+01:00")
+        arrow = detector.incidents(pa.Table.from_pandas(with_column), time="when", gap=3).to_frame()
+        assert arrow.column("sentence").to_pylist() == polars["sentence"].to_list() == frame["sentence"].tolist()
+
+    def test_a_gap_in_time(self, detector, new):
+        times = minutes(400)
+        rows = detector.incidents(new.set_index(times), gap=4)
+        for gap in ("5min", dt.timedelta(minutes=5), np.timedelta64(5, "m"), pd.Timedelta("5min")):
+            found = detector.incidents(new.set_index(times), gap=gap)
+            assert [(i.first, i.last) for i in found] == [(i.first, i.last) for i in rows]
+        # a hole in the data ends an incident, though no row lies in it
+        late = times.where(np.arange(400) < 60, times + pd.Timedelta("2h"))
+        broken = detector.incidents(new.set_index(late), gap="5min")
+        assert (59 in [i.last for i in broken], 60 in [i.first for i in broken]) == (True, True)
+
+    def test_times_of_day_durations_and_numbers(self, detector, new):
+        new = new[:100]
+        clock = [time.strftime("%H:%M:%S") for time in minutes(100)]
+        assert "From 10:50 to 11:19, flow_reflux" in str(detector.incidents(new, time=clock, gap=3))
+        assert str(detector.incidents(new, time=[c[:5] for c in clock], gap="5min")).count("\n") == 1
+        objects = [dt.time.fromisoformat(text) for text in clock]
+        assert "At 10:31, flow_reflux" in str(detector.incidents(new, time=objects, gap=3))
+        elapsed = pd.timedelta_range("30h", periods=100, freq="30s")
+        assert "On day 1 from 06:25:00 to 06:39:30, " in str(detector.incidents(new.set_index(elapsed), gap="5min"))
+        past_midnight = pd.timedelta_range("23h35min10s", periods=100, freq="30s")
+        assert "From day 0 23:59:40 to day 1 00:14:10, " in str(
+            detector.incidents(new.set_index(past_midnight - pd.Timedelta("30s")), gap="5min")
+        )
+        assert "From seconds 5 to 7.9, " in str(
+            detector.incidents(new, time=pd.Series(np.arange(100) / 10, name="seconds"), gap=3)
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                lambda t: t[::-1],
+                "goes backwards: row 1 is at 2024-03-05 16:38:00, the row before at 2024-03-05 16:39:00",
+            ),
+            (lambda t: t.where(np.arange(400) != 7), "no time in row 7"),
+            (lambda t: t[:-1], "time has 399 values, but X has 400 rows"),
+            (lambda t: ["A12"] * 400, "holds 'A12', among others, and that is no time"),
+            (lambda t: np.zeros((400, 2)), "2 dimensions"),
+            (lambda t: "when", "no column|unknown time column 'when'"),
+        ],
+    )
+    def test_times_that_cannot_be_used(self, detector, new, change, message):
+        with pytest.raises(ValueError, match=message):
+            detector.incidents(new, time=change(minutes(400)))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"gap": -1}, "must not be negative"),
+            ({"gap": 1.5}, "whole number of rows or a span"),
+            ({"gap": "soon"}, "whole number of rows or a span"),
+            ({"gap": "5"}, "whole number of rows or a span"),
+            ({"gap": "-1.5 "}, "whole number of rows or a span"),
+            ({"gap": "5min"}, "rows need dates"),
+            ({"min_length": 0}, "at least 1"),
+            ({"units": {"flow": "m"}}, "unknown feature in units: 'flow'"),
+        ],
+    )
+    def test_other_mistakes(self, detector, new, options, message):
+        with pytest.raises(ValueError, match=message):
+            detector.incidents(new, **options)
+
+    def test_numbers_have_no_spans(self, detector, new):
+        with pytest.raises(ValueError, match="rows need dates"):
+            detector.incidents(new, time=np.arange(400.0), gap="5min")
+
+    def test_the_score_is_the_detectors(self, detector, new):
+        with pytest.raises(TypeError, match="detector's own score"):
+            detector.incidents(new, score="t2")
+
+    def test_an_array_has_no_columns(self, plant):
+        with pytest.raises(ValueError, match="no column names"):
+            PCADetector().fit(plant.normal).incidents(plant.new, time="when")
+
+
+class TestSentences:
+    def test_as_an_operator_would_say_it(self, detector, new):
+        found = detector.incidents(new.set_index(minutes(400)), gap=3, units={"flow_reflux": "m3/h"})
+        assert found[1].sentence == (
+            "From 10:50 to 11:19, flow_reflux read 60 m3/h where the other sensors imply 47 (worst at 11:10); "
+            "it accounts for 61% of the error."
+        )
+        assert found[0].sentence.startswith(
+            "At 10:31, flow_reflux read 43.9 m3/h where the other sensors imply 45.6; it"
+        )
+        assert found[-1].sentence == (
+            "From 15:10 to 15:39, flow_product read 116 where the other sensors imply 92, pressure_inlet read 10.0 where "
+            "they imply 8.2 and temperature_top read 82.2 where they imply 89.2 (worst at 15:39); "
+            "together they account for 75% of the error."
+        )
+
+    @pytest.mark.parametrize(
+        ("times", "beginning", "worst"),
+        [
+            (pd.date_range("2024-03-05", periods=400, freq="D"), "From 2024-04-24 to 2024-05-23", "on 2024-05-14"),
+            (
+                pd.date_range("2024-03-05", periods=400, freq="h"),
+                "From 2024-03-07 02:00 to 2024-03-08 07:00",
+                "on 2024-03-07 at 22:00",
+            ),
+            (
+                pd.date_range("2024-03-05 22:00", periods=400, freq="min"),
+                "On 2024-03-05 from 22:50 to 23:19",
+                "at 23:10",
+            ),
+            (pd.date_range("2024-03-05", periods=400, freq="s"), "From 00:00:50 to 00:01:19", "at 00:01:10"),
+            (
+                pd.date_range("2024-03-05", periods=400, freq="250ms"),
+                "From 00:00:12.500 to 00:00:19.750",
+                "at 00:00:17.500",
+            ),
+            (
+                pd.date_range("2024-03-05", periods=400, freq="min", tz="Europe/Berlin"),
+                "From 00:50 to 01:19",
+                "at 01:10",
+            ),
+            (  # clocks go back at 03:00
+                pd.date_range("2024-10-27", periods=400, freq="min", tz="UTC").tz_convert("Europe/Berlin"),
+                "From 02:50 CEST to 02:19 CET",
+                "at 02:10 CET",
+            ),
+            (pd.RangeIndex(1000, 1400), "In rows 1050 to 1079", "in row 1070"),
+            (pd.Index([f"batch {k}" for k in range(400)]), "In rows batch 50 to batch 79", "in row batch 70"),
+        ],
+    )
+    def test_when(self, detector, new, times, beginning, worst):
+        told = detector.incidents(new.set_index(times), gap=3)[1].sentence
+        assert told.startswith(f"{beginning}, flow_reflux read 60 where the other sensors imply 47 (worst {worst}); it")
+
+    def test_groups(self, detector, new):
+        found = detector.incidents(new, gap=3, min_length=5, groups={"flows": [0, 1, 2, 3]})
+        assert found[0].sentence == "In rows 50 to 79, flows accounts for 85% of the error (worst in row 70)."
+        assert math.isnan(found[0].culprits[0].actual)
+        assert set(found[0].together) == {"flow_feed", "flow_product", "flow_reflux", "flow_steam"}
+        assert "and temperature_top together account for 83% of the error" in found[-1].sentence
+
+    def test_groups_of_one_are_told_like_their_feature(self, detector, new):
+        units = {"flow_product": "t/h", "flow_reflux": "m3/h"}
+        alone = detector.incidents(new, gap=3, units=units)
+        named = detector.incidents(new, gap=3, units=units, groups={name.upper(): [name] for name in new.columns})
+        assert max(incident.n_to_fix for incident in alone) == 3
+        for one, other in zip(alone, named, strict=True):
+            told = one.sentence
+            for culprit in one.culprits:
+                told = told.replace(f"{culprit.feature} read", f"{culprit.feature.upper()} read")
+            assert other.sentence == told
+            assert [culprit.unit for culprit in other.culprits] == [culprit.unit for culprit in one.culprits]
+
+    @pytest.mark.filterwarnings("ignore:X has feature names", "ignore:X does not have valid feature names")
+    def test_names_that_only_new_rows_have(self, detector, plant, new):
+        nameless = PCADetector().fit(plant.normal)
+        units = {"flow_reflux": "m3/h"}
+        named = detector.incidents(new, units=units)
+        assert str(nameless.incidents(new, units=units)) == str(named)
+        assert [one.together.keys() for one in nameless.incidents(new)] == [one.together.keys() for one in named]
+        detector.units_ = units
+        try:
+            assert str(detector.incidents(plant.new)) == str(named)
+        finally:
+            del detector.units_
+
+    def test_a_past_value_has_the_unit_of_its_sensor(self, new, plant):
+        detector = PCADetector(lags=1).fit(pd.DataFrame(plant.normal, columns=new.columns))
+        groups = {"past": ["flow_reflux (t-1)"]}
+        found = detector.incidents(new[60:62], groups=groups, units={"flow_reflux": "m3/h"})
+        assert {one.unit for one in found[0].culprits if one.feature in ("past", "flow_reflux")} == {"m3/h"}
+
+    def test_long_names_are_cut(self):
+        normal = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a" * 80 + "b", "c", "d"])
+        odd = (normal[:1] + np.array([90, 0, 0])).set_index(pd.Index(["x" * 200]))
+        told = str(PCADetector(1).fit(normal).incidents(odd))
+        assert sorted(map(len, told.replace(",", "").split()))[-2:] == [40, 60]
+        assert "a" * 36 + "…" + "a" * 22 + "b read 90 where the other sensors imply 0;" in told
+
+    def test_many_culprits(self, plant):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 16)) + 0.1 * rng.normal(size=(500, 16))
+        detector = PCADetector(2).fit(X)
+        bad = X[:1] + 3 * np.sign(rng.normal(size=16)) * (np.arange(16) < 7)
+        told = detector.incidents(bad)[0]
+        assert told.n_to_fix > 3
+        assert len(told.culprits) >= told.n_to_fix == len(told.together)
+        [more] = re.findall(r"; together with (\d) more they account for", told.sentence)
+        assert 1 <= int(more) <= told.n_to_fix - 2  # who only helps below the limit is not named
+
+    @pytest.mark.parametrize("statistic", ["t2", "mahalanobis", "combined", "mse"])
+    def test_other_scores(self, plant, statistic):
+        detector = PCADetector(statistic=statistic, confidence=0.95).fit(plant.normal)
+        new = plant.new.copy()
+        new[50:80] *= 1.5
+        found = detector.incidents(new, gap=5)
+        scores = -detector.score_samples(new)
+        assert all(i.score == pytest.approx(scores[i.peak]) for i in found)
+        what = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score", "mse": "the error"}[statistic]
+        assert all(i.sentence.endswith(f"of {what}.") for i in found)
+
+    @pytest.mark.parametrize(
+        ("numbers", "texts"),
+        [
+            ((0.0, 1.0), ("0", "1.0")),
+            ((-3.14159, -2.0), ("-3.1", "-2.0")),
+            ((5.0, 5.0), ("5", "5")),
+            ((123456.0, 98765.4), ("123456", "98765")),
+            ((1.2345678e9, 1.3e9), ("1.235e+09", "1.300e+09")),
+            ((1e-9, 0.0), ("1.0e-09", "0.0e+00")),
+            ((100.0001, 100.0), ("100.00010", "100.00000")),
+        ],
+    )
+    def test_numbers(self, numbers, texts):
+        assert pair(*numbers) == texts
+
+
+def test_rows_without_any_number_are_not_flagged(detector, new):
+    new.iloc[[0, 60, 399]] = np.nan
+    with pytest.warns(UserWarning, match="3 row"):
+        found = detector.incidents(new, gap=0)
+    assert not any(i.first <= row <= i.last for i in found for row in (0, 60, 399))
+    with pytest.warns(UserWarning, match="3 row"):
+        across = detector.incidents(new, gap=1)
+    assert any(i.first < 60 < i.last for i in across)
+
+
+def test_missing_cells_of_the_worst_row(detector, new):
+    new.iloc[50:80, 2] = np.nan
+    new.iloc[50:80, 1] += 40
+    new.iloc[70, 1] = np.nan
+    found = detector.incidents(new, gap=3, min_length=5)
+    assert found[0].culprits[0].feature == "flow_product"
+    assert all(np.isfinite(i.score) for i in found)
+    json.loads(found.to_json())
+
+
+def test_no_incidents(detector, new, plant):
+    found = detector.incidents(new[:0])
+    assert (len(found), str(found)) == (0, "No incidents.")
+    assert list(found.to_frame().columns) == list(detector.incidents(new).to_frame().columns)
+    assert found.to_dict() == {"n_rows": 0, "n_flagged": 0, "incidents": []}
+
+
+def test_a_sequence_with_plain_forms(detector, new):
+    found = detector.incidents(new.set_index(minutes(400)), gap=3)
+    assert isinstance(found, Incidents)
+    assert isinstance(found[0], Incident)
+    assert len(found[1:3]) == 2
+    assert list(found)[-1] == found[-1]
+    assert str(found[0]) == found[0].sentence
+    assert repr(found) == "<Incidents: 10 in 400 rows, 155 of them flagged>"
+    frame = found.to_frame()
+    assert len(frame) == len(found)
+    assert frame["culprit"].tolist() == [i.culprits[0].feature for i in found]
+    plain = json.loads(found.to_json())
+    assert plain == found.to_dict()
+    assert plain["incidents"][0]["start"] == "2024-03-05T10:31:00"
+    assert plain["incidents"][0]["culprits"][0]["feature"] == "flow_reflux"
+
+
+def test_many_rows_with_many_flagged_ones(detector, plant):
+    """Memory: rows are scored and explained a piece at a time, so little is needed beyond the table."""
+    import tracemalloc
+
+    X = np.tile(plant.new, (250, 1))  # 100,000 rows, 39% flagged
+    table = pd.DataFrame(X, columns=list(plant.feature_names))
+    detector.incidents(table[:1000])
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = detector.incidents(table, gap=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.n_flagged == 250 * 155
+    assert peak < 6 * X.nbytes
+
+
+@pytest.mark.parametrize("game", ["retraining", "interventional"])
+def test_incidents_go_by_the_score_that_raises_the_alarm(game):
+    """Where cells are missing, what the values of these games add up to is another number."""
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(2, 5))
+    normal, new = (rng.normal(size=(n, 2)) @ W + 0.3 * rng.normal(size=(n, 5)) for n in (300, 20))
+    new[10] = [60, -60, np.nan, np.nan, np.nan]
+    new[11] = new[9] + [0, 0, 9, 0, 0]
+    detector = PCADetector(2, game=game).fit(normal)
+    score = -detector.score_samples(new)
+    assert score[10] > score[11] > detector.limit_
+    incident = next(one for one in detector.incidents(new) if one.first == 10)
+    assert incident.peak == 10
+    assert incident.score == pytest.approx(score[10])
+    assert all(abs(culprit.share) < 10 for culprit in incident.culprits)
+
+
+def test_enormous_cells(detector, new):
+    new.iloc[5:8, 2] = [1e90, -1e90, 2e90]
+    incident = next(one for one in detector.incidents(new) if one.last == 7)
+    why = detector.explain(new, rows=np.arange(incident.first, 8))
+    assert incident.n_flagged == len(why)
+    values = why.values[:, 2] / 1e170  # or squares would overflow
+    culprit = next(one for one in incident.culprits if one.feature == new.columns[2])
+    assert culprit.std_error / 1e170 == pytest.approx(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def test_a_healthy_sensor_that_is_blamed_most_need_not_be_fixed():
+    """Two sensors that see the same thing fail together and vouch for each other, so a third one looks guilty."""
+    rng = np.random.default_rng(3)
+
+    def rows(n):
+        z = rng.normal(size=(n, 3))
+        pressure = z[:, 0] + 0.6 * z[:, 1]
+        parts = [pressure, pressure, 0.5 * pressure + 0.8 * z[:, 2], z[:, 0], z[:, 1], z[:, 2], z[:, 0] - z[:, 2]]
+        return pd.DataFrame(np.column_stack(parts) + 0.1 * rng.normal(size=(n, 7)), columns=[*"abcdefg"])
+
+    detector = PCADetector(3).fit(rows(2000))
+    new = rows(60)
+    new.loc[20:39, ["a", "b"]] += 2.5
+    (incident,) = detector.incidents(new, gap=3, min_length=5)
+    assert {culprit.feature for culprit in incident.culprits[: incident.n_to_fix]} == {"a", "b"}
+    assert incident.culprits[0].feature in "ab"
+    assert set(incident.together) == {"a", "b"}
+    assert " a read " in incident.sentence
+    assert " b read " in incident.sentence
+    # Shapley values put another one among the first two; one of the two alone would not clear the alarm
+    blame = detector.explain(new[20:40]).values.mean(axis=0)
+    assert set(np.argsort(-blame)[:2]) != {0, 1}
+    assert not detector.together(new.iloc[[incident.peak]], ["a"]).clears[0]
+    assert detector.together(new.iloc[[incident.peak]], ["a", "b"]).score_if_fixed[0] == pytest.approx(
+        incident.score_if_fixed
+    )
+
+
+@pytest.mark.parametrize(
+    ("frequency", "when", "label"),
+    [("1min", "At 00:00, ", "2024-02-01 00:00"), ("1D", "On 2024-02-01, ", "2024-02-01")],
+)
+def test_midnight_is_told_unless_rows_are_days(frequency, when, label):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + 0.2 * rng.normal(size=(300, 6))
+    new = pd.DataFrame(X[:60].copy(), index=pd.date_range("2024-02-01", periods=60, freq=frequency))
+    new.columns = list("abcdef")
+    new.iloc[0, 2] += 8
+    detector = PCADetector(2).fit(pd.DataFrame(X, columns=new.columns))
+    assert detector.incidents(new)[0].sentence.startswith(when)
+    report = detector.report(new).content
+    assert report.incidents[0].sentence.startswith(when)
+    assert report.incidents[0].start == label
