@@ -243,7 +243,7 @@ class TestOnDisk:
         assert before[0] != before[1]
         read = Path.read_bytes
         monkeypatch.setattr(
-            Path, "read_bytes", lambda path: read(path) + (b"#" if path.stem == "factored_tree" else b"")
+            Path, "read_bytes", lambda path: read(path) + (b"#" if path.stem == "factored_steps" else b"")
         )
         after = [
             Kernel(kernel.function, 1e9, kernel.calls)._kept_as for kernel in (ELIMINATION.kernel, FACTORED.kernel)
@@ -256,8 +256,8 @@ class TestOnDisk:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
         kernel = Kernel(ELIMINATION.kernel.function, 8e9, ELIMINATION.kernel.calls)
         assert not kernel.pays(2e9)
-        (tmp_path / "games").mkdir()
-        (tmp_path / "games" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()
+        (tmp_path / "_kernels").mkdir()
+        (tmp_path / "_kernels" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()
         assert kernel.pays(2e9)
 
     def test_nowhere_to_write(self, tmp_path):
@@ -265,9 +265,9 @@ class TestOnDisk:
         script = (
             "import numba.core.caching as caching\n"
             "caching.CacheImpl._locator_classes = []\n"
-            "import numpy as np, culpa._core.threads\n"
-            "from culpa._core.threads import kernel\n"
+            "import numpy as np\n"
+            "from culpa._kernels.kernel import kernel\n"
             "def twice(x):\n    return 2 * x\n"
-            "assert culpa._kernels.kernel.kernel(worth=0)(twice)(np.ones(2)).sum() == 4\n"
+            "assert kernel(worth=0)(twice)(np.ones(2)).sum() == 4\n"
         )
         subprocess.run([sys.executable, "-c", script], check=True)

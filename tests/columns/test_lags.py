@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import run, write
+from forgery import forge, set_parameter
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -433,8 +434,6 @@ class TestFiles:
         assert "6 features with 2 lags" in run("info", tmp_path / "plant.culpa").stdout
 
     def test_forged_lags(self, normal, tmp_path):
-        from test_store import forge, set_parameter
-
         for lags in (-1, 4, "1", 10**30):
             PCADetector(6, lags=2).fit(normal).save(tmp_path / "plant.culpa")
             forge(tmp_path / "plant.culpa", set_parameter(lags=lags))

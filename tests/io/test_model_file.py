@@ -1,6 +1,5 @@
 """Model files: what comes back is what went in, and nothing else is let in."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors import safe_open
+from forgery import forge, set_parameter
 from safetensors.numpy import save as to_bytes
 
 import culpa
@@ -140,23 +139,8 @@ def test_every_flipped_bit_is_refused(model, tmp_path):
             culpa.load(damaged)
 
 
-def forge(path, change=lambda arrays, header: None, text=None):
-    """A file with a valid checksum and whatever content the test wants."""
-    with safe_open(path, framework="numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = json.loads(file.metadata()["culpa"])
-    change(arrays, header)
-    text = json.dumps(header) if text is None else text
-    path.write_bytes(to_bytes(arrays, {"culpa": text, "sha256": store._checksum(arrays, text)}))
-    return path
-
-
 def set_header(**fields):
     return lambda arrays, header: header.update(fields)
-
-
-def set_parameter(**fields):
-    return lambda arrays, header: header["parameters"].update(fields)
 
 
 def set_array(name, array):
