@@ -1,4 +1,4 @@
-"""`culpa demo`: the whole story on a real data set that ships with scikit-learn."""
+"""`culpa demo`: from fit to report on a real data set that ships with scikit-learn."""
 
 from pathlib import Path
 
@@ -11,25 +11,25 @@ from culpa.datasets import load_wine_outliers
 from culpa.detector import PCADetector
 
 _NEXT = """\
-Now with your own table (an array or a data frame of numbers, one row per observation):
+Next, try your own table (an array or a data frame of numbers, one row per observation):
 
     from culpa import PCADetector
     detector = PCADetector().fit(normal)   # rows you trust
     strange = new[detector.predict(new) == -1]
-    detector.explain(strange).top(3)       # whose fault, and what was expected
+    detector.explain(strange).top(3)       # features to blame, and their expected values
     detector.report(new).save("report.html")
 """
 
 
 def run(console: Console, output: Path) -> None:
-    """Fit on normal wines, flag strange ones, name the culprits, write the report."""
+    """Fit normal wines, flag strange ones, name the features to blame, and write the report."""
     wine = load_wine_outliers()
     frame = pd.DataFrame(wine.X, columns=list(wine.feature_names))
-    # train as the benchmark does: the first normal rows; the rest and all anomalies are new
+    # train on the first normal rows, as the benchmark does; the others and all anomalies are new
     normal = np.flatnonzero(wine.y == 0)
     n_train = len(normal) - int(wine.y.sum())
     train = frame.iloc[normal[:n_train]]
-    new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # not sorted by what they are
+    new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # in random order, not sorted by label
     other = wine.y[new.index] == 1
     new = new.reset_index(drop=True)
     detector = PCADetector().fit(train)
@@ -44,12 +44,12 @@ def run(console: Console, output: Path) -> None:
         f"Rows with a reconstruction error above {detector.limit_:.2f} (99% limit) are flagged.\n"
         f"{int(flagged.sum())} wines are flagged, {int(other[flagged].sum())} of them from the other cultivar. "
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
-        f"{why.n_evaluations:,} coalitions of features were valued.\n"
+        f"culpa evaluated {why.n_evaluations:,} coalitions of features.\n"
     )
     console.print(_culprits(why.top(2), dict(zip(why.rows, why.score, strict=True)), detector.limit_))
     console.print(
-        "share: part of the row's error that the feature is to blame for. expected: what the other 12 measurements "
-        "imply. if fixed: the error with this one measurement at its expected value; a tick where that clears the alarm.\n",
+        "share: part of the wine's error that is due to this measurement. expected: value that the other 12 measurements "
+        "imply. if fixed: error with this measurement at its expected value. A tick means that the alarm is cleared.\n",
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)

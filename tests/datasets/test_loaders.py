@@ -93,7 +93,7 @@ def test_original_fixed_width_file(tmp_path):
     np.testing.assert_array_equal(again.X, cars.X)
     assert again.row_names == cars.row_names
     (tmp_path / "04cars.dat.txt").write_text("\n".join(lines[:-1]) + "\n")
-    with pytest.raises(DataFileError, match=r"04cars\.dat\.txt is not the data set 'cars04': it holds 427 x 11"):
+    with pytest.raises(DataFileError, match=r"04cars\.dat\.txt is not the data set 'cars04': it has 427 x 11"):
         load_cars04(tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_download_with_wrong_checksum(site, tmp_path):
     _, path = site
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(
-        DataFileError, match=r"has not the expected sha256 .* thrown away.*put odds/wine.npz or odds/wine.mat"
+        DataFileError, match=r"does not have the expected sha256 .* deleted.*put odds/wine.npz or odds/wine.mat"
     ):
         load_odds("wine")
     assert not list((tmp_path / "cache").rglob("wine.mat"))

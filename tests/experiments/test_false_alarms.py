@@ -50,7 +50,7 @@ def test_what_the_page_must_show():
 def test_the_command_writes_both(small, tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "limits", "-o", str(tmp_path), "--seeds", "2"])
     assert result.exit_code == 0, result.output
-    assert "False alarms of the SPE at 95% / 99%" in result.output
+    assert "False alarms of SPE at 95% / 99%" in result.output
     content = (tmp_path / "limits.json").read_text()
     assert (tmp_path / "limits.md").read_text() == limits_page.page(limits_page.from_json(content))
     sources = json.loads(content)["sources"]

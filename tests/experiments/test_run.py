@@ -17,7 +17,7 @@ from culpa.experiments import cars, drawing, figures, run, sheets, table1, table
 from culpa.experiments.checks import Check, check_figures, check_table1, check_table2
 from culpa.experiments.published import expected, paper
 from culpa.experiments.report import inside, report
-from culpa.experiments.sampling import CoalitionTable
+from culpa.experiments.sampling import CoalitionTable, Spread
 from culpa.games import Conditional
 from culpa.scores import mse
 from culpa.shapley import exact
@@ -115,10 +115,10 @@ def test_hits():
 
 def test_trials():
     test = np.array([[1.0, 5.0], [2.0, 4.0]])
-    trials = cars.spoil(test, "MAX")
+    trials = cars.corrupt(test, "MAX")
     np.testing.assert_array_equal(trials.rows, [[2, 5], [1, 5], [2, 4], [2, 5]])
     np.testing.assert_array_equal(trials.changed, [0, 1, 0, 1])
-    np.testing.assert_array_equal(cars.spoil(test, "MIN").rows[:2], [[1, 5], [1, 4]])
+    np.testing.assert_array_equal(cars.corrupt(test, "MIN").rows[:2], [[1, 5], [1, 4]])
 
 
 def test_median_correlation():
@@ -241,7 +241,7 @@ def test_checks_fail_when_numbers_differ():
 
 
 def test_inside():
-    spread = table2.Spread((0.5, 0.5, 0.5), (0.4, 0.4, 0.4), (0.6, 0.6, 0.6))
+    spread = Spread((0.5, 0.5, 0.5), (0.4, 0.4, 0.4), (0.6, 0.6, 0.6))
     assert inside((0.5, 0.61, 0.6004), spread) == 2
     assert inside((0.5, 0.5, 0.5), None) == 0
 

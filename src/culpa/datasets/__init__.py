@@ -1,7 +1,7 @@
-"""Data sets to try culpa on: the paper's own, two that ship with scikit-learn, and a simulated plant with known faults.
+"""Data sets to try culpa on: those of the paper, two that ship with scikit-learn, and a simulated plant with known faults.
 
-Files are looked for in the folder given as ``data``, then in the folder named by the environment variable
-``CULPA_DATA``, then among those downloaded before; what is not found is downloaded and its checksum verified.
+Loaders look for a file in the folder ``data``, then in the folder named by the environment variable ``CULPA_DATA``, then
+among earlier downloads. If the file is in none of them, they download it and verify its checksum.
 """
 
 from culpa.datasets.dataset import DataFileError, Dataset

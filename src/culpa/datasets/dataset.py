@@ -1,4 +1,4 @@
-"""What a loader returns, and what it raises."""
+"""The result of a loader, and the error it raises."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class Dataset(NamedTuple):
-    """Rows (NaN where a cell is missing), labels (1 = anomaly, 0 everywhere if none are known) and names."""
+    """Rows (NaN for a missing cell), labels (1 for an anomaly; all 0 if there are no labels) and names."""
 
     X: NDArray[np.float64]
     y: NDArray[np.int64]
@@ -16,4 +16,4 @@ class Dataset(NamedTuple):
 
 
 class DataFileError(ValueError):
-    """A data file is missing, out of reach, or not what it should be."""
+    """A data file is missing, cannot be downloaded, or has the wrong content."""

@@ -1,4 +1,4 @@
-"""Finding a data file: in a folder, among those downloaded before, or on the network."""
+"""Find a data file: in a folder, among earlier downloads, or on the network."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ Folder = str | os.PathLike[str]
 
 
 def find(source: Source, data: Folder | None = None) -> Path:
-    """Path of a file that should hold the data set; nothing is downloaded where a folder has it."""
+    """Path of the file of a data set; it is only downloaded if no folder has it."""
     searched = []
     for folder in _folders(data):
         for name in source.local_names:
@@ -26,7 +26,7 @@ def find(source: Source, data: Folder | None = None) -> Path:
 
 
 def download(source: Source, searched: Sequence[Path] = ()) -> Path:
-    """Path of the original file in the cache, from the network if need be; its sha256 is checked either way."""
+    """Path of the original file in the cache, downloaded if necessary; its sha256 is always checked."""
     pooch = _pooch(searched, source)
     url = source.url(BASE_URL)
     try:
@@ -67,10 +67,10 @@ def _not_found(searched: Sequence[Path], source: Source) -> str:
 
 
 def _by_hand(source: Source) -> str:
-    return f"put {' or '.join(source.local_names[:2])} into a folder and name it by --data or {FOLDER_VARIABLE}"
+    return f"put {' or '.join(source.local_names[:2])} into a folder and pass it with --data or {FOLDER_VARIABLE}"
 
 
 def _reason(error: Exception, source: Source) -> str:
     if isinstance(error, OSError):
         return " ".join(str(error).split())[:200]
-    return f"what came has not the expected sha256 {source.sha256[:12]}..., so it was thrown away"
+    return f"the download does not have the expected sha256 {source.sha256[:12]}... and was deleted"

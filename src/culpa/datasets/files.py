@@ -1,6 +1,6 @@
-"""Reading a data file of any accepted kind, and making sure that it holds what it should.
+"""Read a data file of any accepted kind, and check its content.
 
-Kinds: the original ``.mat`` and fixed-width ``.dat.txt`` files, and the same numbers as ``.npz`` or ``.csv``.
+Accepted are the original ``.mat`` and fixed-width ``.dat.txt`` files, and the same numbers as ``.npz`` or ``.csv``.
 """
 
 import csv
@@ -29,29 +29,29 @@ CARS_FEATURES = (
     "length",
     "width",
 )
-_CARS_FLAGS = 7  # 0/1 columns for the type of car, between its name and its measurements
+_CARS_FLAGS = 7  # 0/1 columns for the type of car, between name and measurements
 
 
 def read(path: Path, source: Source) -> Dataset:
     """The data set in ``path``, or a `DataFileError` that names the file and says what is wrong with it."""
     if path.stat().st_size == 0:
-        raise DataFileError(f"{path} is empty: replace it by a fresh copy.")
+        raise DataFileError(f"{path} is empty: replace it with a fresh copy.")
     try:
         dataset = _READERS[path.suffix](path)
     except Exception as error:  # a damaged file can fail anywhere in the libraries that read it
         reason = " ".join(str(error).split())[:150] or type(error).__name__
         raise DataFileError(
-            f"{path} cannot be read as a {path.suffix} file ({reason}): it may be damaged or cut short, "
-            f"replace it by a fresh copy."
+            f"{path} cannot be read as a {path.suffix} file ({reason}): it may be damaged or cut short; "
+            "replace it with a fresh copy."
         ) from error
     wrong = _difference(dataset, source)
     if wrong:
-        raise DataFileError(f"{path} is not the data set {source.name!r}: {wrong}; replace it by a fresh copy.")
+        raise DataFileError(f"{path} is not the data set {source.name!r}: {wrong}; replace it with a fresh copy.")
     return dataset
 
 
 def fingerprint(X: Floats, y: Labels) -> str:
-    """sha256 of the numbers, whatever container they came in."""
+    """sha256 of the numbers, independent of the file format."""
     X = np.ascontiguousarray(X, dtype="<f8") + 0.0  # one zero, not two
     X[np.isnan(X)] = np.nan  # one NaN, whatever its bits
     return hashlib.sha256(X.tobytes() + np.ascontiguousarray(y, dtype="<i8").tobytes()).hexdigest()
@@ -60,16 +60,16 @@ def fingerprint(X: Floats, y: Labels) -> str:
 def _difference(dataset: Dataset, source: Source) -> str | None:
     if dataset.X.shape != source.shape:
         found, wanted = (" x ".join(map(str, shape)) for shape in (dataset.X.shape, source.shape))
-        return f"it holds {found} numbers (rows x features) instead of {wanted}"
+        return f"it has {found} numbers (rows x features) instead of {wanted}"
     if len(dataset.y) != len(dataset.X):
-        return f"it holds {len(dataset.y)} labels for {len(dataset.X)} rows"
+        return f"it has {len(dataset.y)} labels for {len(dataset.X)} rows"
     if fingerprint(dataset.X, dataset.y) != source.numbers:
         return "its numbers or labels differ from the published ones"
     return None
 
 
 def _read_npz(path: Path) -> Dataset:
-    # opened here, because numpy forgets to close a damaged file
+    # opened here, because numpy does not close a damaged file
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return _labelled(arrays["X"], arrays["y"])
 
@@ -97,7 +97,7 @@ def _read_csv(path: Path) -> Dataset:
 def _read_fixed_width(path: Path) -> Dataset:
     lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     columns = _CARS_FLAGS + len(CARS_FEATURES)
-    # names hold blanks, measurements do not: count from the right
+    # names contain blanks and measurements do not: count from the right
     cells = [line.rsplit(maxsplit=columns) for line in lines]
     return _cars([cell[0] for cell in cells], [cell[1 + _CARS_FLAGS :] for cell in cells], missing="*")
 

@@ -1,8 +1,8 @@
-"""A simulated plant: correlated sensors driven by a few hidden states, with faults whose culprits are known.
+"""A simulated plant: correlated sensors driven by a few hidden states, with faults in known sensors.
 
-Feed rate, heat duty and ambient temperature wander slowly. Flows follow the feed, pressures fall with it, temperatures
-follow duty, feed and ambient. Every sensor adds noise of its own. So each sensor can be told from the others, and a
-fault in one breaks relations that the others keep.
+Feed rate, heat duty and ambient temperature change slowly. Flows and pressures depend mostly on feed and duty,
+temperatures on all three. Every sensor adds its own noise. So the other sensors imply what each sensor should read,
+and a fault in one sensor breaks the correlations.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from culpa._core.validation import one_of
 Kind = Literal["bias", "drift", "stuck", "spike", "lost correlation"]
 
 STATES = ("feed", "duty", "ambient")
-# sensor: centre, then what one standard deviation of each state adds, then noise, all in the sensor's unit
+# sensor: mean, change per standard deviation of each state, and noise, all in the unit of the sensor
 _SENSORS = {
     "flow_feed": (120.0, (8.0, 0.0, 0.0), 0.8),
     "flow_product": (90.0, (6.0, 0.8, 0.0), 0.7),
@@ -36,10 +36,10 @@ _MEMORY = 0.9  # correlation of a state with itself one row later
 
 
 class Fault(NamedTuple):
-    """What goes wrong: kind, sensor, first row, row after the last one, and size in standard deviations of the sensor.
+    """A fault of one sensor from row ``start`` to before row ``stop``; ``size`` is in standard deviations of the sensor.
 
-    ``size`` means nothing for "stuck" (the sensor repeats its value of the row before) and for "lost correlation" (it
-    shows values of other times: usual ones, but not what the other sensors imply).
+    ``size`` is not used for "stuck", where the sensor repeats its value from before the fault, and for "lost correlation",
+    where it shows usual values that have nothing to do with the other sensors.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Fault(NamedTuple):
 
 
 class Plant(NamedTuple):
-    """Normal rows to learn from, new rows with faults, and which cells the faults touched."""
+    """Normal rows to learn from, new rows with faults, and a mask of the faulty cells."""
 
     normal: Floats
     new: Floats
@@ -79,7 +79,7 @@ def make_plant(
     *,
     seed: int | np.random.Generator | None = 0,
 ) -> Plant:
-    """Simulate a plant of 12 sensors; ``faults`` befall the new rows, one after the other.
+    """Simulate a plant of 12 sensors; ``faults`` are applied to the new rows, one after the other.
 
     >>> plant = make_plant()
     >>> plant.new.shape, plant.feature_names[0]
@@ -102,7 +102,7 @@ def make_plant(
 
 
 def _states(n_rows: int, rng: np.random.Generator) -> Floats:
-    """Hidden states of mean 0 and variance 1 that remember the row before."""
+    """Hidden states of mean 0 and variance 1, correlated from row to row."""
     shocks = rng.standard_normal((n_rows, len(STATES)))
     states = np.empty_like(shocks)
     state = rng.standard_normal(len(STATES))
@@ -118,7 +118,7 @@ def _measure(states: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _faulty(fault: Fault, sensor: Floats, rng: np.random.Generator) -> Floats:
-    """What the sensor shows while the fault lasts."""
+    """Readings of the sensor during the fault."""
     true = sensor[fault.start : fault.stop]
     spread = _spread(fault.feature)
     if fault.kind == "stuck":
@@ -140,6 +140,6 @@ def _check(fault: Fault, n_new: int) -> None:
     one_of(fault.feature, _SENSORS, "sensor")
     if not 0 <= fault.start < fault.stop <= n_new:
         raise ValueError(
-            f"the {fault.kind} of {fault.feature} lasts from row {fault.start} to {fault.stop}, "
-            f"but there are new rows 0 to {n_new}: choose 0 <= start < stop <= {n_new}."
+            f"the fault {fault.kind!r} of {fault.feature} has start={fault.start} and stop={fault.stop}, "
+            f"but there are {n_new} new rows: choose 0 <= start < stop <= {n_new}."
         )

@@ -1,4 +1,4 @@
-"""Anomaly detection benchmarks that can be rebuilt from data shipped with scikit-learn, without any network."""
+"""Anomaly detection benchmarks rebuilt from data that ship with scikit-learn, so they need no network."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _WBC_OUTLIERS = (41, 369, 414, 22, 239, 162, 214, 236, 91, 468, 105, 9, 536, 28,
 
 
 def load_wine_outliers() -> Dataset:
-    """The ODDS wine data: chemical analyses of 119 normal wines and, first, 10 of another cultivar.
+    """The ODDS wine data: 10 wines of another cultivar, followed by 119 normal wines, 13 chemical measurements each.
 
     >>> wine = load_wine_outliers()
     >>> wine.X.shape, int(wine.y.sum())
@@ -27,7 +27,7 @@ def load_wine_outliers() -> Dataset:
 
 
 def load_wbc() -> Dataset:
-    """The ODDS breast cancer data: 357 benign tumours and, last, 21 malignant ones, columns scaled to [0, 1].
+    """The ODDS breast cancer data: 357 benign tumours, followed by 21 malignant ones, with columns scaled to [0, 1].
 
     >>> tumours = load_wbc()
     >>> tumours.X.shape, int(tumours.y.sum())

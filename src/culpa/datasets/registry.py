@@ -1,8 +1,8 @@
-"""Where the paper's data come from, and how to tell the right files.
+"""Where the paper's data come from, and how to recognise the right files.
 
-The data sets' home pages do not serve the files any more, so each is taken from a public repository at a fixed commit.
-``sha256`` is that of the file there; ``numbers`` is that of the numbers in it (see `culpa.datasets.files.fingerprint`), so
-that the same data in another container are recognised too.
+The home pages of the data sets no longer serve the files, so each one comes from a public repository at a fixed commit.
+``sha256`` is the checksum of that file. ``numbers`` is the checksum of the numbers in it (see
+`culpa.datasets.files.fingerprint`), which also recognises the same data in another file format.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """One data set: the file that holds it, its checksums, its shape, and the names it may have in a folder."""
+    """One data set: its file, its checksums, its shape, and the names that the file may have in a folder."""
 
     name: str
     repository: str

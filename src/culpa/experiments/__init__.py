@@ -1,5 +1,5 @@
-"""The paper's experiments, one module per table or figure, with its numbers and ours beside them.
+"""The paper's experiments, one module per table or figure, and experiments beyond the paper.
 
-`culpa.experiments.run.reproduce` runs them; ``paper.json`` holds what the paper printed, ``expected.json`` what an
-independent prototype found.
+`culpa.experiments.run.reproduce` runs them. ``paper.json`` holds the numbers that the paper printed, and ``expected.json``
+those that an independent prototype found.
 """

@@ -1,7 +1,7 @@
-"""The protocol behind Table I and Figures 1-3: one cell of a test car is replaced by an extreme value. Who is blamed?
+"""The trials of Table I and Figures 1-3: one cell of a test car is replaced by an extreme value.
 
-Cars with a missing value are left out; of the 387 others the first 300 train and the last 87 test. Rows are standardised by
-the training mean and standard deviation; the PCA keeps 8 of 11 components.
+Cars with a missing value are left out. Of the other 387, the first 300 train the model and the last 87 test it. Rows are
+standardised by the training mean and standard deviation. The PCA keeps 8 of 11 components.
 """
 
 import os
@@ -25,25 +25,25 @@ N_TRAIN, N_COMPONENTS = 300, 8
 
 
 class Cars(NamedTuple):
-    """The model of normal cars and the test cars as the model sees them."""
+    """The model of normal cars, and the standardised test cars."""
 
-    normal: FittedModel
+    model: FittedModel
     test: Floats
     feature_names: tuple[str, ...]
 
     @property
     def players(self) -> list[list[int]]:
-        """Every feature on its own."""
+        """One player per feature."""
         return [[i] for i in range(self.test.shape[1])]
 
     @property
     def game(self) -> Conditional:
         """The paper's value function v2."""
-        return Conditional(mse(self.normal.centred))
+        return Conditional(mse(self.model.centred))
 
 
 class Trials(NamedTuple):
-    """Spoiled rows, and which feature of each was spoiled."""
+    """Corrupted rows, and the position of the corrupted feature in each."""
 
     rows: Floats
     changed: NDArray[np.intp]
@@ -53,8 +53,8 @@ def prepare(data: str | os.PathLike[str] | None = None) -> Cars:
     """Load the cars, split them and fit the model."""
     dataset = load_cars04(data)
     train, test = split(dataset)
-    normal = PCADetector(N_COMPONENTS, statistic="mse").fit(train).to_fitted_model()
-    return Cars(normal, normal.standardise(test), dataset.feature_names)
+    model = PCADetector(N_COMPONENTS, statistic="mse").fit(train).to_fitted_model()
+    return Cars(model, model.standardise(test), dataset.feature_names)
 
 
 def split(cars: Dataset) -> tuple[Floats, Floats]:
@@ -64,11 +64,11 @@ def split(cars: Dataset) -> tuple[Floats, Floats]:
 
 
 def extreme_values(test: Floats, extreme: Extreme) -> Floats:
-    """What a cell is replaced by: the largest or smallest value of its feature among the test rows."""
+    """Largest or smallest value of each feature among the test rows."""
     return np.asarray(test.max(axis=0) if extreme == "MAX" else test.min(axis=0))
 
 
-def spoil(test: Floats, extreme: Extreme) -> Trials:
+def corrupt(test: Floats, extreme: Extreme) -> Trials:
     """One trial per test row and feature."""
     n, d = test.shape
     rows = np.repeat(test[:, None, :], d, axis=1)
@@ -78,11 +78,11 @@ def spoil(test: Floats, extreme: Extreme) -> Trials:
 
 
 def hits(blame: Floats, changed: NDArray[np.intp], most: int = 3) -> Floats:
-    """Hits@1 to Hits@most: share of trials whose spoiled feature is among the n most blamed. Blame is (..., n, d)."""
+    """Hits@1 to Hits@most: share of trials whose corrupted feature is among the n most blamed. Blame is (..., n, d)."""
     above, tied = places(blame, culprits(changed, blame.shape[-1]))
     return np.stack([within(above, tied, n).mean(axis=-1) for n in range(1, most + 1)], axis=-1)
 
 
 def culprits(changed: NDArray[np.intp], n_features: int) -> NDArray[np.bool_]:
-    """Which cells were spoiled, (n, d)."""
+    """Mask of the corrupted cells, (n, d)."""
     return np.asarray(changed[:, None] == np.arange(n_features))

@@ -1,4 +1,4 @@
-"""Do the experiments show what they must? Results against ``expected.json``."""
+"""Compare results with the expected numbers in ``expected.json``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from culpa.experiments.published import expected
 from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
-# Three digits. The expected numbers are rounded, one of them twice, so half a unit of the last one and a little more.
+# Three digits: half a unit of the last digit, and a little more, because one expected number was rounded twice.
 THREE_DIGITS = 0.00055
 
 
@@ -53,12 +53,13 @@ def check_table2(result: Table2) -> Iterator[Check]:
 def check_figures(result: Figures) -> Iterator[Check]:
     """The culprits of the three figures."""
     for wanted, figure in zip(expected()["figures"], result.figures, strict=True):
-        for name in ("error_blames", "shapley_blames"):
-            yield Check(f"Figure {figure.figure}, {name}", wanted[name], getattr(figure, name), 0)
+        found = {"error_blames": figure.error_blames, "shapley_blames": figure.shapley_blames}
+        for name, feature in found.items():
+            yield Check(f"Figure {figure.figure}, {name}", wanted[name], feature, 0)
 
 
 def check_localisation(result: dict[str, Any]) -> Iterator[Check]:
-    """Leave-one-out with the shrunk sample covariance, in the cars' own protocol."""
+    """Leave-one-out with the shrunk sample covariance, on the trials of Table I."""
     found = result["cars"]["entries"]["mahalanobis, rbc; shrinkage 0.01"]
     wanted = expected()["table1"]["Mahalanobis leave-one-out, sample covariance"]
     for setting, (at_1, at_3) in found.items():

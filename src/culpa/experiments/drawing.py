@@ -1,4 +1,4 @@
-"""How the figures are drawn. What they show is decided in `culpa.experiments.figures`."""
+"""Draw the figures. `culpa.experiments.figures` computes what they show."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ FORMATS = ("png", "svg")
 
 
 def require_matplotlib() -> None:
-    """Say what to install, before anything is computed."""
+    """Raise an error that says what to install, before anything is computed."""
     shared.require_matplotlib("drawing figures needs", "reproduce")
 
 
@@ -31,7 +31,7 @@ def draw(figures: Figures) -> dict[str, bytes]:
 
 
 def draw_figure(figure: Figure) -> "Canvas":
-    """Scatter plot with the spoiled car, errors per feature, Shapley values with Algorithm 1's error bars."""
+    """Scatter plot with the corrupted car, errors per feature, Shapley values with Algorithm 1's error bars."""
     canvas = _canvas(12.0, 3.9)
     canvas.subplots_adjust(left=0.055, right=0.985, top=0.86, bottom=0.12, wspace=0.34)
     scatter, errors, shapley = canvas.subplots(1, 3)
@@ -83,7 +83,7 @@ def draw_sweep(sweep: tuple[SweepPoint, ...]) -> "Canvas":
     axes.set_ylim(0, 1)
     axes.set_xlabel("noise variance, as a multiple of its maximum-likelihood estimate")
     axes.set_ylabel("Hits@1")
-    axes.set_title("Exact Shapley values: how much noise the model assumes matters", fontsize=10, loc="left")
+    axes.set_title("Exact Shapley values depend on the assumed noise variance", fontsize=10, loc="left")
     axes.legend(frameon=False)
     shared.tidy(axes)
     return canvas
@@ -102,7 +102,7 @@ def _scatter(axes: Any, figure: Figure) -> None:
     cloud = np.array(figure.scatter)
     content = Scatter(culprit, other, x, y, figure.expected, True, cloud, "other test cars", figure.row)
     draw_scatter(content, axes)
-    axes.set_title("(a) test cars, the spoiled one filled", fontsize=10, loc="left")
+    axes.set_title("(a) test cars, the corrupted one filled", fontsize=10, loc="left")
     axes.legend(fontsize=8, frameon=False, handletextpad=0.2, labelspacing=0.3)
 
 

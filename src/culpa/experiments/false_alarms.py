@@ -1,7 +1,7 @@
-"""How many false alarms do limits raise? Every kind of limit on simulated and real normal rows; and what trimming does.
+"""How many false alarms does each kind of limit raise on simulated and real normal rows? What does trimming change?
 
-Simulated rows: 12 sensors follow 3 hidden states. Real rows: the normal ones of the ODDS data sets, divided at random into
-two thirds to fit (of which the conformal limit holds out its share) and one third to count alarms on.
+In simulated rows, 12 features follow 3 hidden states. Real rows are the normal rows of the ODDS data sets, split at random:
+two thirds to fit (of which the conformal limit holds out its share) and one third to count alarms.
 """
 
 import math
@@ -20,16 +20,16 @@ from culpa.experiments.published import Progress, silent
 from culpa.scores.by_name import named_score
 from culpa.scores.limits import Limits, beta_limit, f_limit
 
-Draw = Callable[[int], tuple[Floats, Floats]]  # rows to fit and new normal rows, by seed
+Draw = Callable[[int], tuple[Floats, Floats]]  # training rows and new normal rows, by seed
 
 CONFIDENCES = (0.95, 0.99)
-# kinds of limit by score; conformal ones hold out rows, so that a model of their own is fitted
+# kinds of limit by score; conformal limits hold out rows, so they need a separate model
 KINDS = {
     "spe": ("jackson-mudholkar", "box", "imhof", "empirical", "conformal"),
     "t2": ("f", "imhof", "empirical", "conformal"),
     "combined": ("box", "imhof", "empirical", "conformal"),
 }
-_MOST_ROWS = 6000  # of a real data set, drawn anew in every run
+_MOST_ROWS = 6000  # of a real data set, drawn again in every run
 _HELD_OUT = 0.2
 _D, _P = 12, 3
 _NEW = 2000
@@ -37,7 +37,7 @@ _NEW = 2000
 
 @dataclass(frozen=True)
 class Rate:
-    """Share of new normal rows above a limit, averaged over runs; ``None`` where rows were too few for that limit."""
+    """Share of new normal rows above a limit, averaged over runs; ``None`` if there are too few rows for the limit."""
 
     score: str
     kind: str
@@ -75,11 +75,11 @@ class TrainingRate:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """A detector fitted to rows of which a share has one sensor 6 standard deviations off.
+    """A detector fitted to rows of which a share ``dirty`` has one feature off by 6 standard deviations.
 
-    ``found`` is the share of these rows in the list of abnormal training rows, ``alarms`` the share of false alarms on
-    clean new rows, ``detected`` that of alarms on new rows with one sensor 3 standard deviations off; ``limit`` is SPE's,
-    relative to that of a detector that was fitted to the clean rows.
+    ``found`` is the share of these rows that the list of abnormal training rows contains. ``alarms`` is the share of false
+    alarms on clean new rows. ``detected`` is the share of alarms on new rows with one feature off by 3 standard deviations.
+    ``limit`` is the limit of SPE, relative to that of a detector fitted to the clean rows.
     """
 
     dirty: float
@@ -104,7 +104,7 @@ class FalseAlarms:
 
 
 def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progress: Progress = silent) -> FalseAlarms:
-    """Measure; simulated rows are drawn ``5 n_seeds`` times, real ones divided ``n_seeds`` times."""
+    """Measure; simulated rows are drawn ``5 n_seeds`` times, real rows are split ``n_seeds`` times."""
     jobs = [*_simulated(5 * n_seeds), *_real(data, n_seeds)]
     sources = []
     for k, (name, real, draw, components, n_runs) in enumerate(jobs):
@@ -182,7 +182,7 @@ def _measure(name: str, real: bool, draw: Draw, components: int | float, n_runs:
 def _alarms(
     learn: Floats, calibrate: Floats, new: Floats, components: int | float
 ) -> Iterator[tuple[tuple[str, str, float], float]]:
-    """Share of new rows above each limit that there are rows enough for; held-out rows are for conformal limits only."""
+    """Share of new rows above each limit with enough rows; only conformal limits use held-out rows."""
     normal = PCADetector(components).fit(learn).to_fitted_model()
     charted = [named_score(name, normal) for name in KINDS]
     tails = Limits.tails_of(charted, [normal.standardise(calibrate)])
@@ -209,27 +209,27 @@ def _training(n: int, n_runs: int) -> tuple[TrainingRate, ...]:
 
 def _trimmed(dirty: float, trim: float, n_runs: int) -> Trimmed:
     new = _rows(10 * _NEW, 10**6)
-    faulty = _spoiled(new[:_NEW], np.arange(_NEW), 3.0, 10**6)
+    faulty = _corrupted(new[:_NEW], np.arange(_NEW), 3.0, 10**6)
     found, sums = [], np.zeros(3)
     for seed in range(n_runs):
         clean = _rows(500, seed)
         at = np.random.default_rng([seed, 2]).choice(500, int(dirty * 500), replace=False)
-        detector = PCADetector(_P, trim=trim).fit(_spoiled(clean, at, 6.0, seed))
+        detector = PCADetector(_P, trim=trim).fit(_corrupted(clean, at, 6.0, seed))
         flagged = [(detector.predict(rows) == -1).mean() for rows in (new, faulty)]
-        sums += [*flagged, _limit_in_sensor_units(detector) / _limit_in_sensor_units(PCADetector(_P).fit(clean))]
+        sums += [*flagged, _limit_in_feature_units(detector) / _limit_in_feature_units(PCADetector(_P).fit(clean))]
         if len(at):
             found.append(np.isin(at, detector.abnormal_training_rows_["position"]).mean())
     alarms, detected, limit = (sums / n_runs).tolist()
     return Trimmed(dirty, trim, alarms, detected, float(np.mean(found)) if found else None, limit)
 
 
-def _limit_in_sensor_units(detector: PCADetector) -> float:
-    """Limits of detectors with other scales can be compared so: all sensors vary alike."""
+def _limit_in_feature_units(detector: PCADetector) -> float:
+    """The limit without the detector's scale, so that detectors can be compared: all features vary alike."""
     return float(detector.limit_ * (detector.scale_**2).mean())
 
 
-def _spoiled(X: Floats, at: NDArray[np.int64], size: float, seed: int) -> Floats:
-    """Rows with one of the first three sensors off by so many standard deviations."""
+def _corrupted(X: Floats, at: NDArray[np.int64], size: float, seed: int) -> Floats:
+    """Rows with one of the first three features off by ``size`` standard deviations."""
     rng = np.random.default_rng([seed, 3])
     X = X.copy()
     which = rng.integers(3, size=len(at))

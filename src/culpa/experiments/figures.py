@@ -1,4 +1,4 @@
-"""Figures 1-3: three spoiled cars, the error of each of their features, and the Shapley values of the error."""
+"""Figures 1-3: three corrupted cars, the error of each feature, and the Shapley values of the error."""
 
 import os
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from culpa.experiments.table1 import SweepPoint, noise_sweep
 from culpa.ranking import contributions
 
 N_ORDERS = 100
-AGAINST = 2  # position of the engine size, which the paper's scatter plots have on the other axis
+AGAINST = 2  # position of the engine size, the other axis of the paper's scatter plots
 
 
 @dataclass(frozen=True)
 class Figure:
     """What one figure shows. Rows and features count from 1, as in the paper.
 
-    ``scatter`` holds engine size and the spoiled feature of the test cars, ``point`` those of the spoiled car, ``expected``
-    what its other features imply for the spoiled one.
-    ``algorithm1`` and ``algorithm1_sd`` are mean and standard deviation of Algorithm 1 over seeds; ``shapley`` is exact.
+    ``scatter`` holds engine size and corrupted feature of the test cars, and ``point`` those of the corrupted car.
+    ``expected`` is what the other features imply for the corrupted one. ``algorithm1`` and ``algorithm1_sd`` are mean and
+    standard deviation of Algorithm 1 over seeds. ``shapley`` is exact.
     """
 
     figure: int
@@ -51,7 +51,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """The paper's three figures, the sweep over noise variances, and how many seeds are behind the error bars."""
+    """The paper's three figures, the sweep over noise variances, and the number of seeds."""
 
     figures: tuple[Figure, ...]
     sweep: tuple[SweepPoint, ...]
@@ -72,19 +72,19 @@ def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progre
 
 def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Figure:
     at = feature - 1
-    spoiled = cars.test[row - 1 : row].copy()
-    spoiled[0, at] = extreme_values(cars.test, "MAX")[at]
-    table = CoalitionTable(cars.game, spoiled)
+    corrupted = cars.test[row - 1 : row].copy()
+    corrupted[0, at] = extreme_values(cars.test, "MAX")[at]
+    table = CoalitionTable(cars.game, corrupted)
     sampled = table.algorithm1(N_ORDERS, range(n_seeds))[:, 0, :]
-    errors = contributions.cdc(spoiled, scores.spe(cars.normal.centred).root)[0]
+    errors = contributions.cdc(corrupted, scores.spe(cars.model.centred).root)[0]
     return Figure(
         number,
         row,
         feature,
         cars.feature_names,
         tuple((float(x), float(y)) for x, y in np.delete(cars.test, row - 1, axis=0)[:, [AGAINST, at]]),
-        (float(spoiled[0, AGAINST]), float(spoiled[0, at])),
-        float(cars.normal.centred.expected(spoiled)[0, at]),
+        (float(corrupted[0, AGAINST]), float(corrupted[0, at])),
+        float(cars.model.centred.expected(corrupted)[0, at]),
         _numbers(errors),
         _numbers(table.expectation()[0]),
         _numbers(sampled.mean(axis=0)),

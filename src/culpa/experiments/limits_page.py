@@ -1,4 +1,4 @@
-"""``limits.md`` and ``limits.json``: realised false alarms, written from the measurements; no result is typed."""
+"""Write ``limits.md`` and ``limits.json``, the measured false alarms: no result is typed by hand."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from culpa.experiments.sheets import Sheet, to_markdown
 
 _SMALL, _GOOD, _FEW = "Gaussian, 100 rows", "Gaussian, 1000 rows", "Gaussian, one component too few"
 _HEAVY = "heavy tails (t, 4 degrees of freedom)"
-_TITLES = {"spe": "SPE", "t2": "T2", "combined": "combined index"}
+_TITLES = {"spe": "SPE", "t2": "T2", "combined": "the combined index"}
 
 
 def to_json(result: FalseAlarms) -> str:
@@ -44,10 +44,11 @@ def page(result: FalseAlarms) -> str:
 
 
 _HEAD = """\
-# Limits: realised false alarms
+# False alarms of control limits
 
-Written by `culpa reproduce limits -o docs`; every number comes from [limits.json](limits.json) beside it.
-[monitoring.md](monitoring.md) says which limit to use when.
+This page shows how many false alarms each kind of limit raises. To choose a limit, see [monitoring.md](monitoring.md).
+
+`culpa reproduce limits -o docs` writes this page from the numbers in [limits.json](limits.json).
 """
 
 
@@ -57,8 +58,8 @@ def _in_short(result: FalseAlarms) -> str:
 
     def formulas(name: str) -> str:
         return (
-            f"{alarms(name, 'jackson-mudholkar')} after Jackson and Mudholkar, {alarms(name, 'box')} after Box, "
-            f"{alarms(name, 'imhof')} by the exact distribution (Imhof)"
+            f"{alarms(name, 'jackson-mudholkar')} (Jackson-Mudholkar), {alarms(name, 'box')} (Box), "
+            f"{alarms(name, 'imhof')} (Imhof)"
         )
 
     real = [source for source in result.sources if source.real]
@@ -67,23 +68,27 @@ def _in_short(result: FalseAlarms) -> str:
     memory = result.source("simulated plant, states with memory")
     clean = {line.trim: line for line in result.trimmed if not line.dirty}
     return f"""
-- False alarms of the 99% limit of SPE where the formulas' assumptions hold (Gaussian rows, 1,000 of them):
-  {formulas(_GOOD)}, {alarms(_GOOD, "empirical")} by the quantile of the training rows, {alarms(_GOOD, "conformal")} by the
-  conformal limit.
-- With one component too few, one direction dominates the residuals: {formulas(_FEW)},
-  {alarms(_FEW, "conformal")} conformal.
-- With 100 rows, the residuals of the rows to fit are smaller than those of new ones, which no formula for SPE knows:
+## In short
+
+The numbers are false alarms of the 99% limit of SPE, except where a line names another statistic.
+
+- **The assumptions hold.** With 1,000 Gaussian training rows: {formulas(_GOOD)}, {alarms(_GOOD, "empirical")} (empirical),
+  {alarms(_GOOD, "conformal")} (conformal).
+- **One component too few.** One direction dominates the residuals: {formulas(_FEW)}, {alarms(_FEW, "conformal")}
+  (conformal).
+- **Only 100 training rows.** Their residuals are smaller than those of new rows, and no formula for SPE corrects for that:
   {formulas(_SMALL)}.
-- With heavy tails: {formulas(_HEAVY)}, {alarms(_HEAVY, "conformal")} conformal.
-- On {len(real)} real data sets, whose rows are not Gaussian, the formula of Jackson and Mudholkar raises from
-  {_from_to(formula)} false alarms where 1% were asked for; the conformal limit, on the
-  {len(conformal)} sets with rows enough for it, from {_from_to(conformal)}.
-- The guarantee is for rows that could have come in any order. Rows with memory could not: in the simulated plant,
-  conformal 99% limits raise {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, whose noise has no
-  memory, and {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, whose states have.
-- Trimming rows that were clean takes away the largest of the normal ones, and the limit gets tighter: with trim = 0.05 the
-  limit is {clean[0.05].limit:.2f} times as large and false alarms go from {_percent(clean[0.0].alarms)} to
-  {_percent(clean[0.05].alarms)}, with trim = 0.1 to {_percent(clean[0.1].alarms)}.
+- **Heavy tails.** {formulas(_HEAVY)}, {alarms(_HEAVY, "conformal")} (conformal).
+- **Real data.** On {len(real)} data sets, whose rows are not Gaussian, the Jackson-Mudholkar limit raises
+  {_from_to(formula)} false alarms where the target is 1%. On the {len(conformal)} data sets with enough rows for it, the
+  conformal limit raises {_from_to(conformal)}.
+- **Rows that depend on earlier rows.** The conformal guarantee holds for rows that could have come in any order. In the
+  simulated plant the states depend on the past, and the noise does not. Its conformal 99% limits raise
+  {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, which measures the noise, and
+  {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, which measures the states.
+- **Trimming clean rows.** Trimming removes the most extreme normal rows, so the limit becomes tighter. With trim = 0.05
+  the limit is {clean[0.05].limit:.2f} times as large, and false alarms rise from {_percent(clean[0.0].alarms)} to
+  {_percent(clean[0.05].alarms)}. With trim = 0.1 they rise to {_percent(clean[0.1].alarms)}.
 """
 
 
@@ -97,12 +102,12 @@ def _rates(result: FalseAlarms, score: str) -> Sheet:
         for source in result.sources
     )
     return Sheet(
-        f"False alarms of the {_TITLES[score]} at 95% / 99%",
-        ("normal rows", "rows to fit x features", *KINDS[score]),
+        f"False alarms of {_TITLES[score]} at 95% / 99%",
+        ("normal rows", "training rows x features", *KINDS[score]),
         rows,
-        "Share of new normal rows above the limit; 5% / 1% were asked for. A dash: too few rows to hold out (19 for 95%, "
-        f"99 for 99%). Simulated rows: mean of {result.sources[0].n_runs} runs; real ones: of "
-        f"{result.sources[-1].n_runs} random divisions. Conformal limits hold out 20% of the rows to fit.",
+        "Share of new normal rows above the limit. The targets are 5% / 1%. A dash means that there are too few rows to "
+        f"hold out (19 for 95%, 99 for 99%). Simulated rows: mean of {result.sources[0].n_runs} runs. Real rows: mean of "
+        f"{result.sources[-1].n_runs} random splits. Conformal limits hold out 20% of the training rows.",
     )
 
 
@@ -114,7 +119,7 @@ def _training(result: FalseAlarms) -> Sheet:
         "T2 of the training rows themselves",
         ("rows", "confidence", "above the F limit", "above the Beta limit"),
         rows,
-        "12 sensors, 3 components, Gaussian rows. F is for new rows, Beta for the rows that the model was fitted to.",
+        "12 features, 3 components, Gaussian rows. The F limit is meant for new rows, the Beta limit for training rows.",
     )
 
 
@@ -132,10 +137,11 @@ def _trimmed(result: FalseAlarms) -> Sheet:
     )
     return Sheet(
         "Dirty training rows",
-        ("abnormal training rows", "trim", "of them listed", "false alarms", "faults detected", "limit"),
+        ("abnormal training rows", "trim", "of these listed", "false alarms", "faults detected", "limit"),
         rows,
-        "500 Gaussian training rows, 12 sensors, 99% limit of SPE. Abnormal training rows have one sensor 6 standard "
-        "deviations off, the faults to detect 3. Limit: relative to that of a detector fitted to the clean rows.",
+        "500 Gaussian training rows, 12 features, 99% limit of SPE. In each abnormal training row, one feature is off by 6 "
+        "standard deviations. In each fault to detect, one feature is off by 3. The third column is the share of abnormal "
+        "rows that `abnormal_training_rows_` lists. The limit is relative to that of a detector fitted to the clean rows.",
     )
 
 
@@ -148,7 +154,7 @@ def _percent(share: float | None) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers with the digits that mean something, so that another machine writes the same file."""
+    """Numbers rounded to significant digits, so that another machine writes the same file."""
     if isinstance(value, dict):
         return {name: _rounded(item) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):

@@ -1,7 +1,8 @@
-"""Beyond the paper: faults injected into twelve data sets. Which criterion finds the features at fault?
+"""Beyond the paper: which criterion finds the features at fault in twelve data sets with injected faults?
 
-Cars as in Table I; the simulated plant without its own faults; of the ten ODDS sets the normal rows, shuffled, at most
-3,000 of them, two thirds to train. All is chosen and fitted on training rows; faults are injected into the others.
+The data sets are the cars as in Table I, the simulated plant without its own faults, and the normal rows of the ten ODDS
+sets (shuffled, at most 3,000, two thirds to train). Everything is chosen and fitted on training rows. Faults are injected
+into the other rows.
 """
 
 import os
@@ -16,13 +17,13 @@ from culpa.calibration.evaluation import Entry, Setting, Verdict, ranked, settin
 from culpa.calibration.injection import FAULT_KINDS, Trials, inject
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, make_plant
 from culpa.detector import PCADetector
-from culpa.experiments.cars import EXTREMES, N_COMPONENTS, culprits, split, spoil
+from culpa.experiments.cars import EXTREMES, N_COMPONENTS, corrupt, culprits, split
 from culpa.experiments.published import Progress, silent
 
 NAMES = ("cars", "plant", *ODDS_NAMES)
 SIMULTANEOUS_FAULTS = (1, 2, 3)
 _MOST_ROWS = 3_000  # normal rows of an ODDS set
-_DIGITS = 4  # of the numbers that are kept: what the machine's rounding cannot reach
+_DIGITS = 4  # few enough that rounding errors of the machine do not show
 
 
 class Part(NamedTuple):
@@ -39,9 +40,9 @@ def run(
     n_trials: int = 1800,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Run the benchmark on all or some of the data sets; the result is plain numbers, lists and dictionaries.
+    """Run the benchmark on all or some of the data sets; the result can be written as JSON.
 
-    ``n_trials`` is the number of faults per data set, for judging and again for calibrating.
+    ``n_trials`` is the number of faults per data set, once for the comparison and once for calibration.
     """
     sets, broken_down = [], []
     for done, name in enumerate(names):
@@ -73,10 +74,10 @@ def load(name: str, data: str | os.PathLike[str] | None = None) -> Part:
 
 
 def _one_set(name: str, part: Part, n_trials: int, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Everything about one data set, and Hits@1 by kind of fault and by number of faulty features."""
+    """Results of one data set, and Hits@1 by kind of fault and by number of faulty features."""
     chosen = settings(part.training.shape[1])
     trials = inject(part.held_out, part.training, n_trials=n_trials)
-    judged = _told(verdicts(chosen, part.training, trials), chosen, _half(progress, 0.0), name)
+    judged = _with_progress(verdicts(chosen, part.training, trials), chosen, _half(progress, 0.0), name)
     entries = ranked(chosen, judged, trials.source)
     calibration = choose(part.training, n_trials=n_trials, progress=_half(progress, 0.5, name))
     result = {
@@ -87,7 +88,7 @@ def _one_set(name: str, part: Part, n_trials: int, progress: Progress) -> tuple[
         "trials": len(trials),
         "calibrated": calibration.best.label,
         "promised": _rounded(next(entry.hits1 for entry in calibration.entries if entry.setting == calibration.best)),
-        "entries": {entry.setting.label: _plain(entry) for entry in entries},
+        "entries": {entry.setting.label: _estimates(entry) for entry in entries},
     }
     return result, {s.label: _by_fault(v, trials) for s, v in zip(chosen, judged, strict=True)}
 
@@ -98,7 +99,7 @@ def _cars_protocol(data: str | os.PathLike[str] | None, n_trials: int, progress:
     chosen = settings(train.shape[1], N_COMPONENTS)
     found: dict[str, dict[str, list[float]]] = {setting.label: {} for setting in chosen}
     for extreme in EXTREMES:
-        rows, changed = spoil(test, extreme)
+        rows, changed = corrupt(test, extreme)
         trials = Trials(rows, culprits(changed, rows.shape[1]), np.arange(len(rows)), np.full(len(rows), extreme))
         for setting, verdict in zip(chosen, verdicts(chosen, train, trials), strict=True):
             found[setting.label][extreme] = _rounded((verdict.hits1.mean(), verdict.hits3.mean()))
@@ -113,7 +114,9 @@ def _cars_protocol(data: str | os.PathLike[str] | None, n_trials: int, progress:
     return {"calibrated": calibration.best.label, "entries": found}
 
 
-def _told(judged: Iterator[Verdict], chosen: Sequence[Setting], progress: Progress, name: str) -> list[Verdict]:
+def _with_progress(
+    judged: Iterator[Verdict], chosen: Sequence[Setting], progress: Progress, name: str
+) -> list[Verdict]:
     result = []
     for k, verdict in enumerate(judged):
         result.append(verdict)
@@ -140,8 +143,8 @@ def _mean_breakdown(per_set: Sequence[dict[str, Any]]) -> dict[str, dict[str, fl
     }
 
 
-def _plain(entry: Entry) -> dict[str, list[float]]:
-    return {name: list(_rounded(getattr(entry, name))) for name in ("hits1", "hits3", "rank")}
+def _estimates(entry: Entry) -> dict[str, list[float]]:
+    return {"hits1": _rounded(entry.hits1), "hits3": _rounded(entry.hits3), "rank": _rounded(entry.rank)}
 
 
 def _rounded(values: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""``localisation.md``, written from the numbers of ``localisation.json``: no result in it is typed."""
+"""Write ``localisation.md`` from the numbers of ``localisation.json``: no result is typed by hand."""
 
 import json
 import re
@@ -32,37 +32,38 @@ _SHOWN = (
 _LINES_OF_CARS = 12
 
 _HEAD = """\
-# Who finds the culprit?
+# Which criterion finds the culprit?
 
-Faults with known culprits are injected into rows that are otherwise normal. Which criterion points at them?
+This page compares ranking criteria. Faults are injected into normal rows, so that the features at fault, the culprits, are
+known. A good criterion ranks the culprits first.
 
-This page is written by `culpa reproduce localisation`, from the numbers that the same command writes to
-[localisation.json](localisation.json).
+`culpa reproduce localisation` writes this page, together with its numbers in [localisation.json](localisation.json).
 """
 
 _NAMES = """\
-## Names
+## How to read the names of criteria
 
-A line names the index, then how it is shared out among the features, then the model. The model is a PCA that explains
-95% of the variance, unless a line says "shrinkage": then it is the whole sample covariance, drawn that far towards its
-diagonal. "noise x10" assumes ten times the maximum-likelihood noise variance.
+A name has up to three parts: the index, the way to divide the index among the features, and the model. By default the model
+is a PCA that explains 95% of the variance. "Shrinkage" means that the model is the full sample covariance, shrunk towards
+its diagonal by that share. "noise x10" means ten times the maximum-likelihood noise variance.
 
-- `cdc` is the classical contribution plot (of SPE: the squared residual), `pdc`, `dc`, `rbc` and `relative` are in
-  `culpa.ranking.contributions` with their references. `abc` ranks the features of a row exactly as `rbc` does.
-- "mahalanobis, rbc" is the Mahalanobis distance with the feature left out; "mahalanobis, pdc" is its Shapley value in
-  closed form.
-- `fault-odds` are the odds that the feature is at fault, summed over all sets of up to three features that might be (two
-  with more than 44 features, one with more than 172). They assume what is injected here: errors of single features, few
-  at once, of about two standard deviations. A fault of the whole process, which moves many features together, is none.
-  That size (2) and the prior odds (0.1) were settled with a look at seven of these data sets (cars, wine, vowels,
-  mammography, shuttle, cover, cardio); ionosphere, musk, satimage-2, wbc and the plant had no part in it.
-- "conditional Shapley" is what `explain` shows; of SPE it is the paper's proposal. Interventional Shapley values differ
-  from `pdc` by a base line per feature.
+- `cdc` is the classical contribution plot. For SPE it is the squared residual. `culpa.ranking.contributions` defines `pdc`,
+  `dc`, `rbc` and `relative`, with references. `abc` is left out, because it ranks the features of a row exactly as `rbc`
+  does.
+- "mahalanobis, rbc" is the Mahalanobis distance with the feature left out. "mahalanobis, pdc" is the Shapley value of the
+  Mahalanobis distance in closed form.
+- `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features (two with more
+  than 44 features, one with more than 172). They assume faults like those injected here: independent errors of about two
+  standard deviations in a few features. They do not cover a fault of the whole process that moves many features together.
+  The size (2) and the prior odds (0.1) were chosen with a look at seven of these data sets (cars, wine, vowels,
+  mammography, shuttle, cover, cardio). The other five (ionosphere, musk, satimage-2, wbc and the plant) were not used.
+- "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
+  `pdc` by a constant per feature.
 """
 
 
 def to_json(result: Result) -> str:
-    """Lists of numbers, and dictionaries of nothing else, on one line each, so that changes can be read."""
+    """JSON with each innermost list or dictionary on one line, so that a diff can be read."""
     text = json.dumps(result, indent=1)
     for innermost in (r"\[[^\[\]{}]*\]", r"\{[^{}]*\}"):
         text = re.sub(innermost, lambda match: " ".join(match.group().split()), text)
@@ -107,7 +108,7 @@ def overall_sheet(result: Result) -> Sheet:
         f"Mean over {len(result['sets'])} data sets",
         ("criterion", "Hits@1", "Hits@3", "mean rank"),
         rows,
-        "± is half a 95% interval, from resampling the rows behind the trials of every data set.",
+        "± is half of a 95% interval, from resampling the rows behind the trials of each data set. Bold: the default.",
         frozenset(k for k, row in enumerate(rows) if row[0] == _DEFAULT),
     )
 
@@ -144,8 +145,7 @@ def sets_sheet(result: Result) -> Sheet:
             "short of the best",
         ),
         tuple(rows),
-        "The best criterion is the best of all on the very trials that judge it, so even an ideal choice falls a little "
-        "short of it.",
+        "The best criterion was picked on the same trials that judge it, so even an ideal choice falls a little short.",
     )
 
 
@@ -159,26 +159,26 @@ def _in_short(result: Result) -> str:
     return f"""
 ## In short
 
-- **Best over all data sets**: {winner}, whose most blamed feature is a culprit in {_percent(first["hits1"][0])} of the
-  trials. The classical contribution plot (`cdc` of SPE) manages {_percent(plot)}, reconstruction-based contributions of
-  SPE {_percent(rbc)}, the paper's Shapley values of SPE {_percent(default)}.
-- **Calibration works**: `culpa.calibrate`, which sees training rows only, is within {number(WITHIN, 2)} of the best
+- **Best over all data sets.** The criterion "{winner}" ranks a culprit first in {_percent(first["hits1"][0])} of the
+  trials. The classical contribution plot (`cdc` of SPE) reaches {_percent(plot)}, reconstruction-based contributions of
+  SPE reach {_percent(rbc)}, and the paper's Shapley values of SPE reach {_percent(default)}.
+- **Calibration works.** `culpa.calibrate` sees the training rows only. It comes within {number(WITHIN, 2)} of the best
   criterion on {close} of {len(others)} ODDS data sets{_cars_gap(found)}.
-- **On the paper's own trials** (cars, one cell at its maximum or minimum) the best criterion, {cars[0]},
-  names the culprit in {_percent(cars[1]["MAX"][0])} and {_percent(cars[1]["MIN"][0])} of the trials; what
-  `calibrate(rows, kinds=["maximum", "minimum"], at_once=[1])` chooses, in {_percent(calibrated["MAX"][0])} and
-  {_percent(calibrated["MIN"][0])}{_mixed_choice(result)}.
+- **The paper's own trials** (cars, one cell at its maximum or minimum). The best criterion, "{cars[0]}", finds the
+  culprit in {_percent(cars[1]["MAX"][0])} (MAX) and {_percent(cars[1]["MIN"][0])} (MIN) of the trials.
+  `calibrate(rows, kinds=["maximum", "minimum"], at_once=[1])` chooses a criterion that finds it in
+  {_percent(calibrated["MAX"][0])} and {_percent(calibrated["MIN"][0])}.{_mixed_choice(result)}
 """
 
 
 def _mixed_choice(result: Result) -> str:
-    """What the choice for all kinds of faults makes of the paper's trials: it pays to say which faults to expect."""
+    """How the choice for all kinds of faults does in the paper's trials: naming the expected faults pays off."""
     chosen = next((part["calibrated"] for part in result["sets"] if part["name"] == "cars"), None)
     entry = result["cars"]["entries"].get(chosen)
     if entry is None or chosen == result["cars"]["calibrated"]:
         return ""
     shares = f"{_percent(entry['MAX'][0])} and {_percent(entry['MIN'][0])}"
-    return f"; the choice for all kinds of faults, {chosen}, in {shares}"
+    return f' The choice for all kinds of faults, "{chosen}", finds it in {shares}.'
 
 
 def _cars_gap(found: dict[str, float]) -> str:
@@ -188,32 +188,41 @@ def _cars_gap(found: dict[str, float]) -> str:
 def _protocol(result: Result) -> str:
     several = ", ".join(map(str, SIMULTANEOUS_FAULTS[:-1]))
     return f"""
-## What is done
+## Method
 
-Cars: the first 300 complete rows train, the other 87 are spoiled. Plant: the simulated plant of `culpa.datasets`, 1,000 and
-400 rows without faults of its own. ODDS: the normal rows, shuffled, at most 3,000, two thirds of them to train.
+- Cars: the first 300 complete rows train the model. The other 87 get the faults.
+- Plant: the simulated plant of `culpa.datasets` without its own faults, with 1,000 training rows and 400 rows for faults.
+- ODDS: the normal rows, shuffled, at most 3,000. Two thirds train the model.
 
-Into the held-out rows about {result["trials"]:,} faults are injected per data set: {", ".join(FAULT_KINDS[:-1])} and
-{FAULT_KINDS[-1]}, each in {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which
-nothing changes are dropped.
+Each data set gets about {result["trials"]:,} faults. The kinds are {", ".join(FAULT_KINDS[:-1])} and {FAULT_KINDS[-1]}.
+Each kind affects {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which no value
+changes are dropped.
 
-**Hits@1** is the share of trials whose most blamed feature is a culprit, **Hits@3** the share of culprits among the three
-most blamed, **mean rank** the mean place of the culprits (1, 1.5 and 2 at best for one, two and three of them). Where
-several features are at fault, Hits@3 can be below Hits@1: one culprit in first place makes a hit, all of them in the first
-three places are needed for a full Hits@3. Features that are blamed equally share their places, so that the order of the
-columns helps nobody. Shapley values are exact up to 13 features and sampled beyond; the retraining game is played up to
-{MOST_RETRAINED} features. Intervals resample rows, because trials of one row are alike.
+- **Hits@1** is the share of trials in which the most blamed feature is a culprit.
+- **Hits@3** is the share of culprits among the three most blamed features.
+- **Mean rank** is the mean position of the culprits. The best possible value is 1, 1.5 and 2 for one, two and three
+  culprits.
+
+With several culprits, Hits@3 can be below Hits@1: one culprit in first position is a hit, but a full Hits@3 needs all
+culprits in the first three positions. Features with equal blame share their positions, so the order of the columns has no
+effect. Shapley values are exact up to 13 features and sampled beyond. The retraining game is computed up to
+{MOST_RETRAINED} features. Intervals come from resampling rows, because trials of the same row are similar.
 """
 
 
 def _calibration(result: Result) -> str:
     return f"""\
-`culpa calibrate NORMAL.csv` (or `culpa.calibrate(rows)`) does the same within the training rows: five consecutive folds,
-each spoiled under models of the other four. It tries every line of the table above and takes the best; a criterion that is
-no Shapley value must win by more than one standard error (a rule that was made after near-ties on the cars). Largest
-shortfall here: {number(max(gaps(result).values()))}. The choice is about who is blamed, not about what is flagged: a
-calibrated detector may use another statistic, often the Mahalanobis distance, and then flags other rows than SPE would. Who
-knows which faults to expect says so: `--kinds 'maximum,minimum' --at-once 1`, in Python `kinds=` and `at_once=`.
+`culpa calibrate NORMAL.csv` (or `culpa.calibrate(rows)`) makes the same comparison within the training rows. It splits them
+into five consecutive folds and injects faults into each fold. The models of a fold are fitted to the other four folds.
+Calibration tries every criterion of the table above and takes the best one. A criterion that is not a Shapley value must
+win by more than one standard error. This rule was added after near-ties on the cars. The largest shortfall here is
+{number(max(gaps(result).values()))}.
+
+Calibration compares how features are blamed, not which rows are flagged. Yet a calibrated detector may flag other rows
+than before, because it may use another statistic than SPE, often the Mahalanobis distance.
+
+If you know which faults to expect, pass them: `--kinds 'maximum,minimum' --at-once 1` on the command line, `kinds=` and
+`at_once=` in Python.
 """
 
 
@@ -223,7 +232,7 @@ def _by_set(result: Result) -> Sheet:
         (label, *(number(part["entries"].get(label, {"hits1": [None]})["hits1"][0]) for part in result["sets"]))
         for label in shown
     )
-    return Sheet("Hits@1", ("criterion", *(part["name"] for part in result["sets"])), rows, "Hits@1.")
+    return Sheet("Hits@1", ("criterion", *(part["name"] for part in result["sets"])), rows, "All cells are Hits@1.")
 
 
 def _by_fault(result: Result) -> Sheet:
@@ -234,7 +243,9 @@ def _by_fault(result: Result) -> Sheet:
         if label in result["breakdown"]
     )
     columns = ("criterion", *FAULT_KINDS, *(f"{k} feature{'s' * (k > 1)}" for k in SIMULTANEOUS_FAULTS))
-    note = "Hits@1, mean over data sets. With several faulty features the most blamed one need only be one of them."
+    note = (
+        "Hits@1, mean over data sets. With several culprits, it is enough that the most blamed feature is one of them."
+    )
     return Sheet("Hits@1", columns, rows, note)
 
 
@@ -250,9 +261,10 @@ def _cars(result: Result) -> str:
     return f"""
 ## The paper's trials
 
-Table I's own protocol: 8 components, one cell of a test car at the maximum or minimum of its feature, 957 trials each
-([reproduction.md](reproduction.md)). The {_LINES_OF_CARS} best criteria by the sum of both Hits@1, and some others. In bold
-the calibrated choice, made on the 300 training cars with faults of these two kinds.
+These are the trials of the paper's Table I. The model keeps 8 components. One cell of a test car is set to the maximum or
+minimum of its feature, with 957 trials each (see [reproduction.md](reproduction.md)). The table shows the {_LINES_OF_CARS}
+criteria with the largest sum of both Hits@1, and some others. The calibrated choice is in bold. It was made on the 300
+training cars with faults of these two kinds.
 
 {to_markdown(sheet)}
 """

@@ -10,7 +10,7 @@ Progress = Callable[[float, str], None]  # share of the work done, and what is b
 
 
 def silent(share: float, doing: str) -> None:
-    """Progress for nobody."""
+    """Ignore progress."""
 
 
 @cache
@@ -21,7 +21,7 @@ def paper() -> dict[str, Any]:
 
 @cache
 def expected() -> dict[str, Any]:
-    """What the experiments must show."""
+    """Numbers that the experiments must reproduce."""
     return _load("expected.json")
 
 

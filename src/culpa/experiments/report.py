@@ -1,4 +1,4 @@
-"""``reproduction.md``, written from the results: no result in it is typed."""
+"""Write ``reproduction.md`` from the results: no result is typed by hand."""
 
 import re
 import textwrap
@@ -10,18 +10,19 @@ from culpa.experiments import sheets
 from culpa.experiments.checks import Check
 from culpa.experiments.figures import Figures
 from culpa.experiments.published import paper
+from culpa.experiments.sampling import Spread
 from culpa.experiments.sheets import number
 from culpa.experiments.table1 import Hits, Row, Table1
-from culpa.experiments.table2 import Spread, Table2, Triple
+from culpa.experiments.table2 import Table2, Triple
 
 _HEAD = """\
 # The paper, reproduced
 
-N. Takeishi, *Shapley Values of Reconstruction Errors of PCA for Explaining Anomaly Detection*
-([arXiv:1909.03495](https://arxiv.org/abs/1909.03495)), table by table and figure by figure, with exact Shapley values where
-the paper samples.
+This page compares culpa with the paper it builds on: N. Takeishi, *Shapley Values of Reconstruction Errors of PCA for
+Explaining Anomaly Detection* ([arXiv:1909.03495](https://arxiv.org/abs/1909.03495)). It repeats every table and figure.
+culpa computes exact Shapley values where the paper samples them.
 
-This page is written by `culpa reproduce all`: every number comes from the run.
+`culpa reproduce all` writes this page. Every number comes from that run.
 """
 
 
@@ -59,7 +60,7 @@ def flow(block: str) -> str:
 
 
 def inside(printed: Triple, spread: Spread | None) -> int:
-    """How many of the paper's numbers lie between the least and the most over seeds; it rounds to three digits."""
+    """How many of the paper's numbers lie in the range over seeds; the paper rounds to three digits."""
     if spread is None:
         return 0
     bounds = zip(printed, spread.low, spread.high, strict=True)
@@ -73,19 +74,20 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
     return f"""
 ## In short
 
-- **Reproduced to the digit**: the paper's reconstruction errors (Table I, first row) and the culprits of its three
-  figures. {sum(check.holds for check in checks)} of {len(checks)} numbers that an independent prototype found agree with
-  this run.
-- **Mislabelled**: one "Hits@3" of the error row, and by all appearances both of the Shapley row, are Hits@2.
-- **Sampling noise**: the paper's Shapley row is one draw of a Monte Carlo estimate that scatters widely from seed to seed.
-- **A bias**: the author's published code leaves out orders in which the feature comes first or last. That variant covers
-  {skipping} of {numbers} numbers of Table II that can be checked so, Algorithm 1 as printed {plain}.
-- **What exactness buys**: the spoiled feature is blamed most in {_percent(exact.max.mean[0])} (MAX) and
-  {_percent(exact.min.mean[0])} (MIN) of the trials, where the paper reports {_percent(printed["MAX"]["1"])} and
-  {_percent(printed["MIN"]["1"])}; and the answer does not depend on a seed.
-- **What it does not buy**: for a single wrong cell, the Mahalanobis distance with the feature left out names it more
-  often still ({_percent(best.max.mean[0])} and {_percent(best.min.mean[0])}). Shapley values answer another question:
-  they split the error that raised the alarm, and add up to it.
+- **Reproduced exactly.** This holds for the paper's reconstruction errors (first row of Table I) and for the culprits in
+  its three figures. {sum(check.holds for check in checks)} of {len(checks)} numbers that an independent prototype found
+  agree with this run.
+- **Mislabelled.** One "Hits@3" in the error row is really Hits@2, and so, it seems, are both in the Shapley row.
+- **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
+- **A bias.** The author's published code skips orders in which the feature comes first or last. Runs of that variant cover
+  {skipping} of the {numbers} numbers of Table II that can be checked this way. Runs of Algorithm 1 as printed cover
+  {plain}.
+- **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
+  {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
+  {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.
+- **What they do not gain.** If a single cell is wrong, the Mahalanobis distance with the feature left out finds it even
+  more often ({_percent(best.max.mean[0])} and {_percent(best.min.mean[0])}). Shapley values answer a different question.
+  They split the error that raised the alarm, and they add up to it.
 """
 
 
@@ -93,15 +95,16 @@ def _table1(result: Table1) -> str:
     return f"""
 ## Table I: artificial anomalies
 
-387 cars of 2004 without missing values, 11 features, the first 300 to train, the last 87 to test, 8 principal
-components. In each of the {result.n_trials} trials one cell of a test car is replaced by the largest (MAX) or smallest
-(MIN) value of that feature among the test cars. Which features are blamed most?
+The data are 387 cars of 2004 without missing values, with 11 features. The first 300 cars train the model and the last 87
+test it. The model keeps 8 principal components. In each of the {result.n_trials} trials, one cell of a test car is replaced
+by the largest (MAX) or smallest (MIN) value of that feature among the test cars. Column @n shows how often the corrupted
+feature is among the n most blamed ones.
 
 {sheets.to_markdown(sheets.table1_sheet(result))}
 
-A is the matrix of the reconstruction error, C the model's covariance; "sample covariance" puts the sample covariance,
-shrunk by 1% towards its diagonal, in the place of C. RBC: reconstruction-based contribution. Ends skipped: orders in which
-the feature comes first or last are left out (see Table II).
+A is the matrix of the reconstruction error and C is the model's covariance. "Sample covariance" means that the sample
+covariance, shrunk by 1% towards its diagonal, takes the place of C. RBC is the reconstruction-based contribution. "Ends
+skipped" means that orders in which the feature comes first or last are left out (see Table II).
 
 {_error_row(result)}
 {_shapley_row(result)}
@@ -112,9 +115,9 @@ the feature comes first or last are left out (see Table II).
 def _error_row(result: Table1) -> str:
     ours, printed = result.row("reconstruction error"), paper()["table1"]["reconstruction error"]
     return f"""\
-**The error row** is reproduced to the digit: {number(ours.max.mean[0])} and {number(ours.max.mean[2])} for MAX,
-{number(ours.min.mean[0])} for MIN. But what the paper prints as MIN Hits@3, {number(printed["MIN"]["3"])}, is Hits@2
-({number(ours.min.mean[1])}); Hits@3 is {number(ours.min.mean[2])}.
+**The error row** is reproduced exactly: {number(ours.max.mean[0])} and {number(ours.max.mean[2])} for MAX,
+{number(ours.min.mean[0])} for MIN. One label is wrong. What the paper prints as MIN Hits@3, {number(printed["MIN"]["3"])},
+is Hits@2 ({number(ours.min.mean[1])}). The true Hits@3 is {number(ours.min.mean[2])}.
 """
 
 
@@ -122,18 +125,18 @@ def _shapley_row(result: Table1) -> str:
     printed, own = paper()["table1"]["Shapley"], result.row("|Algorithm 1|, Q = 100, orders per trial")
     row, skipping = result.row("|Algorithm 1|, Q = 100"), result.row("|Algorithm 1|, Q = 100, ends skipped")
     return f"""\
-**The Shapley row** of the paper is sampling noise around the exact values. The paper does not state its number of orders Q;
-[the author's code](https://github.com/n-takeishi/pca_shapley) takes 100 unless told otherwise, draws them once for all
-rows, shows absolute values, and skips orders in which the feature comes first or last. Such runs give Hits@1 from
-{_between(skipping.max, 1)} (MAX) and {_between(skipping.min, 1)} (MIN) over {result.n_seeds} seeds, and from
-{_between(row.max, 1)} and {_between(row.min, 1)} with nothing skipped; the paper prints {number(printed["MAX"]["1"])} and
-{number(printed["MIN"]["1"])}. Its "Hits@3", {number(printed["MAX"]["3"])} and {number(printed["MIN"]["3"])}, fit our
-Hits@2 ({_between(skipping.max, 2)} and {_between(skipping.min, 2)}), not our Hits@3 ({_between(skipping.max, 3)} and
-{_between(skipping.min, 3)}): the column seems to be Hits@2 here as well.
+**The Shapley row** of the paper is the exact values plus sampling noise. The paper does not state its number of orders Q.
+[The author's code](https://github.com/n-takeishi/pca_shapley) uses 100 by default, draws the orders once for all rows,
+shows absolute values, and skips orders in which the feature comes first or last. Such runs give Hits@1 from
+{_between(skipping.max, 1)} (MAX) and from {_between(skipping.min, 1)} (MIN) over {result.n_seeds} seeds. With nothing
+skipped, the ranges are {_between(row.max, 1)} and {_between(row.min, 1)}. The paper prints {number(printed["MAX"]["1"])}
+and {number(printed["MIN"]["1"])}. Its "Hits@3", {number(printed["MAX"]["3"])} and {number(printed["MIN"]["3"])}, match
+our Hits@2 ({_between(skipping.max, 2)} and {_between(skipping.min, 2)}). They do not match our Hits@3
+({_between(skipping.max, 3)} and {_between(skipping.min, 3)}). So this column, too, seems to be Hits@2.
 
-Because the same orders serve all trials, luck in drawing them helps or hurts all trials at once. When every trial draws
-orders of its own the luck evens out, but the harm stays: Hits@1 is {number(own.max.mean[0])} and
-{number(own.min.mean[0])}, hardly depending on the seed.
+All trials share the same orders, so a lucky or unlucky draw affects all of them at once. If each trial draws its own
+orders, the luck averages out, but the loss remains. Hits@1 is then {number(own.max.mean[0])} and
+{number(own.min.mean[0])}, almost independent of the seed.
 """
 
 
@@ -142,15 +145,16 @@ def _lessons(result: Table1) -> str:
     many, retrained = result.row("|Algorithm 1|, Q = 1000"), result.row("Shapley, retraining (v1)")
     plain, error = result.row("|x|"), result.row("reconstruction error")
     return f"""\
-**What exactness buys.** {_pair("Hits@1 is", exact)} by signed values and {_pair("", absolute)} by absolute ones; with Q =
-1000 Algorithm 1 still reaches only {_pair("", many)} on average. And exact values are cheaper: they take {1 << 11:,}
-coalition values per row, a thousand orders for each of 11 features take {2 * 11 * 1000:,}. A negative value means that
-the feature made the row look *more* normal, so the sign should be kept when features are ranked.
+**What exact values gain.** {_pair("Hits@1 is", exact)} if you rank features by signed values, and
+{_pair("", absolute)} if you rank them by absolute values. With Q = 1000, Algorithm 1 still reaches only {_pair("", many)}
+on average. Exact values are also cheaper. They take {1 << 11:,} coalition values per row, while a thousand orders for each
+of 11 features take {2 * 11 * 1000:,}. A negative value means that the feature made the row look *more* normal, so keep the
+sign when you rank features.
 
-**What the paper left open.** Retraining a PCA for every coalition (its v1) finds {_pair("", retrained)}: better than the
-errors ({_pair("", error)}), worse than v2. In this experiment cells are set to extremes, so merely taking the
-largest \\|x\\| already finds {_pair("", plain)}: the experiment is kind to criteria that look at single columns, and a
-fault that keeps its column's usual range would not be found that way.
+**What the paper left open.** Retraining a PCA for every coalition (the paper's v1) finds {_pair("", retrained)}. That is
+better than the errors ({_pair("", error)}) and worse than v2. In this experiment cells are set to extreme values, so even
+the largest \\|x\\| finds {_pair("", plain)}. The experiment therefore favours criteria that look at one column at a time.
+They would miss a fault that stays within the usual range of its column.
 """
 
 
@@ -159,11 +163,11 @@ def _noise(figures: Figures, pictures: str) -> str:
     least, best = sweep[0], max(sweep, key=lambda point: point.max + point.min)
     ours = next(point for point in sweep if point.factor == 1.0)
     return f"""
-### How much noise the model assumes
+### The assumed noise matters
 
-The conditional value function depends on the noise variance of probabilistic PCA. With the maximum-likelihood value
-Hits@1 is {number(ours.max)} (MAX) and {number(ours.min)} (MIN); as it goes to zero they fall to {number(least.max)} and
-{number(least.min)}; the best of the values tried, {best.factor:g} times maximum likelihood, gives {number(best.max)} and
+The conditional value function depends on the noise variance of probabilistic PCA. With the maximum-likelihood value,
+Hits@1 is {number(ours.max)} (MAX) and {number(ours.min)} (MIN). Towards zero noise it falls to {number(least.max)} and
+{number(least.min)}. The best value tried, {best.factor:g} times maximum likelihood, gives {number(best.max)} and
 {number(best.min)}.
 
 ![Hits@1 against the noise variance]({pictures}/noise-variance.png)
@@ -180,15 +184,16 @@ def _figures(figures: Figures, pictures: str) -> str:
     return f"""
 ## Figures 1-3: three trials
 
-One cell of a test car is set to the maximum of its feature. Red is the feature that was spoiled. The bars on the right
-are exact; dots and whiskers show what Algorithm 1 with Q = 100 makes of them over {figures.n_seeds} seeds.
+One cell of a test car is set to the maximum of its feature. The corrupted feature is orange. The bars on the right
+are exact values. The dots and whiskers show mean and standard deviation of Algorithm 1 with Q = 100 over {figures.n_seeds}
+seeds.
 
 {sheets.to_markdown(sheets.figures_sheet(figures))}
 
 {images}
 
-As in the paper, error and Shapley value agree in Figure 1; in Figures 2 and 3 the error points at an innocent feature, and
-the Shapley value at the spoiled one.
+As in the paper, error and Shapley value agree in Figure 1. In Figures 2 and 3 the error points at an innocent feature, and
+the Shapley value points at the corrupted one.
 """
 
 
@@ -199,27 +204,28 @@ def _table2(result: Table2) -> str:
     return f"""
 ## Table II: ten anomaly detection data sets
 
-Normal rows in file order: the last ones, as many as there are anomalies, are kept for testing, the others train; the
-number of components p explains 95% of the training variance. For every feature, squared residual and Shapley value are
-correlated over the test rows; the table shows the median over features (through Fisher's z), for all test rows, the
-normal and the anomalous ones.
+Normal rows are taken in file order. The last ones, as many as there are anomalies, are kept for testing, together with the
+anomalies. The others train the model. The number of components p is the smallest that explains 95% of the training
+variance. For every feature, squared residuals and Shapley values are correlated over the test rows. The table shows the
+median over features (computed through Fisher's z) for all test rows, for the normal ones (good) and for the anomalous
+ones (bad).
 
 {sheets.to_markdown(sheets.table2_sheet(result))}
 
 {_wbc(result)}
-Our values come from the default settings: exact for the {len(exact)} sets with up to {max(exact)} features, otherwise
-sampled until their relative standard error is 1%.
+Our values come from the default settings. They are exact for the {len(exact)} data sets with up to {max(exact)} features.
+For the others they are sampled until the relative standard error is 1%.
 
-**Why the paper's numbers are mostly lower.** Noise is one reason: noise in the values lowers their correlation with
-anything. Another fits better: [the author's code](https://github.com/n-takeishi/pca_shapley) skips orders in which the
-feature comes first or last. That is a bias, not noise: more orders do not cure it, and the values no longer add up. With
-these two places left out, and infinitely many orders, the correlations are on average {number(distance_skipping)} from the
-printed ones; the true Shapley values are {number(distance)} away. Algorithm 1 with Q = 100, on the {numbers // 3} sets
-where all coalitions fit a table:
+**Why the paper's numbers are mostly lower.** One reason is noise, because noise in the values lowers their correlation
+with anything else. A bias fits the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
+orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
+the score. With these two places left out and infinitely many orders, the correlations differ from the printed ones by
+{number(distance_skipping)} on average. The true Shapley values differ by {number(distance)}. The next table shows
+Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 
 {sheets.to_markdown(sheets.algorithm1_sheet(result))}
 
-Of the {numbers} numbers that the paper prints for these sets, {plain} lie in the range of Algorithm 1 as printed and
+Of the {numbers} numbers that the paper prints for these data sets, {plain} lie in the range of Algorithm 1 as printed, and
 {skipping} in the range of the variant that skips the two places.
 """
 
@@ -237,20 +243,20 @@ def _wbc(result: Table2) -> str:
     if row is None:
         return ""
     return (
-        f"The paper prints {row.paper_rows} rows for {row.name}; the file has {row.n_rows}, and only that agrees with the "
-        "share of anomalies that its source quotes.\n"
+        f"The paper prints {row.paper_rows} rows for {row.name}. The file has {row.n_rows}, and only that number agrees "
+        "with the share of anomalies that its source states.\n"
     )
 
 
 def _afterword() -> str:
     return """
-## Do it yourself
+## Run it yourself
 
     pip install '.[reproduce]'
     culpa reproduce all --data FOLDER      # or table1, table2, figures; --json for programs
 
-`FOLDER` holds `cars04.csv` and `odds/<name>.npz`, or the original `04cars.dat.txt` and `<name>.mat`; without it the
-original files are downloaded and their checksums verified.
+`FOLDER` contains `cars04.csv` and `odds/<name>.npz`, or the original files `04cars.dat.txt` and `<name>.mat`. Without
+`--data`, culpa downloads the original files and verifies their checksums.
 """
 
 

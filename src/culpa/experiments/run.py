@@ -1,4 +1,4 @@
-"""Runs the experiments, writes pictures and report: what ``culpa reproduce`` does."""
+"""Run the experiments and write figures and pages, as ``culpa reproduce`` does."""
 
 import os
 import tempfile
@@ -45,7 +45,7 @@ _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] 
 
 @dataclass(frozen=True)
 class Results:
-    """What was computed, which expected numbers were found, and which files were written."""
+    """Results of each part, comparisons with expected numbers, and the files written."""
 
     table1: Table1 | None
     table2: Table2 | None
@@ -74,7 +74,7 @@ class Results:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything for programs, as plain numbers, texts, lists and dictionaries."""
+        """Everything as plain numbers, strings, lists and dictionaries."""
         result = asdict(self)
         result["checks"] = [asdict(check) | {"holds": check.holds} for check in self.checks]
         result["files"] = [str(path) for path in self.files]
@@ -92,7 +92,7 @@ def reproduce(
     n_seeds: int = 20,
     progress: Progress = silent,
 ) -> Results:
-    """Run one part of the paper, all of it, or what goes beyond it; pictures and pages go to the folder ``output``."""
+    """Run one part, or all parts of the paper; figures and pages go to the folder ``output``."""
     one_of(what, PARTS, "part of the paper")
     parts = PAPER if what == "all" else (what,)
     if "figures" in parts:
@@ -154,4 +154,6 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"cannot make the folder {str(folder)!r} ({error.strerror}): choose another --output.") from error
+        raise OSError(
+            f"cannot create the folder {str(folder)!r} ({error.strerror}): choose another --output."
+        ) from error

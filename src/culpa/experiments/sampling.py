@@ -1,18 +1,34 @@
-"""Algorithm 1's sampling plan, drawn from a table of all coalition values so that thousands of runs are affordable.
+"""Algorithm 1 on a table of all coalition values, which makes thousands of runs cheap.
 
-The features that stand before feature i in a random order form a coalition S that is drawn with probability
-|S|! (d - 1 - |S|)! / d!. Which of the Q draws gives which coalition does not matter for their mean, so it is enough to draw
-how often each coalition occurs.
+The features before feature i in a random order form a coalition S with probability |S|! (d - 1 - |S|)! / d!. The mean over
+Q orders depends only on how often each coalition occurs, so it is enough to draw these counts.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.shapley import tabulate
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, minimum and maximum over seeds of some numbers."""
+
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def over_seeds(cls, per_seed: Sequence[Sequence[float]]) -> Self:
+        """Summarise one line of numbers per seed."""
+        columns = [np.array(column) for column in zip(*per_seed, strict=True)]
+        return cls(*(tuple(float(summary(column)) for column in columns) for summary in (np.mean, np.min, np.max)))
 
 
 class CoalitionTable:
@@ -24,13 +40,13 @@ class CoalitionTable:
 
     def changes(self) -> Iterator[tuple[int, Floats]]:
         """For every feature, what it adds to each coalition without it: (2^(d-1), n)."""
-        everybody = np.arange(1 << self.n_features)
+        coalitions = np.arange(1 << self.n_features)
         for i in range(self.n_features):
-            without = everybody[(everybody >> i) & 1 == 0]
+            without = coalitions[(coalitions >> i) & 1 == 0]
             yield i, self.values[without | (1 << i)] - self.values[without]
 
     def probabilities(self, *, skip_ends: bool = False) -> Floats:
-        """Probability of each coalition without a feature to be the one before it, (2^(d-1),).
+        """Probability that each coalition without a feature is the one before it, (2^(d-1),).
 
         ``skip_ends`` leaves out orders in which the feature comes first or last.
         """
@@ -43,12 +59,12 @@ class CoalitionTable:
         return np.asarray(result / result.sum())
 
     def expectation(self, *, skip_ends: bool = False) -> Floats:
-        """What the plan gives with infinitely many orders, (n, d): the Shapley values unless ends are skipped."""
+        """Values with infinitely many orders, (n, d): the Shapley values unless ends are skipped."""
         probabilities = self.probabilities(skip_ends=skip_ends)
         return np.column_stack([probabilities @ change for _, change in self.changes()])
 
     def algorithm1(self, n_orders: int, seeds: Sequence[int], *, skip_ends: bool = False) -> Floats:
-        """Monte Carlo values (seeds, n, d); the same orders serve all rows."""
+        """Monte Carlo values (seeds, n, d); all rows share the same orders."""
         rngs = [np.random.default_rng(seed) for seed in seeds]
         probabilities = self.probabilities(skip_ends=skip_ends)
         result = np.empty((len(rngs), self.values.shape[1], self.n_features))
@@ -58,7 +74,7 @@ class CoalitionTable:
         return result
 
     def algorithm1_per_row(self, n_orders: int, seed: int) -> Floats:
-        """Monte Carlo values (n, d); every row draws orders of its own."""
+        """Monte Carlo values (n, d); every row draws its own orders."""
         rng = np.random.default_rng(seed)
         probabilities, n = self.probabilities(), self.values.shape[1]
         result = np.empty((n, self.n_features))

@@ -1,11 +1,12 @@
-"""Tables for people: what to show as plain text cells, then thin renderers for the terminal and for Markdown."""
+"""Tables for people: cells as plain text, and renderers for the terminal and for Markdown."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culpa.experiments.figures import Figures
+from culpa.experiments.sampling import Spread
 from culpa.experiments.table1 import PER_TRIAL_SEEDS, Hits, SweepPoint, Table1
-from culpa.experiments.table2 import Spread, Table2, Triple
+from culpa.experiments.table2 import Table2, Triple
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A titled table of text; ``strong`` marks the lines to look at."""
+    """A titled table of text; ``strong`` has the positions of lines in bold."""
 
     title: str
     columns: tuple[str, ...]
@@ -23,7 +24,7 @@ class Sheet:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """The paper's style: .316, or a dash where there is nothing."""
+    """A number in the paper's style, such as .316, or a dash for ``None``."""
     if value is None:
         return "-"
     text = f"{value:.{digits}f}"
@@ -34,12 +35,12 @@ def table1_sheet(result: Table1) -> Sheet:
     """Table I."""
     rows = tuple((row.criterion, *_hits(row.max), *_hits(row.min)) for row in result.rows)
     return Sheet(
-        "Table I: Hits@n, the share of trials whose spoiled feature is among the n most blamed",
+        "Table I: Hits@n, the share of trials whose corrupted feature is among the n most blamed",
         ("criterion", "MAX @1", "@2", "@3", "MIN @1", "@2", "@3"),
         rows,
-        f"{result.n_trials} trials per setting. Algorithm 1: mean ± standard deviation over {result.n_seeds} seeds, the "
-        f"same orders for all trials (orders per trial: new ones for each, {PER_TRIAL_SEEDS} seeds). "
-        "|.|: ranked by absolute value.",
+        f"{result.n_trials} trials per setting. Algorithm 1: mean ± standard deviation over {result.n_seeds} seeds. All "
+        f'trials share the same orders, except in the lines "orders per trial" ({PER_TRIAL_SEEDS} seeds). '
+        "|.| means that features are ranked by absolute value.",
         frozenset(k for k, row in enumerate(result.rows) if row.origin == "paper"),
     )
 
@@ -74,8 +75,8 @@ def table2_sheet(result: Table2) -> Sheet:
         "Table II: median correlation of reconstruction errors and their Shapley values",
         ("data set", "d", "rows", "p", "AUROC", "values", "r all / good / bad", "paper", "ends skipped"),
         rows,
-        "AUROC: of the reconstruction error as a detector. Sampled: the default rule at 1% relative error. Ends skipped: "
-        "orders in which the feature comes first or last are left out, infinitely many orders.",
+        "AUROC is that of the reconstruction error as a detector. Sampled values come from the default rule at 1% relative "
+        'error. "Ends skipped" leaves out orders in which the feature comes first or last, with infinitely many orders.',
     )
 
 
@@ -87,15 +88,15 @@ def algorithm1_sheet(result: Table2) -> Sheet:
         if row.algorithm1 is not None and row.algorithm1_skipping_ends is not None
     )
     return Sheet(
-        "Table II by Algorithm 1 with Q = 100 orders: least to most over seeds",
+        "Table II by Algorithm 1 with Q = 100 orders: minimum and maximum over seeds",
         ("data set", "paper: r all / good / bad", "as printed", "first and last places skipped"),
         rows,
-        f"{result.n_seeds} seeds; the same orders for all rows.",
+        f"{result.n_seeds} seeds. All rows share the same orders.",
     )
 
 
 def figures_sheet(result: Figures) -> Sheet:
-    """Whom the errors and the Shapley values blame in Figures 1-3."""
+    """Which feature the errors and the Shapley values blame in Figures 1-3."""
     rows = tuple(
         (
             str(figure.figure),
@@ -106,8 +107,8 @@ def figures_sheet(result: Figures) -> Sheet:
         )
         for figure in result.figures
     )
-    columns = ("figure", "test row", "spoiled feature", "largest error", "largest Shapley value")
-    return Sheet("Figures 1-3: who is blamed", columns, rows)
+    columns = ("figure", "test row", "corrupted feature", "largest error", "largest Shapley value")
+    return Sheet("Figures 1-3: which feature is blamed", columns, rows)
 
 
 def to_rich(sheet: Sheet) -> "RichTable":

@@ -1,4 +1,4 @@
-"""Table I: how often is the feature that was spoiled among the most blamed?
+"""Table I: how often is the corrupted feature among the most blamed?
 
 A is the matrix of the reconstruction error, C the model's covariance. `culpa.ranking.contributions` has the formulas of
 everything that is not a Shapley value: the reconstruction error of a feature is its complete decomposition contribution
@@ -13,7 +13,7 @@ import numpy as np
 
 from culpa import scores
 from culpa._core.types import Floats
-from culpa.experiments.cars import EXTREMES, Cars, Extreme, hits, prepare, spoil
+from culpa.experiments.cars import EXTREMES, Cars, Extreme, corrupt, hits, prepare
 from culpa.experiments.published import Progress, paper, silent
 from culpa.experiments.sampling import CoalitionTable
 from culpa.games import Conditional, Game, Interventional, Retraining
@@ -27,13 +27,13 @@ Criterion = Callable[[Floats], Floats]
 N_ORDERS = (10, 100, 1000)
 # Noise variances of the sweep, as multiples of the maximum-likelihood one.
 SWEEP = (1e-6, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-PER_TRIAL_SEEDS = 3  # with orders of their own for each of 957 trials, runs hardly differ
+PER_TRIAL_SEEDS = 3  # runs hardly differ if each of the 957 trials draws its own orders
 _SHRINKAGE = 0.01
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Hits@1, 2, 3 in one setting; for sampled criteria mean, standard deviation, least and most over seeds.
+    """Hits@1, 2, 3 in one setting; for sampled criteria the mean, standard deviation, minimum and maximum over seeds.
 
     ``None`` where the paper gives no number.
     """
@@ -65,7 +65,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Table1:
-    """All rows, the sweep over noise variances, and how many seeds and trials are behind them."""
+    """All rows, the sweep over noise variances, and the numbers of trials and seeds."""
 
     rows: tuple[Row, ...]
     sweep: tuple[SweepPoint, ...]
@@ -92,8 +92,8 @@ def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progre
 
 
 def criteria(cars: Cars) -> dict[str, Criterion]:
-    """Everything that ranks features without chance."""
-    gaussian, sample = cars.normal.centred, cars.normal.sample_covariance
+    """Every criterion that needs no sampling."""
+    gaussian, sample = cars.model.centred, cars.model.sample_covariance
     assert sample is not None
     spe, score = scores.spe(gaussian).root, scores.mse(gaussian)
     games: dict[str, Game] = {
@@ -119,8 +119,8 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
 
 
 def noise_sweep(cars: Cars, factors: tuple[float, ...] = SWEEP) -> tuple[SweepPoint, ...]:
-    """Hits@1 of exact Shapley values under models that differ only in how much noise they assume."""
-    sample, gaussian = cars.normal.sample_covariance, cars.normal.centred
+    """Hits@1 of exact Shapley values under models that differ only in the noise variance."""
+    sample, gaussian = cars.model.sample_covariance, cars.model.centred
     assert sample is not None
     points = []
     for factor in factors:
@@ -138,8 +138,8 @@ def _exact_rows(cars: Cars) -> list[Row]:
 
 
 def _sampled_rows(cars: Cars, n_seeds: int) -> Iterator[Row]:
-    """Algorithm 1's plan: absolute, signed, without first and last places, and with orders of its own for every trial."""
-    trials = {extreme: spoil(cars.test, extreme) for extreme in EXTREMES}
+    """Algorithm 1 by absolute value, signed, with the ends skipped, and with separate orders for every trial."""
+    trials = {extreme: corrupt(cars.test, extreme) for extreme in EXTREMES}
     tables = {extreme: CoalitionTable(cars.game, trials[extreme].rows) for extreme in EXTREMES}
     for n_orders in N_ORDERS:
         seeds = range(n_seeds)
@@ -184,7 +184,7 @@ def _mahalanobis(covariance: Floats, suffix: str) -> dict[str, Criterion]:
 
 
 def _hits(cars: Cars, blame: Criterion, extreme: Extreme) -> Floats:
-    trials = spoil(cars.test, extreme)
+    trials = corrupt(cars.test, extreme)
     return hits(blame(trials.rows), trials.changed)
 
 

@@ -1,12 +1,13 @@
-"""Table II: do reconstruction errors and their Shapley values tell the same story on ten ODDS data sets?
+"""Table II: how closely do Shapley values follow the reconstruction errors on ten ODDS data sets?
 
-Normal rows in file order: the first m_good - m_bad train, the others and all anomalies test. The PCA keeps the fewest
-components that explain 95% of the training variance. For every feature, squared residual and Shapley value are
-correlated over the test rows; the median over features goes through Fisher's z.
+With m_good normal rows and m_bad anomalies, the first m_good - m_bad normal rows in file order train the model. The other
+normal rows and all anomalies test it. The PCA keeps the fewest components that explain 95% of the training variance. For
+every feature, squared residuals and Shapley values are correlated over the test rows. The median over features is computed
+through Fisher's z.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,23 +17,14 @@ from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, Dataset, load_odds
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, paper, silent
-from culpa.experiments.sampling import CoalitionTable
+from culpa.experiments.sampling import CoalitionTable, Spread
 from culpa.games import Game
 
 Triple = tuple[float, float, float]  # all test rows, normal ones, anomalous ones
 
 SHARE = 0.95
 N_ORDERS = 100
-LARGEST_TABLE = 13  # features up to which the values of all coalitions are tabulated for all test rows
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean, least and most over seeds."""
-
-    mean: Triple
-    low: Triple
-    high: Triple
+LARGEST_TABLE = 13  # most features for which the values of all coalitions are tabulated
 
 
 @dataclass(frozen=True)
@@ -76,8 +68,8 @@ class _Test:
 
     def correlations(self, values: Floats) -> Triple:
         """Median correlation of squared residuals and ``values`` over all, normal and anomalous rows."""
-        everybody = np.ones(len(self.labels), dtype=np.bool_)
-        parts = (everybody, self.labels == 0, self.labels == 1)
+        every_row = np.ones(len(self.labels), dtype=np.bool_)
+        parts = (every_row, self.labels == 0, self.labels == 1)
         r_all, r_good, r_bad = (median_correlation(self.residuals[part], values[part]) for part in parts)
         return r_all, r_good, r_bad
 
@@ -117,16 +109,16 @@ def median_correlation(first: Floats, second: Floats) -> float:
 
 
 def without_ends(game: Game, rows: Floats, values: Floats) -> Floats:
-    """What Shapley values become when orders in which the feature comes first or last are skipped.
+    """Shapley values without the orders in which the feature comes first or last.
 
-    d phi_i is the sum of feature i's mean changes at the d places it can have; two of them are taken away.
+    d phi_i is the sum, over the d places that feature i can have, of its mean change of value. Two places are taken away.
     """
     d = game.n_features
-    everybody = np.arange(d)
-    total = game.total(rows, everybody)
+    every_feature = np.arange(d)
+    total = game.total(rows, every_feature)
     result = d * values - total[:, None] + game.base_value
     for i in range(d):
-        result[:, i] += game.value(rows, np.delete(everybody, i)) - game.value(rows, everybody[i : i + 1])
+        result[:, i] += game.value(rows, np.delete(every_feature, i)) - game.value(rows, every_feature[i : i + 1])
     return result / (d - 2)
 
 
@@ -159,22 +151,14 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
 
 
 def _algorithm1(game: Game, test: _Test, n_seeds: int) -> tuple[Spread | None, Spread | None]:
-    """Algorithm 1's plan over seeds, as printed and with the ends skipped, where a table is affordable."""
+    """Algorithm 1 over seeds, as printed and with the ends skipped; ``None`` where a table would be too large."""
     if game.n_features > LARGEST_TABLE:
         return None, None
     table = CoalitionTable(game, test.rows)
     plain, skipping = (
-        _spread([test.correlations(values) for values in table.algorithm1(N_ORDERS, range(n_seeds), skip_ends=skip)])
+        Spread.over_seeds(
+            [test.correlations(run) for run in table.algorithm1(N_ORDERS, range(n_seeds), skip_ends=skip)]
+        )
         for skip in (False, True)
     )
     return plain, skipping
-
-
-def _spread(per_seed: list[Triple]) -> Spread:
-    columns = [np.array(column) for column in zip(*per_seed, strict=True)]
-
-    def each(summary: Callable[[Floats], np.floating]) -> Triple:
-        r_all, r_good, r_bad = (float(summary(column)) for column in columns)
-        return r_all, r_good, r_bad
-
-    return Spread(each(np.mean), each(np.min), each(np.max))
