@@ -1,4 +1,4 @@
-"""The documentation must hold: examples run, links between files lead somewhere."""
+"""Check the documentation: examples run, and links between files lead to an existing file and heading."""
 
 import re
 import subprocess
@@ -10,15 +10,27 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def broken_links(page: Path) -> list[str]:
-    """Relative links whose target does not exist."""
-    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
-    local = [target for target in targets if not re.match(r"[a-z]+:", target)]
-    return [f"{page.relative_to(ROOT)}: {target}" for target in local if not (page.parent / target).exists()]
+    """Relative links to a file or a heading that does not exist."""
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    broken = []
+    for target, anchor in links:
+        if re.match(r"[a-z]+:", target):
+            continue
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            broken.append(f"{page.relative_to(ROOT)}: {target}{'#' * bool(anchor)}{anchor}")
+    return broken
 
 
 def failing_example(page: Path) -> str | None:
-    """All Python blocks of a page, run as one script."""
+    """Error of the Python blocks of a page, run as one script."""
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
     if not code:
         return None
@@ -29,7 +41,7 @@ def failing_example(page: Path) -> str | None:
 
 
 def failing_script(script: Path) -> str | None:
-    """One of the examples, run from elsewhere as a user would."""
+    """Error of an example script, run from another folder as a user would."""
     with tempfile.TemporaryDirectory() as elsewhere:
         command = [sys.executable, "-W", "error", str(script)]
         result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)

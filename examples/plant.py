@@ -1,4 +1,4 @@
-"""A plant with faults of known kind and sensor: what a detector sees, and whom culpa blames.
+"""Explain known faults in a simulated plant: which rows are flagged, and which sensors are blamed.
 
 python examples/plant.py
 """
@@ -27,5 +27,5 @@ for fault in plant.faults:
     )
 
 first, last = np.flatnonzero(several)[[0, -1]]
-print(f"\nrows {first} to {last} have faults in three sensors at once; the first of them:")
+print(f"\nRows {first} to {last} have faults in three sensors at once. The first of them:")
 print(detector.explain(new.iloc[[first]]).top(4).to_string(index=False))

@@ -1,6 +1,6 @@
-"""Every plot on the simulated plant, as in docs/plots.md.
+"""Draw every plot of docs/plots.md for the simulated plant.
 
-python examples/plots.py docs/plots    # the folder to write to; ./plots unless given
+python examples/plots.py docs/plots    # folder to write to, ./plots by default
 """
 
 import sys
