@@ -55,7 +55,7 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
 - `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features (two with more
   than 44 features, one with more than 172). They assume faults like those injected here: independent errors of about two
   standard deviations in a few features. They do not cover a fault of the whole process that moves many features together.
-  The size (2) and the prior odds (0.1) were chosen with a look at seven of these data sets (cars, wine, vowels,
+  The size (2) and the prior odds (0.1) were chosen with results on seven of these data sets (cars, wine, vowels,
   mammography, shuttle, cover, cardio). The other five (ionosphere, musk, satimage-2, wbc and the plant) were not used.
 - "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
   `pdc` by a constant per feature.

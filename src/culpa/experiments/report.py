@@ -79,9 +79,9 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
   agree with this run.
 - **Mislabelled.** One "Hits@3" in the error row is really Hits@2, and so, it seems, are both in the Shapley row.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
-- **A bias.** The author's published code skips orders in which the feature comes first or last. Runs of that variant cover
-  {skipping} of the {numbers} numbers of Table II that can be checked this way. Runs of Algorithm 1 as printed cover
-  {plain}.
+- **A bias.** The author's published code skips orders in which the feature comes first or last. Its runs
+  cover {skipping} of the {numbers} numbers of Table II that can be checked this way. Runs of Algorithm 1 as printed cover
+  only {plain}.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
   {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
   {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.

@@ -75,7 +75,7 @@ def table2_sheet(result: Table2) -> Sheet:
         "Table II: median correlation of reconstruction errors and their Shapley values",
         ("data set", "d", "rows", "p", "AUROC", "values", "r all / good / bad", "paper", "ends skipped"),
         rows,
-        "AUROC is that of the reconstruction error as a detector. Sampled values come from the default rule at 1% relative "
+        "AUROC rates the reconstruction error as a detector. Sampled values come from the default rule at 1% relative "
         'error. "Ends skipped" leaves out orders in which the feature comes first or last, with infinitely many orders.',
     )
 
