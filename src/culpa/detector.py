@@ -14,12 +14,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games, scores
+from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
+from culpa._core.kinds import FRACTION
 from culpa._core.missing import warn_about_empty_rows
+from culpa._core.parameters import DETECTOR, EXPLAINER, check_keywords, documented, known_keywords
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
-from culpa._core.validation import Table, check_estimator_input, complete_rows, fraction, frame_like, one_of
-from culpa.columns import Lagged, Reading, check_lags, lagged_names
-from culpa.explainer import RANKINGS, Explainer
+from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
+from culpa.columns import Lagged, Reading, lagged_names
+from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.moments import mean_and_spread, spread
@@ -27,7 +30,7 @@ from culpa.monitoring.fixing import JointFix, fix_jointly
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.ranking import contributions
 from culpa.scores.by_name import named_score
-from culpa.scores.limits import FROM_ROWS, LIMIT_KINDS, Limits
+from culpa.scores.limits import FROM_ROWS, Limits
 
 _KEPT = 8  # explainers that a detector remembers
 _ROWS_PER_CHUNK = 1 << 16  # rows scored at a time, so that memory beyond the result does not grow with their number
@@ -41,41 +44,13 @@ def _merges(detector: "PCADetector") -> bool:
     return True
 
 
+@documented(DETECTOR)
 class PCADetector(OutlierMixin, BaseEstimator):
     """Detects rows that a PCA of normal rows cannot reconstruct, and says which features are to blame.
 
     Parameters
     ----------
-    n_components : int, float or "mle"
-        Number of components, or the share of variance that they must explain.
-    scale : bool
-        Standardise every column by its training mean and standard deviation (divisor n - 1, where scikit-learn's
-        StandardScaler divides by n). A constant column keeps scale 1.
-    statistic : {"spe", "mse", "t2", "mahalanobis", "combined"}
-        The score that is compared with the limit, and that `explain` explains.
-    confidence : float
-        Share of normal rows that should stay below the limit.
-    limit : {"auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"}
-        How limits are found. "imhof" is exact for Gaussian rows if they are many; "empirical" is a quantile of the training
-        rows' scores; "conformal" holds out the last rows and takes a quantile of their scores that bounds false alarms
-        whatever the distribution.
-    holdout : float
-        Share of the rows, the last ones, that ``limit="conformal"`` holds out.
-    trim : float
-        Share of the training rows, below 0.5, that may be abnormal: the worst share is left out and the rest refitted.
-    lags : int
-        Dynamic PCA: every row is judged together with the ``lags`` rows before it, and each sensor is blamed for its
-        present and past values together. Rows must be consecutive then.
-    noise : float
-        Factor on the maximum-likelihood noise variance. It leaves the reconstruction error as it is, and makes the model
-        that explains it trust its components less (above 1) or more.
-    shrinkage : float
-        Share, 0 to 1, by which the training covariance is drawn towards its diagonal; with ``n_components = d - 1`` the
-        model is the shrunk covariance itself. `culpa.calibrate` chooses what finds culprits best.
-    game : {"conditional", "retraining", "interventional"}
-        What `explain` takes a coalition of features to be worth.
-    ranking : str
-        Whom an explanation's `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
+    {parameters}
 
     Attributes
     ----------
@@ -105,21 +80,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
     _scores: dict[tuple[str, float], scores.QuadraticScore]
     _gathered: Moments | None = None  # of the rows that partial_fit has seen
 
+    @known_keywords
     def __init__(
         self,
         n_components: int | float | Literal["mle"] = 0.95,
         *,
         scale: bool = True,
-        statistic: str = "spe",
+        statistic: ScoreName = "spe",
         confidence: float = 0.99,
-        limit: str = "auto",
+        limit: LimitKind = "auto",
         holdout: float = 0.2,
         trim: float = 0.0,
         lags: int = 0,
         noise: float = 1.0,
         shrinkage: float = 0.0,
-        game: str = "conditional",
-        ranking: str = "shapley",
+        game: GameName = "conditional",
+        ranking: Ranking = "shapley",
+        noun: str = "feature",
     ) -> None:
         self.n_components = n_components
         self.scale = scale
@@ -133,6 +110,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.shrinkage = shrinkage
         self.game = game
         self.ranking = ranking
+        self.noun = noun
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
@@ -262,7 +240,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         asked = np.atleast_1d(np.asarray(confidences, dtype=np.float64)).tolist()
-        levels = sorted({float(fraction(level, "confidences")) for level in (*asked, self._confidence)})
+        for level in asked:
+            FRACTION.check(level, "confidences")
+        levels = sorted({float(level) for level in (*asked, self._confidence)})
         lines = [
             (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
             for name, score in self._charted(self._score).items()
@@ -281,7 +261,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = self._read(X, min_rows=0)
         return self.explainer(**options).explain(table, rows)
 
-    def contributions(self, X: Any, criterion: str = "rbc", *, statistic: str | None = None) -> Any:
+    def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
 
         ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
@@ -296,7 +276,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         check_is_fitted(self)
-        options = {"score": self._score.name, "game": self.game, "ranking": self.ranking} | options
+        check_keywords(options, EXPLAINER.keywords, "explain")
+        own = {"score": self._score.name, "game": self.game, "ranking": self.ranking}
+        options = own | EXPLAINER.without_aliases(options)
         if options["score"] in scores.SCORE_NAMES and "features" not in options:
             options["score"] = self._score_named(options["score"])
         for known, explainer in self._explainers:
@@ -452,17 +434,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return result
 
     def _check_parameters(self) -> None:
-        one_of(self.statistic, scores.SCORE_NAMES, "statistic")
-        one_of(self.limit, LIMIT_KINDS, "limit")
-        fraction(self.confidence, "confidence")
-        fraction(self.holdout, "holdout")
-        if not (isinstance(self.trim, (int, float, np.number)) and 0 <= self.trim < 0.5):
-            raise ValueError(f"trim must be a share of the rows, at least 0 and below 0.5, got {self.trim!r}.")
+        DETECTOR.check(self.get_params())
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
-        check_lags(self.lags)
-        one_of(self.game, games.GAME_NAMES, "game")
-        one_of(self.ranking, RANKINGS, "ranking")
         if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."

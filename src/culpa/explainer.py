@@ -4,17 +4,19 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games, shapley
+from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
 from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER, documented, known_keywords
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
-from culpa._core.validation import default_names, feature_positions, one_of, positive
+from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.models import FittedModel, as_fitted_model
@@ -24,13 +26,12 @@ from culpa.scores import QuadraticScore
 from culpa.scores.by_name import named_score
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
-METHODS = ("auto", "exact", "permutation", "algorithm1")
-RANKINGS = ("shapley", *contributions.CRITERIA)
-
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
+_ALGORITHM1_ORDERS = 1000  # per feature
 
 
+@documented(EXPLAINER)
 class Explainer:
     """Explains the scores of a fitted model.
 
@@ -39,40 +40,7 @@ class Explainer:
     model
         A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a PCADetector, or a Pipeline that ends
         in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
-    score : {"spe", "mse", "t2", "mahalanobis", "combined"}
-        What is explained. "mse" is "spe" divided by the number of features (in the retraining game, of each coalition).
-    game : {"conditional", "retraining", "interventional"}
-        What a coalition of features is worth.
-    ranking : str
-        Whom `Explanation.top` lists first: "shapley", by their Shapley values, or a criterion of `culpa.ranking`
-        that finds single wrong features more often, such as "leave-one-out" or "fault-odds".
-    method : {"auto", "exact", "permutation", "algorithm1"}
-        How worth is shared out. "auto" is exact where that is affordable, and else samples orders. `chosen` tells.
-    features : list of names or positions, optional
-        Explain the reconstruction error of these features only (with score "spe" or "mse"); a column of a Pipeline
-        stands for everything that was made of it.
-    groups : dict of name to list of features, optional
-        Features that are blamed together, such as the sensors of one subsystem. The others stay on their own.
-    tolerance : float
-        Sampled values: norm of a row's standard errors over norm of its values, met by the median of reference rows that
-        are drawn from the model.
-    budget : int, optional
-        Sampled values: most coalitions to value, whatever the tolerance.
-    n_orders : int, optional
-        Sampled values: number of orders instead of a tolerance; for "algorithm1", orders per feature (1000).
-    exact_budget : float
-        Operations per row up to which "auto" is exact; the default means up to 25 features, or 24 where the
-        noise is below 1e-5 of the largest eigenvalue.
-    memory : float
-        Bytes that compiled quadratic forms may take.
-    rank : {"components", "share"}
-        How many components a retrained PCA keeps (retraining game only).
-    seed : int
-        Same seed, same numbers.
-    n_jobs : int or None
-        Threads, as in scikit-learn: -1 is all cores, None is 1.
-    progress : callable, optional
-        Called with the share of the work done and the current relative error (``None`` where it is exact).
+    {parameters}
 
     Examples
     --------
@@ -90,39 +58,47 @@ class Explainer:
     Takeishi (2019), "Shapley values of reconstruction errors of PCA for explaining anomaly detection".
     """
 
+    @known_keywords
     def __init__(
         self,
         model: Any,
-        score: str | QuadraticScore = "spe",
-        game: str = "conditional",
-        method: str = "auto",
+        score: ScoreName | QuadraticScore | None = None,
+        game: GameName = "conditional",
+        method: Method = "auto",
         *,
-        ranking: str = "shapley",
+        ranking: Ranking = "shapley",
         features: Sequence[str | int] | None = None,
         groups: Mapping[str, Sequence[str | int]] | None = None,
         tolerance: float = 0.01,
-        budget: int | None = None,
+        max_coalitions: int | None = None,
         n_orders: int | None = None,
-        exact_budget: float = plan.EXACT_BUDGET,
-        memory: float = 5e8,
-        rank: Literal["components", "share"] = "components",
-        seed: int = 0,
+        exact_operations: float = EXACT_OPERATIONS,
+        memory_bytes: float = 5e8,
+        retraining_rank: RetrainingRank = "components",
+        seed: int | None = None,
         n_jobs: int | None = -1,
         progress: Progress | None = None,
+        statistic: ScoreName | None = None,
+        random_state: int | None = None,
     ) -> None:
+        self.seed: int = EXPLAINER["seed"].either(seed, random_state)
+        self.method, self.game_name, self.ranking = method, game, ranking
+        self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
+        self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
+        self.retraining_rank: RetrainingRank = retraining_rank
+        self.n_jobs, self.progress = n_jobs, progress
+        own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
+        EXPLAINER.check(own | {"game": game, "features": features, "groups": groups})
         self.normal: FittedModel = as_fitted_model(model)
-        self.method = one_of(method, METHODS, "method")
-        self.game_name = one_of(game, games.GAME_NAMES, "game")
-        self.ranking = one_of(ranking, RANKINGS, "ranking")
         self.columns = _columns(self.normal, features, groups)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = named_score(score, self.normal, None if chosen is None else self.columns.features_of(chosen))
+        self.score = named_score(
+            EXPLAINER["score"].either(score, statistic),
+            self.normal,
+            None if chosen is None else self.columns.features_of(chosen),
+        )
         self.groups = None if groups is None else _complete_groups(groups, names)
-        self.tolerance = positive(tolerance, "tolerance")
-        self.budget, self.n_orders, self.exact_budget, self.memory = budget, n_orders, exact_budget, memory
-        self.rank: Literal["components", "share"] = rank
-        self.seed, self.n_jobs, self.progress = seed, n_jobs, progress
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
@@ -142,7 +118,7 @@ class Explainer:
             closed = self.game.closed_form(np.zeros((1, self.game.n_features)), self.players) is not None
             return "exact: closed form" if closed else f"exact: {1 << n_players:,} coalitions of {n_players} players"
         if self.method == "algorithm1":
-            return f"algorithm1: {self.n_orders or 1000:,} orders for each of {n_players} players"
+            return f"algorithm1: {self.n_orders or _ALGORITHM1_ORDERS:,} orders for each of {n_players} players"
         rule = self._rule(n_players)
         return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
 
@@ -248,7 +224,7 @@ class Explainer:
             return False
         rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
         self._n_rows += n_rows
-        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory)
+        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes)
 
     @property
     def forms(self) -> QuadraticForms | None:
@@ -280,7 +256,7 @@ class Explainer:
             shrunk(self.normal.sample_covariance, self.normal.shrinkage),
             self.normal.gaussian.n_components,
             mean=self.score.name == "mse",
-            rank=self.rank,
+            rank=self.retraining_rank,
         )
 
     @cached_property
@@ -328,13 +304,15 @@ class Explainer:
         if self._is_exact(len(players)):
             return shapley.exact(self.game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
         if self.method == "algorithm1":
-            return shapley.algorithm1(self.game, rows, players, n_orders=self.n_orders or 1000, seed=self.seed)
+            return shapley.algorithm1(
+                self.game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed
+            )
         rule = self._rule(len(players))
         return shapley.permutation(self.game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
     def _is_exact(self, n_players: int) -> bool:
         if self.method == "auto":
-            return plan.affordable(self.game, n_players, self.exact_budget)
+            return plan.affordable(self.game, n_players, self.exact_operations)
         return self.method == "exact"
 
     def _rule(self, n_players: int) -> Rule:
@@ -350,7 +328,7 @@ class Explainer:
             self.players,
             self._reference_rows(),
             self.tolerance,
-            budget=self.budget,
+            budget=self.max_coalitions,
             seed=self.seed,
             n_jobs=self.n_jobs,
             progress=self.progress,
@@ -406,8 +384,6 @@ def _complete_groups(
     groups: Mapping[str, Sequence[str | int]], names: Sequence[str]
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Groups by position; features in no group become players of their own, in the order of the columns."""
-    if not isinstance(groups, Mapping):
-        raise TypeError(f"groups must be a dict of name to list of features, got {type(groups).__name__}.")
     owner: dict[int, str] = {}
     for group, members in groups.items():
         if not len(members):

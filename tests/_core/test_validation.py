@@ -189,7 +189,28 @@ def test_all_nan_column(normal):
         ({"features": []}, "at least one feature"),
         ({"features": ["flow"], "score": "t2"}, "goes with score='spe' or 'mse', not 't2'"),
         ({"game": "retraining", "score": "t2"}, "use score='spe' or 'mse'"),
-        ({"game": "retraining", "rank": "full"}, "unknown rank 'full'"),
+        ({"game": "retraining", "retraining_rank": "full"}, "unknown retraining_rank 'full'"),
+        ({"max_coalitions": 0}, "max_coalitions must be a whole number of at least 1, or None, got 0"),
+        ({"max_coalitions": "many"}, "max_coalitions must be a whole number of at least 1"),
+        ({"n_orders": 0}, "n_orders must be a whole number of at least 1"),
+        ({"n_orders": 2.5}, "n_orders must be a whole number of at least 1"),
+        ({"memory_bytes": None}, "memory_bytes must be a number of at least 0, got None"),
+        ({"memory_bytes": -1}, "memory_bytes must be a number of at least 0"),
+        ({"exact_operations": float("nan")}, "exact_operations must be a number of at least 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": "a"}, "seed must be a whole number of at least 0"),
+        ({"random_state": -1}, "seed must be a whole number of at least 0"),
+        ({"seed": 0, "random_state": 1}, "seed=0 and random_state=1 are two names of one parameter"),
+        ({"score": "spe", "statistic": "t2"}, "score='spe' and statistic='t2' are two names of one parameter"),
+        ({"n_jobs": 0}, "n_jobs must be a whole number other than 0 .-1 means all cores., or None, got 0"),
+        ({"progress": True}, "progress must be a function, or None, got True"),
+        ({"features": 3}, "features must be a list of names or positions of features, or None, got 3"),
+        ({"groups": ["flow"]}, "groups must be a dict of group name to list of features, or None, got"),
+        ({"groups": {"a": None}}, "groups must be a dict of group name to list of features"),
+        ({"rows": "first"}, "rows must be positions or a mask of rows, got 'first'"),
+        ({"rows": [0.5]}, "rows must be positions or a mask"),
+        ({"rows": [[0, 1]]}, "rows must be positions or a mask"),
+        ({"rows": [10_000]}, "rows names position 10000, but X has 60 rows"),
         ({"groups": {"a": ["flow"], "b": ["flow", "power"]}}, "'flow' is in the groups 'a' and 'b'"),
         ({"groups": {"a": "zz"}}, "unknown feature in group 'a': 'zz'"),
         ({"groups": {"a": []}}, "group 'a' is empty"),
@@ -207,8 +228,8 @@ def test_bad_options(detector, normal, options, message):
         ({"statistic": "q"}, "unknown statistic 'q'"),
         ({"limit": "3 sigma"}, "unknown limit '3 sigma'"),
         ({"limit": "f"}, "limit='f' is for statistic='t2'"),
-        ({"confidence": 99}, "confidence must lie between 0 and 1"),
-        ({"n_components": 4}, "n_components=4 must be at least 1 and less than the number of features, 4"),
+        ({"confidence": 99}, "confidence must be a number above 0 and below 1"),
+        ({"n_components": 4}, "n_components=4 must be less than the number of features, 4"),
     ],
 )
 def test_bad_detector_options(normal, options, message):
@@ -230,7 +251,7 @@ def test_exact_with_too_many_features_says_how_long_and_what_instead():
 
 def test_other_bad_arguments(detector, normal):
     frame = pd.DataFrame(normal, columns=NAMES)
-    with pytest.raises(TypeError, match="groups must be a dict of name to list of features, got list"):
+    with pytest.raises(ValueError, match="groups must be a dict of group name to list of features, or None, got"):
         detector.explain(frame, groups=[["flow"]])
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="whole number of at least 1"):

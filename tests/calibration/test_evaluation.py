@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import culpa
 from culpa import PCADetector
-from culpa.calibration.choice import _preferred, choose, thinned
+from culpa.calibration.choice import Plan, _preferred, choose, thinned
 from culpa.calibration.evaluation import (
     Setting,
     Verdict,
@@ -89,7 +89,7 @@ def test_faults_that_cannot_be():
     with pytest.raises(ValueError, match="did you mean 'stuck'"):
         inject(X, X, kinds=["stuk"])
     for options in ({"at_once": [2]}, {"kinds": []}):
-        with pytest.raises(ValueError, match="leave one feature sound"):
+        with pytest.raises(ValueError, match="no faults can be injected"):
             inject(X, X, **options)
 
 
@@ -164,7 +164,7 @@ def test_calibration_holds_out_what_it_spoils(plant, monkeypatch):
         return verdicts(chosen, training, trials, **options)
 
     monkeypatch.setattr("culpa.calibration.choice.verdicts", spy)
-    choose(plant.normal, chosen=[Setting(4, 1.0, 0.0, "spe")], kinds=["bias 1 sd"], at_once=[1], n_trials=500)
+    choose(plant.normal, plan=Plan([Setting(4, 1.0, 0.0, "spe")], ["bias 1 sd"], [1], n_trials=500))
     assert len(seen) == 5
     for fold, (training, trials) in enumerate(seen):
         held_out = plant.normal[80 * fold : 80 * (fold + 1)]
@@ -239,10 +239,10 @@ def test_calibration_as_a_table(calibrated, plant):
 def test_calibration_tells_progress_and_repeats_itself(plant):
     few = [Setting(4, 1.0, 0.0, "spe"), Setting(4, 1.0, 0.0, "spe", ranking="rbc")]
     seen = []
-    first = choose(plant.normal, chosen=few, n_trials=100, progress=lambda share, doing: seen.append(share))
+    first = choose(plant.normal, plan=Plan(few, n_trials=100, progress=lambda share, doing: seen.append(share)))
     assert seen == sorted(seen)
     assert seen[-1] == 1
-    assert first == choose(plant.normal, chosen=few, n_trials=100)
+    assert first == choose(plant.normal, plan=Plan(few, n_trials=100))
 
 
 def test_missing_cells_take_part_in_the_fit_only(plant):
@@ -250,7 +250,7 @@ def test_missing_cells_take_part_in_the_fit_only(plant):
     X[::7, 2] = np.nan
     few = [Setting(4, 1.0, 0.0, "spe"), Setting(4, 3.0, 0.0, "spe")]
     complete = X[~np.isnan(X).any(axis=1)]
-    assert choose(X, chosen=few, n_trials=100) == choose(complete, chosen=few, n_trials=100)
+    assert choose(X, plan=Plan(few, n_trials=100)) == choose(complete, plan=Plan(few, n_trials=100))
     assert culpa.calibrate(X, chosen=few, n_trials=100).model_.n_samples_ == len(X)
 
 
@@ -276,7 +276,7 @@ def test_too_little_to_calibrate_with():
         culpa.calibrate(X)
     with pytest.raises(ValueError, match="lags=2 cannot be calibrated"):
         culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), PCADetector(lags=2))
-    with pytest.raises(ValueError, match="n_folds=1"):
+    with pytest.raises(ValueError, match="n_folds must be a whole number of at least 2"):
         culpa.calibrate(np.random.default_rng(0).normal(size=(30, 4)), n_folds=1)
 
 
@@ -333,7 +333,7 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
     usual = command("calibrate", normal_csv, "--id", "time", "--trials", 200)
     result = command("calibrate", normal_csv, "--id", "time", "--trials", 200, *told)
     assert result.exit_code == 0, result.stderr
-    calibration = choose(plant.normal, n_trials=200, **expected)
+    calibration = choose(plant.normal, plan=Plan(n_trials=200, **expected))
     lines = [line.split() for line in result.stdout.splitlines()]
     for entry in calibration.entries[:15]:
         interval = f"{entry.hits1.low:.3f}-{entry.hits1.high:.3f}"

@@ -150,7 +150,7 @@ class TestTrim:
 
     @pytest.mark.parametrize("trim", [-0.1, 0.5, 1, "much", None])
     def test_mistakes(self, trim):
-        with pytest.raises(ValueError, match="trim must be a share of the rows, at least 0 and below"):
+        with pytest.raises(ValueError, match="trim must be a number of at least 0 and below"):
             PCADetector(trim=trim).fit(clean(50))
 
 

@@ -132,7 +132,7 @@ def test_bound_of_the_other_bar_holds(detector, new):
     """Against the spread of independent runs."""
     rows = new.iloc[60:61]
     runs = [
-        Explainer(detector, method="permutation", n_orders=64, seed=seed, exact_budget=0).explain(rows)
+        Explainer(detector, method="permutation", n_orders=64, seed=seed, exact_operations=0).explain(rows)
         for seed in range(12)
     ]
     shown = [Waterfall.of(run, max_features=3) for run in runs]

@@ -303,7 +303,7 @@ def render_figure(figure):
 
 def test_sampled_values_have_whiskers(plant):
     detector, _, new = plant
-    explain = Explainer(detector, method="permutation", n_orders=64, exact_budget=0).explain
+    explain = Explainer(detector, method="permutation", n_orders=64, exact_operations=0).explain
     exact, sampled = detector.explain(new.iloc[60:61]), explain(new.iloc[60:61])
     assert sampled.std_error.any()
     for name in ("waterfall", "bar"):

@@ -186,7 +186,7 @@ def test_missing_cells_are_named(visit, plant):
 def test_sampled_rows_say_so_and_exact_ones_do_not(visit, plant, folder):
     detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     new = plant.new.iloc[55:75]  # row 60 lacks a cell, so it has one player less, and that decides
-    page = visit(detector.report(new, exact_budget=38 * 2.0**11, n_orders=96).save(folder / "both.html"))
+    page = visit(detector.report(new, exact_operations=38 * 2.0**11, n_orders=96).save(folder / "both.html"))
     flagged = np.flatnonzero(detector.predict(new) == -1)
     for row, sampled in ((5, False), (int(flagged[-1]), True)):
         click_mark(page, int(np.flatnonzero(flagged == row)[0]))

@@ -319,7 +319,7 @@ class TestTable:
 
     def test_mistakes(self):
         detector = PCADetector(3).fit(sample(300, 0))
-        with pytest.raises(ValueError, match="confidences must lie between 0 and 1"):
+        with pytest.raises(ValueError, match="confidences must be a number above 0 and below 1"):
             detector.control_limits([95])
         with pytest.raises(ValueError, match="limit='f' is for statistic='t2'"):
             PCADetector(limit="f").fit(sample(100, 0))

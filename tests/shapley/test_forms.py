@@ -173,7 +173,7 @@ class TestSameRowSameAnswer:
         np.testing.assert_allclose(one.std_error, two.std_error, rtol=0, atol=1e-10)
 
     def test_whether_compiled_or_walked(self, table, method):
-        walked = Explainer(PPCA(4).fit(table), method=method, memory=0)
+        walked = Explainer(PPCA(4).fit(table), method=method, memory_bytes=0)
         compiled = Explainer(PPCA(4).fit(table), method=method).compile()
         a, b = walked.explain(table), compiled.explain(table)
         assert walked.forms is None

@@ -87,7 +87,7 @@ def test_tolerance_is_met(table, tolerance):
 
 
 def test_budget_is_kept(table):
-    explainer = Explainer(PPCA(5).fit(table), method="permutation", tolerance=1e-6, budget=5000)
+    explainer = Explainer(PPCA(5).fit(table), method="permutation", tolerance=1e-6, max_coalitions=5000)
     assert 1000 <= explainer.explain(table[:2]).n_evaluations <= 5000
 
 
@@ -114,11 +114,12 @@ def test_says_what_it_chose(table):
     model = PPCA(5).fit(table)
     assert Explainer(model).chosen == "exact: 4,096 coalitions of 12 players"
     assert (
-        Explainer(model, exact_budget=1e4, n_orders=400).chosen == "permutation: 384 orders in 6 replicates, 12 players"
+        Explainer(model, exact_operations=1e4, n_orders=400).chosen
+        == "permutation: 384 orders in 6 replicates, 12 players"
     )
     assert Explainer(model, game="interventional").chosen == "exact: closed form"
     assert Explainer(model, method="algorithm1").chosen == "algorithm1: 1,000 orders for each of 12 players"
-    with pytest.raises(ValueError, match="tolerance must be a positive number"):
+    with pytest.raises(ValueError, match="tolerance must be a number above 0"):
         Explainer(model, tolerance=0)
 
 

@@ -6,13 +6,14 @@ Inside, arrays are float64, two-dimensional and free of infinities; NaN means mi
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
+
+from culpa._core.choices import one_of
 
 Rows = NDArray[np.float64]
 
@@ -132,16 +133,6 @@ def same_kind(native: Any, values: Rows, names: Sequence[str] | None = None) -> 
     return result
 
 
-def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
-    """``value`` if it is allowed, else a ValueError that lists what is and guesses what was meant."""
-    allowed = list(allowed)
-    if value in allowed:
-        return value
-    near = get_close_matches(str(value), allowed, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"unknown {argument} {value!r}: choose one of {', '.join(map(repr, allowed))}{hint}")
-
-
 def feature_positions(features: Iterable[str | int], names: Sequence[str], argument: str) -> list[int]:
     """Positions of features given by name or by number; a single name counts as a list of one."""
     positions = []
@@ -155,27 +146,6 @@ def feature_positions(features: Iterable[str | int], names: Sequence[str], argum
         else:
             raise ValueError(f"{argument} names feature {feature}, but features are numbered 0 to {len(names) - 1}")
     return positions
-
-
-def fraction(value: float, argument: str) -> float:
-    """``value`` if it lies strictly between 0 and 1."""
-    if not (isinstance(value, (int, float, np.number)) and 0 < value < 1):
-        raise ValueError(f"{argument} must lie between 0 and 1 (0.99 means 99%), got {value!r}")
-    return float(value)
-
-
-def share(value: float, argument: str) -> float:
-    """``value`` if it lies between 0 and 1, both included."""
-    if not (isinstance(value, (int, float, np.number)) and 0 <= value <= 1):
-        raise ValueError(f"{argument} must lie between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def positive(value: float, argument: str) -> float:
-    """``value`` if it is a positive number."""
-    if not (isinstance(value, (int, float, np.number)) and 0 < value < math.inf):
-        raise ValueError(f"{argument} must be a positive number, got {value!r}")
-    return float(value)
 
 
 def _header(names: tuple[str, ...]) -> Any:

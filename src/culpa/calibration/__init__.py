@@ -1,7 +1,8 @@
-"""Which settings find the culprits most often in your own data: inject faults, evaluate, choose."""
+"""Choosing the settings that find culprits most often in your own data: inject faults, evaluate, choose."""
 
-from culpa.calibration.choice import Calibration, calibrate
+from culpa._core.choices import FAULT_KINDS
+from culpa.calibration.choice import Calibration, Plan, calibrate, choose
 from culpa.calibration.evaluation import Setting, leaderboard, settings
-from culpa.calibration.injection import FAULT_KINDS, inject
+from culpa.calibration.injection import inject
 
-__all__ = ["FAULT_KINDS", "Calibration", "Setting", "calibrate", "inject", "leaderboard", "settings"]
+__all__ = ["FAULT_KINDS", "Calibration", "Plan", "Setting", "calibrate", "choose", "inject", "leaderboard", "settings"]

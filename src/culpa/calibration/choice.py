@@ -1,11 +1,11 @@
-"""Which detector finds the culprits most often in *your* data? Faults are injected into held-out normal rows to find out.
+"""Chooses the detector that finds culprits most often in the user's data, by injecting faults into held-out normal rows.
 
-Rows are cut into consecutive folds, because rows that follow each other are alike and held-out ones should not be. Every
-setting is fitted to all folds but one and ranks the spoiled rows of that one. The best setting is fitted to all rows.
-Nothing but normal rows is used.
+Folds are consecutive, because neighbouring rows resemble each other and held-out rows should be new. Every setting is
+fitted to all folds but one, and ranks the features of the faulty rows of that fold. The best setting is fitted to all rows.
+Only normal rows are used.
 
-Where a criterion that is no Shapley value wins by less than one standard error, the best Shapley values are taken: then the
-values that share out the score also rank the culprits.
+Where another criterion beats the best Shapley values by less than one standard error, the Shapley values are chosen: then
+the values that add up to the score also rank the culprits.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.choices import FAULT_KINDS, FaultKind
+from culpa._core.parameters import CALIBRATION, documented, known_keywords
 from culpa._core.types import Floats
 from culpa._core.validation import frame_like, read_table
-from culpa.calibration.evaluation import Entry, Progress, Setting, joined, ranked, settings, standard_error, verdicts
-from culpa.calibration.injection import FAULT_KINDS, SIMULTANEOUS_FAULTS, inject
+from culpa.calibration.evaluation import (
+    Entry,
+    Progress,
+    Setting,
+    Verdict,
+    joined,
+    ranked,
+    settings,
+    standard_error,
+    verdicts,
+)
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.detector import PCADetector
 
 _FEWEST_ROWS = 20
-MOST_ROWS = 20_000  # rows that take part in the choice
+MOST_ROWS = 20_000  # that are used for the choice
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The setting to take, all that were tried, best Hits@1 first, and how many trials are behind them."""
+    """The chosen setting, all settings that were compared (best Hits@1 first), and the number of trials."""
 
     best: Setting
     entries: tuple[Entry, ...]
@@ -46,41 +58,66 @@ class Calibration:
             if name == "hits1":
                 columns |= {"hits1_low": [e.low for e in estimates], "hits1_high": [e.high for e in estimates]}
         for name in Setting._fields:
-            # numbers and words in one column suit no data frame
+            # a column of a data frame holds one type
             columns[name] = [str(getattr(entry.setting, name)) for entry in self.entries]
         return frame_like(self.native, columns)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How settings are compared: which ones, with which faults, in how many folds and trials."""
+
+    chosen: Sequence[Setting] | None = None
+    kinds: Sequence[FaultKind] = FAULT_KINDS
+    at_once: Sequence[int] = SIMULTANEOUS_FAULTS
+    n_folds: int = 5
+    n_trials: int = 1800
+    seed: int = 0
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        CALIBRATION.check({name: value for name, value in vars(self).items() if name in CALIBRATION})
+
+    def settings(self, n_features: int, detector: PCADetector) -> list[Setting]:
+        """The settings to compare, which must be at least one."""
+        chosen = settings(n_features, detector.n_components) if self.chosen is None else list(self.chosen)
+        if not chosen:
+            raise ValueError("chosen is empty: give at least one setting, or None for all.")
+        return chosen
+
+    def inject(self, held_out: Floats, training: Floats, fold: int) -> Trials:
+        """The trials of one fold."""
+        n_trials = -(-self.n_trials // self.n_folds)
+        return inject(
+            held_out, training, kinds=self.kinds, at_once=self.at_once, n_trials=n_trials, seed=self.seed + fold
+        )
+
+
+@documented(CALIBRATION)
+@known_keywords
 def calibrate(
     X: Any,
     detector: PCADetector | None = None,
     *,
     chosen: Sequence[Setting] | None = None,
-    kinds: Sequence[str] = FAULT_KINDS,
+    kinds: Sequence[FaultKind] = FAULT_KINDS,
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,
-    progress: Progress = lambda share, doing: None,
+    progress: Progress | None = None,
 ) -> PCADetector:
-    """A detector of these normal rows that finds culprits as often as possible; ``calibration_`` tells how often.
+    """Fit the detector that finds culprits most often in these normal rows; ``calibration_`` says how often.
 
     Parameters
     ----------
     X
-        Normal rows. Rows with missing cells take no part in the choice, only in the final fit.
+        Normal rows. Rows with missing cells are used only for the final fit, not for the choice.
     detector : PCADetector, optional
-        Its scaling, confidence, limit and number of components are kept (with shrinkage, all components are).
-    chosen : list of `culpa.calibration.evaluation.Setting`, optional
-        Settings to choose from; by default `culpa.calibration.evaluation.settings`.
-    kinds, at_once
-        Kinds of faults (`culpa.calibration.injection.FAULT_KINDS`) and how many features they befall at once.
-    n_folds, n_trials : int
-        Folds, and how many faults are injected in all of them together.
-    seed : int
-        Same seed, same choice.
-    progress : callable, optional
-        Called with the share of the work done and what is being done.
+        Its scaling, confidence, limit and number of components are kept (with shrinkage, all components are used).
+    chosen : list of `culpa.calibration.Setting`, optional
+        Settings to choose from; `culpa.calibration.settings` gives the default.
+    {parameters}
 
     Examples
     --------
@@ -92,71 +129,55 @@ def calibrate(
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
     """
     table = read_table(X, min_rows=_FEWEST_ROWS, min_features=2)
-    calibration = choose(
-        table.array,
-        detector,
-        chosen=chosen,
-        kinds=kinds,
-        at_once=at_once,
-        n_folds=n_folds,
-        n_trials=n_trials,
-        seed=seed,
-        progress=progress,
-    )
+    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, progress)
+    calibration = choose(table.array, detector, plan)
     best = calibration.best.applied_to(detector or PCADetector()).fit(X)
     best.calibration_ = replace(calibration, native=table.native)
     return best
 
 
-def choose(
-    rows: Floats,
-    detector: PCADetector | None = None,
-    *,
-    chosen: Sequence[Setting] | None = None,
-    kinds: Sequence[str] = FAULT_KINDS,
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
-    n_folds: int = 5,
-    n_trials: int = 1800,
-    seed: int = 0,
-    progress: Progress = lambda share, doing: None,
-) -> Calibration:
+def choose(rows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
     """The comparison behind `calibrate`, without the final fit."""
-    detector = detector or PCADetector()
-    if detector.lags:
-        raise ValueError(
-            f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without a past."
-        )
-    complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
-    if len(complete) < _FEWEST_ROWS:
-        raise ValueError(f"{len(complete)} complete row(s) are too few to calibrate with: at least {_FEWEST_ROWS}.")
-    if not 2 <= n_folds <= len(complete) // 2:
-        raise ValueError(f"n_folds={n_folds} must be at least 2 and leave two rows or more in every fold.")
-    chosen = settings(rows.shape[1], detector.n_components) if chosen is None else list(chosen)
-    judged: list[list[Any]] = [[] for _ in chosen]
+    detector, plan = detector or PCADetector(), plan or Plan()
+    complete = _complete(rows, detector, plan)
+    chosen = plan.settings(rows.shape[1], detector)
+    judged: list[list[Verdict]] = [[] for _ in chosen]
     sources = []
-    for fold, held_out in enumerate(np.array_split(np.arange(len(complete)), n_folds)):
+    for fold, held_out in enumerate(np.array_split(np.arange(len(complete)), plan.n_folds)):
         training = np.delete(complete, held_out, axis=0)
-        trials = inject(
-            complete[held_out],
-            training,
-            kinds=kinds,
-            at_once=at_once,
-            n_trials=-(-n_trials // n_folds),
-            seed=seed + fold,
-        )
+        trials = plan.inject(complete[held_out], training, fold)
         sources.append(held_out[trials.source])
-        for k, verdict in enumerate(verdicts(chosen, training, trials, detector=detector, seed=seed)):
+        for k, verdict in enumerate(verdicts(chosen, training, trials, detector=detector, seed=plan.seed)):
             judged[k].append(verdict)
-            progress((fold + (k + 1) / len(chosen)) / n_folds, chosen[k].label)
+            if plan.progress is not None:
+                plan.progress((fold + (k + 1) / len(chosen)) / plan.n_folds, chosen[k].label)
     source = np.concatenate(sources)
-    together = [joined(parts) for parts in judged]
-    entries = ranked(chosen, together, source, seed=seed)
-    hits = {setting: verdict.hits1 for setting, verdict in zip(chosen, together, strict=True)}
+    all_folds = [joined(parts) for parts in judged]
+    entries = ranked(chosen, all_folds, source, seed=plan.seed)
+    hits = {setting: verdict.hits1 for setting, verdict in zip(chosen, all_folds, strict=True)}
     return Calibration(_preferred([entry.setting for entry in entries], hits, source), tuple(entries), len(source))
 
 
+def _complete(rows: Floats, detector: PCADetector, plan: Plan) -> Floats:
+    """The rows that are used for the choice, or an error where calibration is not possible."""
+    if detector.lags:
+        raise ValueError(
+            f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without preceding rows."
+        )
+    complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
+    if len(complete) < _FEWEST_ROWS:
+        raise ValueError(
+            f"{len(complete)} complete row(s) are too few to calibrate with: at least {_FEWEST_ROWS} are needed."
+        )
+    if plan.n_folds > len(complete) // 2:
+        raise ValueError(
+            f"n_folds={plan.n_folds} leaves less than two rows in a fold: use at most {len(complete) // 2} folds."
+        )
+    return complete
+
+
 def _preferred(best_first: list[Setting], hits: dict[Setting, Floats], source: NDArray[np.intp]) -> Setting:
-    """The first setting, or the first that ranks by Shapley values if that is as good up to one standard error."""
+    """The best setting, or the best one with Shapley values if it is at most one standard error worse."""
     first = best_first[0]
     shapley = next((setting for setting in best_first if setting.ranking == "shapley"), first)
     lost = hits[first] - hits[shapley]

@@ -1,8 +1,8 @@
-"""How often does a way of blaming features find the ones that are at fault?
+"""Evaluation of rankings: how often does a setting rank the faulty features first?
 
-A way of blaming is a `Setting`: parameters of a `PCADetector`. Rows with injected faults are ranked by it, and three
-numbers say how well: Hits@1, the share of trials whose most blamed feature is a culprit; Hits@3, the share of culprits
-among the three most blamed; and the mean rank of the culprits. Features that are blamed equally share their places.
+A `Setting` is a choice of parameters of a `PCADetector`. It ranks the features of rows with injected faults, and three
+numbers measure the result: Hits@1, the share of trials in which the feature ranked first is faulty; Hits@3, the share of
+faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from culpa._core.choices import FAULT_KINDS, FaultKind, GameName, Ranking, ScoreName
 from culpa._core.types import Floats
-from culpa.calibration.injection import FAULT_KINDS, SIMULTANEOUS_FAULTS, Trials, inject
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.detector import PCADetector
 from culpa.games import RETRAINABLE
 
-Progress = Callable[[float, str], None]  # share of the work done, and what is being worked on
+Progress = Callable[[float, str], None]  # share of the work done, and the setting in progress
 
 NOISE = (1.0, 3.0, 10.0)
 SHRINKAGE = (0.001, 0.003, 0.01, 0.03, 0.1)
-MOST_RETRAINED = 13  # features up to which the retraining game is tried: it solves an eigenproblem per coalition
+MOST_RETRAINED = 13  # features up to which the retraining game is compared: it solves an eigenproblem per coalition
 
-_TIED = 1e-9  # difference, relative to the row's largest blame, that is rounding
+_TIED = 1e-9  # difference, relative to the largest value of the row, that counts as rounding
 _EXACT_UP_TO = 13  # features; beyond, ranking many trials by sampled Shapley values is precise enough
 _ORDERS = 192
 _RESAMPLES = 1000
@@ -31,23 +32,23 @@ _LEVEL = 0.95
 
 
 class Setting(NamedTuple):
-    """Parameters of a `PCADetector` that decide whom it blames."""
+    """Parameters of a `PCADetector` that decide how it ranks features."""
 
     n_components: int | float | str
     noise: float
     shrinkage: float
-    statistic: str
-    game: str = "conditional"
-    ranking: str = "shapley"
+    statistic: ScoreName
+    game: GameName = "conditional"
+    ranking: Ranking = "shapley"
 
     @property
     def model(self) -> tuple[int | float | str, float, float]:
-        """What has to be fitted; the other parameters only look at it."""
+        """The parameters that need a fit; the others only use the fitted model."""
         return self[:3]
 
     @property
     def label(self) -> str:
-        """For people: score, how it is shared out, and what kind of model."""
+        """Description for people: score, Shapley values or criterion, and kind of model."""
         shared = f"{self.game} Shapley" if self.ranking == "shapley" else self.ranking
         index = "" if self.ranking in ("z-score", "fault-odds") else f"{self.statistic}, "
         if self.shrinkage:
@@ -55,9 +56,9 @@ class Setting(NamedTuple):
         return f"{index}{shared}" if self.noise == 1 else f"{index}{shared}; noise x{self.noise:g}"
 
     def applied_to(self, detector: PCADetector) -> PCADetector:
-        """An unfitted copy of a detector with these parameters; it keeps its others.
+        """An unfitted copy of a detector with these parameters in place of its own.
 
-        A limit that is for T2 only gives way to "auto" where the statistic is another one.
+        The limit "f", which is for T2 only, becomes "auto" where the statistic is another one.
         """
         limit = "auto" if detector.limit == "f" and self.statistic != "t2" else detector.limit
         return clone(detector).set_params(**self._asdict(), limit=limit)  # type: ignore[no-any-return]
@@ -80,7 +81,7 @@ class Verdict(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """How well a setting does."""
+    """A setting and its results."""
 
     setting: Setting
     hits1: Estimate
@@ -89,10 +90,9 @@ class Entry(NamedTuple):
 
 
 def settings(n_features: int, n_components: int | float | str = 0.95) -> list[Setting]:
-    """Everything worth trying: scores, games and classical criteria under models that trust themselves more or less.
+    """The settings that `calibrate` compares: scores, games and classical criteria, with several noise levels.
 
-    With shrinkage the model is the whole covariance, where nothing is left over to be a residual: it goes with the
-    Mahalanobis distance only.
+    With shrinkage the model is the whole covariance, which leaves no residual; only the Mahalanobis distance is used then.
     """
     plain = n_components, 1.0, 0.0
     result = [Setting(*plain, "spe", ranking="z-score")]
@@ -118,12 +118,12 @@ def leaderboard(
     held_out: Floats,
     chosen: Sequence[Setting] | None = None,
     *,
-    kinds: Sequence[str] = FAULT_KINDS,
+    kinds: Sequence[FaultKind] = FAULT_KINDS,
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_trials: int = 1800,
     seed: int = 0,
 ) -> list[Entry]:
-    """Fit to training rows, spoil held-out normal rows, and tell which settings find the culprits, best first.
+    """Fit settings to training rows and compare them on held-out rows with injected faults, best first.
 
     >>> from culpa.datasets import make_plant
     >>> plant = make_plant(300, 100, faults=())
@@ -144,27 +144,33 @@ def verdicts(
     detector: PCADetector | None = None,
     seed: int = 0,
 ) -> Iterator[Verdict]:
-    """What each setting, fitted to the training rows, makes of the trials; ``detector`` has the other parameters."""
+    """The results of each setting, fitted to the training rows; ``detector`` has the other parameters."""
     fitted: dict[object, PCADetector] = {}
     for setting in chosen:
         if setting.model not in fitted:
-            # nobody is flagged here, and a share of the rows may be too few for the detector's own limit
+            # no row is flagged here, and the training folds may be too small for the detector's own limit
             fitted[setting.model] = setting.applied_to(detector or PCADetector()).set_params(limit="auto").fit(training)
         yield judge(blame(setting, fitted[setting.model], trials.rows, seed), trials.culprits)
 
 
 def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:
-    """Whom the setting blames, (rows, features); ``detector`` may differ from it in what needs no fitting."""
+    """How strongly the setting blames each feature, (rows, features); ``detector`` must agree with it in the fit."""
     if setting.ranking != "shapley":
         return np.asarray(detector.contributions(rows, setting.ranking, statistic=setting.statistic))
     exact = rows.shape[1] <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
-    options = {"method": "exact"} if exact else {"method": "permutation", "n_orders": _ORDERS, "seed": seed}
-    why = detector.explain(rows, score=setting.statistic, game=setting.game, ranking="shapley", **options)
-    return why.values
+    explainer = detector.explainer(
+        score=setting.statistic,
+        game=setting.game,
+        ranking="shapley",
+        method="exact" if exact else "permutation",
+        n_orders=None if exact else _ORDERS,
+        seed=0 if exact else seed,
+    )
+    return explainer.explain(rows).values
 
 
 def judge(blame: Floats, culprits: NDArray[np.bool_]) -> Verdict:
-    """Hits and ranks, trial by trial. Blame is (..., n, d): leading axes are several ways of blaming."""
+    """Hits and ranks of each trial. Blame is (..., n, d), where leading axes are several settings."""
     above, tied = places(blame, culprits)
     count = culprits.sum(axis=1)
     first, among_three, rank = (
@@ -175,7 +181,7 @@ def judge(blame: Floats, culprits: NDArray[np.bool_]) -> Verdict:
 
 
 def places(blame: Floats, culprits: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """How many features are blamed more than each culprit, and how many as much, itself included; row by row."""
+    """For each culprit, row by row: how many features are blamed more, and how many as much (itself included)."""
     row, feature = culprits.nonzero()
     own, others = blame[..., row, feature][..., None], blame[..., row, :]
     rounding = _TIED * np.abs(others).max(axis=-1, keepdims=True)
@@ -183,12 +189,12 @@ def places(blame: Floats, culprits: NDArray[np.bool_]) -> tuple[NDArray[np.intp]
 
 
 def within(above: NDArray[np.intp], tied: NDArray[np.intp], n: int) -> Floats:
-    """Chance of a place among the first n, when those who tie draw lots."""
+    """Probability of a rank among the first n, where ties are broken at random."""
     return np.clip((n - above) / tied, 0.0, 1.0)
 
 
 def joined(parts: Sequence[Verdict]) -> Verdict:
-    """Verdicts on several sets of trials as one."""
+    """The results of several sets of trials as one."""
     return Verdict(*(np.concatenate(cells, axis=-1) for cells in zip(*parts, strict=True)))
 
 
@@ -202,14 +208,14 @@ def ranked(
 
 
 def standard_error(cells: Floats, source: NDArray[np.intp]) -> float:
-    """Of a mean over trials, when trials of one row are alike."""
+    """Standard error of a mean over trials, where trials of the same row are correlated."""
     row = np.unique(source, return_inverse=True)[1]
     off = np.bincount(row, cells - cells.mean())
     return float(np.sqrt(len(off) / max(len(off) - 1, 1) * (off**2).sum()) / len(cells))
 
 
 def _resamples(source: NDArray[np.intp], seed: int) -> Floats:
-    """How often each normal row is drawn, (resamples, rows). Trials of one row are alike, so rows are drawn, not trials."""
+    """How often each normal row is drawn, (resamples, rows): trials of one row are correlated, so rows are resampled."""
     n = len(np.unique(source))
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_RESAMPLES).astype(np.float64)
 

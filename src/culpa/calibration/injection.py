@@ -1,12 +1,12 @@
-"""Faults injected into normal rows, so that it is known which features are to blame.
+"""Faults injected into normal rows, so that the faulty features are known.
 
-| kind | what a faulty feature shows |
+| kind | value of a faulty feature |
 | --- | --- |
-| bias 1 sd ... bias 5 sd | its value plus or minus so many standard deviations |
-| maximum, minimum | the largest or smallest value it ever had in training |
-| stuck | one and the same value, taken from some row |
-| sign flip | the mean, missed on the other side |
-| lost correlation | its value in some other row: a usual one, but not what the other features imply |
+| bias 1 sd ... bias 5 sd | its value plus or minus that many standard deviations |
+| maximum, minimum | its largest or smallest training value |
+| stuck | the same value in every row, taken from one of the rows |
+| sign flip | its value mirrored at the training mean |
+| lost correlation | its value in another row: normal by itself, but not with the other features |
 """
 
 from collections.abc import Callable, Sequence
@@ -16,18 +16,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.choices import FAULT_KINDS, FaultKind, one_of
 from culpa._core.types import Floats
-from culpa._core.validation import one_of
 from culpa.models.moments import mean_and_spread
 
 Positions = NDArray[np.intp]
 
-_UNCHANGED = 1e-9  # standard deviations that do not count as a change
+_UNCHANGED = 1e-9  # in standard deviations: a smaller difference does not count as a change
 
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Spoiled rows; which of their cells are spoiled; the normal row behind each, and the kind of fault."""
+    """Faulty rows, which of their cells are faulty, the position of the normal row behind each, and the kind of fault."""
 
     rows: Floats
     culprits: NDArray[np.bool_]
@@ -40,7 +40,7 @@ class Trials:
 
 @dataclass(frozen=True, eq=False)
 class _Scene:
-    """What faults need to know: the normal rows that are spoiled, and how training rows are spread."""
+    """What faults are made from: the normal rows, and mean, spread and range of the training rows."""
 
     rows: Floats
     mean: Floats
@@ -74,24 +74,23 @@ _SPOIL: dict[str, Spoil] = {
     "sign flip": lambda scene, row, feature, rng: 2 * scene.mean[feature] - scene.rows[row, feature],
     "lost correlation": _lost,
 }
-FAULT_KINDS = tuple(_SPOIL)
-SIMULTANEOUS_FAULTS = (1, 2, 3)  # how many features fail together, if nobody knows better
+SIMULTANEOUS_FAULTS = (1, 2, 3)  # numbers of features that are faulty at once, by default
 
 
 def inject(
     rows: Floats,
     training: Floats,
     *,
-    kinds: Sequence[str] = FAULT_KINDS,
+    kinds: Sequence[FaultKind] = FAULT_KINDS,
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_trials: int = 1800,
     seed: int = 0,
 ) -> Trials:
-    """Spoil complete normal rows that were not trained on.
+    """Inject faults into complete normal rows that the model was not fitted to.
 
-    ``training`` rows tell how the features are spread. Every kind of fault befalls every number of features equally
-    often; rows take turns in random order. Trials in which nothing changed, such as a maximum replaced by itself, are
-    left out.
+    The ``training`` rows give the spread of the features. Every kind of fault is combined with every number of features
+    equally often, and all rows are used equally often, in random order. Trials without a change, such as a maximum replaced
+    by itself, are left out.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
@@ -100,10 +99,12 @@ def inject(
     array([2, 2, 2, 2])
     """
     sizes = [k for k in at_once if 0 < k < rows.shape[1]]
-    if not (len(kinds) and sizes and len(rows)):
-        raise ValueError("faults need rows, kinds, and numbers of features that leave one feature sound.")
     for kind in kinds:
         one_of(kind, FAULT_KINDS, "kind of fault")
+    if not (len(kinds) and sizes and len(rows)):
+        raise ValueError(
+            f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
+        )
     rng = np.random.default_rng(seed)
     scene = _Scene(
         rows,
@@ -121,7 +122,7 @@ def inject(
 def _spoiled(
     scene: _Scene, chosen: Positions, kind: str, k: int, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.bool_], Positions, NDArray[np.str_]]:
-    """The fields of `Trials` for one kind of fault that befalls k features of each chosen row."""
+    """The fields of `Trials` for one kind of fault in k features of each chosen row."""
     n, d = len(chosen), scene.rows.shape[1]
     features = np.argsort(rng.random((n, d)), axis=1)[:, :k]
     spoiled = scene.rows[chosen].copy()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -64,7 +64,7 @@ def calibrate(
     """
     with common.guarded():
         from culpa._core.files import check_free
-        from culpa.calibration.choice import MOST_ROWS, choose
+        from culpa.calibration.choice import MOST_ROWS, Plan, choose
         from culpa.detector import PCADetector
         from culpa.io.tables import TableError
         from culpa.jobs import fit, sample
@@ -82,9 +82,8 @@ def calibrate(
         detector = PCADetector(components_of(components), scale=scale, confidence=confidence)
         with common.work_bar(quiet=quiet) as progress:
             drawn = sample(source, features, MOST_ROWS)
-            calibration = choose(
-                drawn, detector, kinds=expected, at_once=sizes, n_trials=trials, seed=seed, progress=progress
-            )
+            plan = Plan(kinds=expected, at_once=sizes, n_trials=trials, seed=seed, progress=progress)
+            calibration = choose(drawn, detector, plan)
         if not quiet:
             _show(calibration, top)
         if output is not None:
@@ -94,10 +93,9 @@ def calibrate(
                 common.say(f"wrote {output}: {calibration.best.label}")
 
 
-def _kinds(given: list[str]) -> list[str]:
+def _kinds(given: list[str]) -> Any:
     """The kinds of faults that are meant; all of them if none is named."""
-    from culpa._core.validation import one_of
-    from culpa.calibration.injection import FAULT_KINDS
+    from culpa._core.choices import FAULT_KINDS, one_of
     from culpa.io.tables.columns import split_names
 
     return [one_of(kind, FAULT_KINDS, "kind of fault") for kind in split_names(given, FAULT_KINDS)] or list(FAULT_KINDS)

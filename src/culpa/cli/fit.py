@@ -80,20 +80,20 @@ def fit(
         check_free(output, force=force)
         source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
         features = common.features_of(source, columns, drop, id)
-        detector = PCADetector(
-            components_of(components),
-            scale=scale,
-            statistic=statistic,
-            confidence=confidence,
-            limit=limit,
-            holdout=holdout,
-            trim=trim,
-            noise=noise,
-            shrinkage=shrinkage,
-            game=game,
-            ranking=ranking,
-            lags=lags,
-        )
+        parameters: dict[str, Any] = {
+            "scale": scale,
+            "statistic": statistic,
+            "confidence": confidence,
+            "limit": limit,
+            "holdout": holdout,
+            "trim": trim,
+            "noise": noise,
+            "shrinkage": shrinkage,
+            "game": game,
+            "ranking": ranking,
+            "lags": lags,
+        }
+        detector = PCADetector(components_of(components), **parameters)
         _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
         detector.units_ = _units(unit or [], features)
         detector.save(output)

@@ -37,11 +37,23 @@ class Reading:
 
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one) or by a mask."""
-        rows = np.atleast_1d(np.asarray(rows))
-        if rows.dtype == np.bool_ and rows.shape != self.labels.shape:
-            raise ValueError(f"rows is a mask of shape {rows.shape}, but X has {len(self.labels)} rows.")
-        at = np.arange(len(self.labels))[rows if rows.size else rows.astype(np.intp)]
+        at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
         return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at])
+
+
+def _checked_rows(rows: Any, n_rows: int) -> NDArray[Any]:
+    """Positions or a mask that fit a table of so many rows."""
+    array = np.atleast_1d(np.asarray(rows))
+    if not array.size:
+        array = array.astype(np.intp)
+    if array.ndim != 1 or array.dtype.kind not in "biu":
+        raise ValueError(f"rows must be positions or a mask of rows, got {rows!r}.")
+    if array.dtype.kind == "b":
+        if len(array) != n_rows:
+            raise ValueError(f"rows is a mask of {len(array)} rows, but X has {n_rows} rows.")
+    elif (outside := (array < -n_rows) | (array >= n_rows)).any():
+        raise ValueError(f"rows names position {array[outside][0]}, but X has {n_rows} rows.")
+    return array
 
 
 class Columns(ABC):

@@ -5,7 +5,6 @@ References
 Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic principal component analysis".
 """
 
-import numbers
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -15,8 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.choices import one_of
+from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
-from culpa._core.validation import check_estimator_input, check_width, default_names, one_of, read_table
+from culpa._core.validation import check_estimator_input, check_width, default_names, read_table
 from culpa.columns.columns import Columns, Reading
 
 _JUMP = 1.5  # a step this much longer than usual is a gap in time
@@ -61,13 +62,6 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
             f"with lags={lags}, {min(taken)!r} is the name of a past value: rename the column of that name."
         )
     return result
-
-
-def check_lags(lags: int) -> int:
-    """``lags`` if it is a count."""
-    if not isinstance(lags, numbers.Integral) or isinstance(lags, bool) or lags < 0:
-        raise ValueError(f"lags must be a whole number of at least 0, got {lags!r}.")
-    return int(lags)
 
 
 class Lagged(Columns):
@@ -122,7 +116,7 @@ class Lags(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Note the columns; there is nothing else to learn."""
-        check_lags(self.lags)
+        DETECTOR["lags"].check(self.lags)
         one_of(self.start, ("repeat", "missing"), "start")
         check_estimator_input(self, X, reset=True, min_features=1)
         return self

@@ -2,7 +2,7 @@
 
 import os
 
-from culpa._core.validation import one_of
+from culpa._core.choices import one_of
 from culpa.datasets import fetch, files, registry
 from culpa.datasets.dataset import Dataset
 

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.choices import one_of
 from culpa._core.types import Floats
-from culpa._core.validation import one_of
 
 Kind = Literal["bias", "drift", "stuck", "spike", "lost correlation"]
 

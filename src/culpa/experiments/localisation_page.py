@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.choices import FAULT_KINDS
 from culpa.calibration.evaluation import MOST_RETRAINED
-from culpa.calibration.injection import FAULT_KINDS
 from culpa.experiments.localisation import SIMULTANEOUS_FAULTS
 from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from culpa._core.validation import one_of
+from culpa._core.choices import one_of
 from culpa.experiments import (
     drawing,
     false_alarms,

@@ -10,8 +10,8 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._core.choices import one_of
 from culpa._core.types import Array, Floats
-from culpa._core.validation import one_of
 from culpa.games.game import Coalitions, Cost, Game, like
 
 Rank = Literal["components", "share"]

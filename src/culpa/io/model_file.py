@@ -14,20 +14,21 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.files import write_whole
 from culpa._core.json_values import plain
+from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names, frame_like
 from culpa._core.version import __version__
 from culpa.columns import lagged_names
 from culpa.detector import PCADetector
-from culpa.explainer import RANKINGS
-from culpa.games import GAME_NAMES
 from culpa.models import PPCA, LatentGaussian
-from culpa.scores import SCORE_NAMES
-from culpa.scores.limits import LIMIT_KINDS, Limits, Tail
+from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
 FORMAT = 1
+
+_ADDED_LATER = {"noun"}  # parameters that files of this format may lack
 
 _LARGEST_HEADER = 1 << 24  # bytes
 _MOST_FEATURES = 100_000
@@ -284,10 +285,9 @@ def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
 def _check_header(header: dict[str, Any], d: int) -> None:
     """Every field's type and range."""
     names, units = header.get("features"), header.get("units")
-    parameters, training = header.get("parameters"), header.get("training")
-    if not (isinstance(parameters, dict) and _are_parameters(parameters, d)):
-        raise ModelFileError("the header's field 'parameters' is missing or not valid.")
-    n_columns = d // (parameters["lags"] + 1)
+    training = header.get("training")
+    _check_parameters(header.get("parameters"), d)
+    n_columns = d // (header["parameters"]["lags"] + 1)
     checks = {
         "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
         "units": isinstance(units, dict)
@@ -318,29 +318,19 @@ def _are_limits(limits: Any) -> bool:
     )
 
 
-def _are_parameters(parameters: dict[str, Any], n_features: int) -> bool:
-    components, confidence = parameters.get("n_components"), parameters.get("confidence")
-    return (
-        set(parameters) == set(PCADetector().get_params())
-        and (components == "mle" or (_is_number(components) and cast(float, components) > 0))
-        and isinstance(parameters["scale"], bool)
-        and _is_count(parameters["lags"])
-        and n_features % (parameters["lags"] + 1) == 0
-        and parameters["statistic"] in SCORE_NAMES
-        and parameters["limit"] in LIMIT_KINDS
-        and _is_number(parameters["holdout"])
-        and 0 < parameters["holdout"] < 1
-        and _is_number(parameters["trim"])
-        and 0 <= parameters["trim"] < 0.5
-        and _is_number(parameters["noise"])
-        and parameters["noise"] > 0
-        and _is_number(parameters["shrinkage"])
-        and 0 <= parameters["shrinkage"] <= 1
-        and parameters["game"] in GAME_NAMES
-        and parameters["ranking"] in RANKINGS
-        and _is_number(confidence)
-        and 0 < cast(float, confidence) < 1
-    )
+def _check_parameters(parameters: Any, n_features: int) -> None:
+    """The detector's parameters, all of them: files from before a parameter existed may lack it."""
+    wrong = "the header's field 'parameters' is missing or not valid"
+    if not isinstance(parameters, dict):
+        raise ModelFileError(f"{wrong}.")
+    if odd := sorted((set(DETECTOR) ^ set(parameters)) - _ADDED_LATER):
+        raise ModelFileError(f"{wrong}: {odd[0]!r} is missing or unknown.")
+    try:
+        DETECTOR.check(parameters)
+    except ValueError as error:
+        raise ModelFileError(f"{wrong}: {error}") from None
+    if n_features % (parameters["lags"] + 1):
+        raise ModelFileError(f"{wrong}: {parameters['lags']} lags do not fit {n_features} features.")
 
 
 def _is_number(value: Any) -> bool:

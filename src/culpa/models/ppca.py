@@ -12,8 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.choices import FitMethod
+from culpa._core.parameters import PPCA_PARAMETERS, documented, known_keywords
 from culpa._core.types import Floats
-from culpa._core.validation import Table, check_estimator_input, complete_rows, fraction, one_of, positive, share
+from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa.models.em import em, expected_covariance
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
@@ -26,23 +28,13 @@ def _merges(model: "PPCA") -> bool:
     return True
 
 
+@documented(PPCA_PARAMETERS)
 class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
 
     Parameters
     ----------
-    n_components : int, float or "mle"
-        Number of components; or the share of variance that they must explain (the smallest number that does, at
-        most d - 1); or Minka's estimate.
-    noise : float
-        Factor on the maximum-likelihood noise variance. The axes stay; above 1 the model trusts them less.
-    shrinkage : float
-        Share, 0 to 1, by which the sample covariance is drawn towards its diagonal before the model is made of it. With
-        ``n_components = d - 1`` the model's covariance is the shrunk sample covariance itself.
-    method : {"auto", "closed-form", "em"}
-        "auto" takes the closed form, and expectation-maximisation when cells are missing.
-    max_iter, tol : int, float
-        When expectation-maximisation stops.
+    {parameters}
 
     Attributes
     ----------
@@ -71,13 +63,14 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     _moments: Moments | None = None  # of the rows that partial_fit has seen
 
+    @known_keywords
     def __init__(
         self,
         n_components: int | float | Literal["mle"] = 0.95,
         *,
         noise: float = 1.0,
         shrinkage: float = 0.0,
-        method: Literal["auto", "closed-form", "em"] = "auto",
+        method: FitMethod = "auto",
         max_iter: int = 1000,
         tol: float = 1e-8,
     ) -> None:
@@ -255,37 +248,30 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
 
     def _check_parameters(self) -> None:
-        one_of(self.method, ("auto", "closed-form", "em"), "method")
-        positive(self.noise, "noise")
-        share(self.shrinkage, "shrinkage")
+        PPCA_PARAMETERS.check(self.get_params())
 
     def _choose_n_components(self, variances: Floats, centred: Floats) -> int:
         n, d = centred.shape
         wanted = self.n_components
         most: int = d - 1 if self.shrinkage else min(n, d) - 1  # a shrunk covariance has full rank
         if isinstance(wanted, str):
-            if wanted != "mle":
-                raise ValueError(
-                    f"n_components={wanted!r} is neither a whole number, nor a share of variance, nor 'mle'."
-                )
             if n < d:
                 raise ValueError(
                     f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features."
                 )
             return min(int(PCA("mle", svd_solver="full").fit(centred).n_components_), most)
         if isinstance(wanted, numbers.Integral):
-            if not 1 <= wanted < d:
+            if wanted >= d:
                 raise ValueError(
-                    f"n_components={wanted} must be at least 1 and less than the number of features, {d} "
+                    f"n_components={wanted} must be less than the number of features, {d} "
                     "(with all components every row is reconstructed perfectly)."
                 )
             if wanted > most:
                 raise ValueError(f"n_components={wanted} needs at least {wanted + 1} rows, got {n}.")
             return int(wanted)
-        enough = fraction(wanted, "n_components, unless a whole number,")
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         # 1e-12: a share that is met exactly should not fail by rounding
-        return min(int(np.searchsorted(explained, enough - 1e-12)) + 1, most)
+        return min(int(np.searchsorted(explained, wanted - 1e-12)) + 1, most)
 
 
 def _eigen(covariance: Floats) -> tuple[Floats, Floats]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, overload
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from culpa._core.choices import one_of
 from culpa._core.json_values import plain
-from culpa._core.validation import frame_like, one_of
+from culpa._core.validation import frame_like
 from culpa.monitoring.grouping import Culprit, Gathering, Incident, units_of_columns
 from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
 

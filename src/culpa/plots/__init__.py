@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from culpa._core.validation import one_of
+from culpa._core.choices import one_of
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.plots import content, drawing

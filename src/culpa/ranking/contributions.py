@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from culpa._core.choices import CRITERIA, one_of
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.types import Floats
-from culpa._core.validation import one_of, same_kind
+from culpa._core.validation import same_kind
 from culpa.models import FittedModel, as_fitted_model
 from culpa.ranking.fault_odds import fault_log_odds
 from culpa.scores import QuadraticScore, named_score
@@ -84,7 +85,6 @@ def z_scores(X: Floats, covariance: Floats) -> Floats:
 
 
 _BY_INDEX: dict[str, Callable[[Floats, Floats], Floats]] = {"cdc": cdc, "pdc": pdc, "dc": dc, "rbc": rbc, "abc": abc}
-CRITERIA = (*_BY_INDEX, "relative", "z-score", *OF_MAHALANOBIS)
 
 
 def root_of(matrix: ArrayLike) -> Floats:

@@ -1,8 +1,9 @@
 """How abnormal is a row, and how abnormal may a normal row be? Scores and their limits."""
 
+from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score
 from culpa.scores.limits import Limits, control_limit
-from culpa.scores.quadratic import SCORE_NAMES, QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
+from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 
 __all__ = [
     "SCORE_NAMES",

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from culpa._core.validation import one_of
+from culpa._core.choices import SCORE_NAMES, one_of
 from culpa.models import FittedModel
 from culpa.scores.limits import control_limit
-from culpa.scores.quadratic import SCORE_NAMES, QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
+from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 
 
 def named_score(

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
+from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
-from culpa._core.validation import one_of
 from culpa.models import FittedModel
 from culpa.scores import chi_squares
 from culpa.scores.quadratic import QuadraticScore
 
-LIMIT_KINDS = ("auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal")
 FROM_ROWS = ("empirical", "conformal")  # from scores of rows; the others are formulas
 
 # of the scores behind empirical and conformal limits, the largest are kept: all of a small table, an eighth of a huge one

@@ -24,8 +24,6 @@ from culpa._core.missing import patterns
 from culpa._core.types import Floats
 from culpa.models import LatentGaussian
 
-SCORE_NAMES = ("spe", "mse", "t2", "mahalanobis", "combined")
-
 
 @dataclass(frozen=True, eq=False)
 class QuadraticScore:

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 
+from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.shapley.forms import n_products
@@ -16,9 +17,6 @@ from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
 
-# Operations that "auto" may spend per row on being exact: up to 25 features (24), a few hundredths of a second a row, and
-# some ten seconds for any number of rows, where forms can be compiled.
-EXACT_BUDGET = 1.3e9
 # Operations that even method="exact" refuses, and the rate used to put a time to them.
 _REFUSED = 1e13
 _PER_SECOND = 1.5e10
@@ -30,7 +28,7 @@ def exact_operations(game: Game, n_players: int) -> float:
     return (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** min(n_players, 1000)
 
 
-def affordable(game: Game, n_players: int, budget: float = EXACT_BUDGET) -> bool:
+def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS) -> bool:
     """Whether exact values cost less than ``budget`` operations a row."""
     return exact_operations(game, n_players) <= budget
 

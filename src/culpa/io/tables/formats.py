@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from culpa._core.choices import TABLE_FORMATS
 from culpa.io.tables.table import Source, TableError
-
-FORMATS = ("csv", "parquet", "arrow", "ndjson")
 
 _ENDINGS = {
     ".csv": "csv",
@@ -52,7 +51,7 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
         return otherwise
     raise TableError(
         f"{path}: cannot tell the format from the name: say it (--input-format, or --format of the output), "
-        f"one of {', '.join(FORMATS)}."
+        f"one of {', '.join(TABLE_FORMATS)}."
     )
 
 

@@ -1,0 +1,66 @@
+"""The names that users choose from, once as types for type checkers and once as tuples for checks and help texts."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Literal, NoReturn, get_args
+
+ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+GameName = Literal["conditional", "retraining", "interventional"]
+Method = Literal["auto", "exact", "permutation", "algorithm1"]
+LimitKind = Literal["auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
+Criterion = Literal[
+    "cdc", "pdc", "dc", "rbc", "abc", "relative", "z-score", "leave-one-out", "mahalanobis-shapley", "fault-odds"
+]
+Ranking = Literal["shapley", Criterion]
+RetrainingRank = Literal["components", "share"]
+FitMethod = Literal["auto", "closed-form", "em"]
+FaultKind = Literal[
+    "bias 1 sd",
+    "bias 2 sd",
+    "bias 3 sd",
+    "bias 4 sd",
+    "bias 5 sd",
+    "maximum",
+    "minimum",
+    "stuck",
+    "sign flip",
+    "lost correlation",
+]
+TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
+
+SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
+GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
+METHODS: tuple[Method, ...] = get_args(Method)
+LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
+RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
+FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+
+def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
+    """``value`` if it is allowed, else a ValueError that lists the allowed values and suggests the nearest."""
+    allowed = list(allowed)
+    if value not in allowed:
+        unknown(value, allowed, argument)
+    return value
+
+
+def unknown(value: object, allowed: Iterable[str], argument: str) -> NoReturn:
+    """The error of `one_of`."""
+    allowed = list(allowed)
+    raise ValueError(
+        f"unknown {argument} {value!r}: choose one of {', '.join(map(repr, allowed))}{suggestion(value, allowed)}"
+    )
+
+
+def suggestion(value: object, allowed: Iterable[str]) -> str:
+    """The end of an error message that suggests the allowed name nearest to ``value``, or nothing.
+
+    >>> suggestion("gmae", ["game", "score"])
+    "; did you mean 'game'?"
+    """
+    near = get_close_matches(str(value), list(allowed), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

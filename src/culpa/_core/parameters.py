@@ -1,0 +1,417 @@
+"""Every parameter of the detector, the model, the explainer and the calibration, described once.
+
+The same description serves the checks of constructors and model files, the options of the command line and their help,
+the docstrings, and the page `docs/parameters.md`. This module imports neither NumPy nor scikit-learn, so that
+``culpa --help`` stays fast.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeVar
+
+from culpa._core.choices import (
+    FAULT_KINDS,
+    FIT_METHODS,
+    GAME_NAMES,
+    LIMIT_KINDS,
+    METHODS,
+    RANKINGS,
+    RETRAINING_RANKS,
+    SCORE_NAMES,
+    suggestion,
+)
+from culpa._core.kinds import (
+    FEATURES,
+    FRACTION,
+    FUNCTION,
+    GROUPS,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    AnyOf,
+    Choice,
+    Flag,
+    Kind,
+    Number,
+    Text,
+    Whole,
+    list_of,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=type)
+
+EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten seconds to compile for any number of rows
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its name, the kind of its values, its default, one line of help, and more for the documentation.
+
+    With ``optional``, ``None`` is a value, too. ``alias`` is a second name that other libraries use for it; the default
+    in signatures is ``None`` then, so that giving both names is noticed. ``option`` is its name on the command line,
+    where that differs.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    more: str = ""
+    optional: bool = False
+    alias: str = ""
+    option: str = ""
+
+    @property
+    def values(self) -> str:
+        """What values it takes, in words."""
+        return f"{self.kind.description}, or None" if self.optional else self.kind.description
+
+    def check(self, value: object) -> None:
+        """Raise a ValueError that names the parameter if it does not take this value."""
+        if not (value is None and self.optional) and not self.kind.accepts(value):
+            self.kind.refuse(value, self.name, or_none=self.optional)
+
+    def either(self, value: Any, other: Any) -> Any:
+        """The value given under the name or under the alias, or the default; both may be given if they agree."""
+        if value is not None and other is not None and value != other:
+            raise ValueError(
+                f"{self.name}={value!r} and {self.alias}={other!r} are two names of one parameter: give one of them."
+            )
+        return next((given for given in (value, other) if given is not None), self.default)
+
+
+class Parameters(Mapping[str, Parameter]):
+    """The parameters of one thing, by name."""
+
+    def __init__(self, owner: str, parameters: Iterable[Parameter]) -> None:
+        self.owner = owner
+        self._by_name = {parameter.name: parameter for parameter in parameters}
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def keywords(self) -> list[str]:
+        """All names, aliases included."""
+        return [name for each in self.values() for name in (each.name, each.alias) if name]
+
+    def check(self, values: Mapping[str, object]) -> None:
+        """Raise a ValueError for the first parameter among the values that is not acceptable."""
+        for name, value in values.items():
+            self[name].check(value)
+
+    def without_aliases(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options with every alias replaced by the parameter's name."""
+        result = dict(options)
+        for each in self.values():
+            if each.alias in result:
+                result[each.name] = each.either(result.get(each.name), result.pop(each.alias))
+        return result
+
+
+def check_keywords(given: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Raise a TypeError for a keyword that is not known, with the nearest that is."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{owner} has no parameter {name!r}{suggestion(name, known) or '.'}")
+
+
+def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """A function or constructor that suggests the nearest keyword where an unknown one is given."""
+    names = list(inspect.signature(function).parameters)
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        check_keywords(kwargs, names, owner)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def documented(parameters: Parameters) -> Callable[[R], R]:
+    """Put the description of the parameters into a docstring, where a line ``{parameters}`` stands."""
+
+    def fill(documented: R) -> R:
+        if documented.__doc__ is not None:  # python -OO has none
+            documented.__doc__ = documented.__doc__.replace("    {parameters}\n", _as_docstring(parameters))
+        return documented
+
+    return fill
+
+
+def _as_docstring(parameters: Parameters) -> str:
+    lines = []
+    for each in parameters.values():
+        also = f" (also {each.alias})" if each.alias else ""
+        lines.append(f"    {each.name} : {each.values}; default {each.default!r}{also}\n")
+        lines.append(f"        {' '.join((each.help, each.more)).strip()}\n")
+    return "".join(lines)
+
+
+_COMPONENTS = Parameter(
+    "n_components",
+    AnyOf((Whole(1), Number(above=0, below=1, note="a share of the variance"), Choice(("mle",)))),
+    0.95,
+    "Number of components, or the share of variance that they must explain.",
+    'A share takes the smallest number of components that explains it, at most d - 1 for d features. "mle" is Minka\'s '
+    "estimate.",
+    option="components",
+)
+_NOISE = Parameter(
+    "noise",
+    POSITIVE,
+    1.0,
+    "Factor on the maximum-likelihood noise variance of the model.",
+    "It does not change the reconstruction error. Above 1, explanations rely less on the components; below 1, more.",
+)
+_SHRINKAGE = Parameter(
+    "shrinkage",
+    SHARE,
+    0.0,
+    "Share by which the training covariance is shrunk towards its diagonal.",
+    "With n_components = d - 1 the model is the shrunk covariance itself.",
+)
+_GAME = Parameter(
+    "game",
+    Choice(GAME_NAMES),
+    "conditional",
+    "Coalition game whose Shapley values explain a score.",
+)
+_RANKING = Parameter(
+    "ranking",
+    Choice(RANKINGS),
+    "shapley",
+    "Ranking criterion: how the features of a row are ordered.",
+    '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
+    '"leave-one-out" and "fault-odds", find a single wrong feature more often.',
+)
+_SEED = Parameter(
+    "seed",
+    Whole(0),
+    0,
+    "Seed of the random numbers: the same seed gives the same result.",
+)
+
+DETECTOR = Parameters(
+    "PCADetector",
+    [
+        _COMPONENTS,
+        Parameter(
+            "scale",
+            Flag(),
+            True,
+            "Divide each column by its standard deviation in the training rows.",
+            "The divisor is n - 1; scikit-learn's StandardScaler uses n. A constant column keeps scale 1.",
+        ),
+        Parameter(
+            "statistic",
+            Choice(SCORE_NAMES),
+            "spe",
+            "Score that is compared with the limit and explained.",
+        ),
+        Parameter(
+            "confidence",
+            FRACTION,
+            0.99,
+            "Share of normal rows that should stay below the limit.",
+        ),
+        Parameter(
+            "limit",
+            Choice(LIMIT_KINDS),
+            "auto",
+            "How the control limit is computed.",
+            '"imhof" is exact for many Gaussian rows. "empirical" is a quantile of the training rows\' scores. "conformal" '
+            "holds out the last rows and takes a quantile of their scores, which bounds the rate of false alarms for any "
+            'distribution. "f" is for statistic="t2".',
+        ),
+        Parameter(
+            "holdout",
+            FRACTION,
+            0.2,
+            "Share of the rows, taken from the end, that the conformal limit holds out.",
+        ),
+        Parameter(
+            "trim",
+            Number(at_least=0, below=0.5),
+            0.0,
+            "Share of the training rows that may be abnormal; the fit leaves out the worst ones.",
+        ),
+        Parameter(
+            "lags",
+            Whole(0),
+            0,
+            "Number of preceding rows that are judged together with each row (dynamic PCA).",
+            "Rows must be consecutive. Each feature is blamed for its present and past values together.",
+        ),
+        _NOISE,
+        replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` chooses the value that finds culprits best."),
+        _GAME,
+        _RANKING,
+        Parameter(
+            "noun",
+            Text(30),
+            "feature",
+            "Word for a column in sentences and in the report, such as 'sensor' or 'metric'.",
+        ),
+    ],
+)
+
+PPCA_PARAMETERS = Parameters(
+    "PPCA",
+    [
+        _COMPONENTS,
+        _NOISE,
+        _SHRINKAGE,
+        Parameter(
+            "method",
+            Choice(FIT_METHODS),
+            "auto",
+            "How the model is fitted.",
+            '"auto" uses the closed form, and expectation-maximisation ("em") where cells are missing.',
+        ),
+        Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation."),
+        Parameter(
+            "tol",
+            NOT_NEGATIVE,
+            1e-8,
+            "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+        ),
+    ],
+)
+
+EXPLAINER = Parameters(
+    "Explainer",
+    [
+        Parameter(
+            "score",
+            Choice(SCORE_NAMES),
+            "spe",
+            "Score that is explained.",
+            '"mse" is "spe" divided by the number of features (in the retraining game, of each coalition).',
+            alias="statistic",
+        ),
+        _GAME,
+        Parameter(
+            "method",
+            Choice(METHODS),
+            "auto",
+            "How Shapley values are computed.",
+            '"auto" is exact where exact_operations allows it, and samples orders otherwise: see `Explainer.chosen`.',
+        ),
+        _RANKING,
+        Parameter(
+            "features",
+            FEATURES,
+            None,
+            "Explain the reconstruction error of these features only.",
+            'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
+            optional=True,
+        ),
+        Parameter(
+            "groups",
+            GROUPS,
+            None,
+            "Features that are blamed together, such as those of one subsystem.",
+            "Features in no group stay on their own.",
+            optional=True,
+        ),
+        Parameter(
+            "tolerance",
+            POSITIVE,
+            0.01,
+            "Sampled values: relative standard error to reach.",
+            "It is the norm of a row's standard errors over the norm of its values, and the median of reference rows that "
+            "are drawn from the model meets it.",
+        ),
+        Parameter(
+            "max_coalitions",
+            Whole(1),
+            None,
+            "Sampled values: maximum number of coalitions to evaluate, even if the tolerance is not reached.",
+            optional=True,
+        ),
+        Parameter(
+            "n_orders",
+            Whole(1),
+            None,
+            "Sampled values: number of orders, instead of a tolerance.",
+            'For method="algorithm1" it is the number of orders per feature; None means 1000 there.',
+            optional=True,
+        ),
+        Parameter(
+            "exact_operations",
+            NOT_NEGATIVE,
+            EXACT_OPERATIONS,
+            'Operations per row up to which method="auto" is exact.',
+            "The default allows up to 25 features, or 24 where the noise is below 1e-5 of the largest eigenvalue.",
+        ),
+        Parameter(
+            "memory_bytes",
+            NOT_NEGATIVE,
+            5e8,
+            "Maximum size of compiled quadratic forms, in bytes.",
+        ),
+        Parameter(
+            "retraining_rank",
+            Choice(RETRAINING_RANKS),
+            "components",
+            "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
+        ),
+        replace(_SEED, alias="random_state"),
+        Parameter(
+            "n_jobs",
+            Whole(None, note="-1 means all cores"),
+            -1,
+            "Number of threads, as in scikit-learn; None means 1.",
+            optional=True,
+        ),
+        Parameter(
+            "progress",
+            FUNCTION,
+            None,
+            "Function that is called with the share of the work done and the current relative error.",
+            "The error is None where values are exact.",
+            optional=True,
+        ),
+    ],
+)
+
+CALIBRATION = Parameters(
+    "calibrate",
+    [
+        Parameter(
+            "kinds",
+            list_of(Choice(FAULT_KINDS), f"a list of kinds of faults among {', '.join(FAULT_KINDS)}"),
+            FAULT_KINDS,
+            "Kinds of faults to inject.",
+        ),
+        Parameter(
+            "at_once",
+            list_of(Whole(1), "a list of whole numbers of at least 1"),
+            (1, 2, 3),
+            "Numbers of columns that a fault changes at once.",
+        ),
+        Parameter("n_folds", Whole(2), 5, "Number of consecutive folds; each is held out once."),
+        Parameter("n_trials", Whole(1), 1800, "Number of faults to inject, over all folds.", option="trials"),
+        _SEED,
+        Parameter(
+            "progress",
+            FUNCTION,
+            None,
+            "Function that is called with the share of the work done and what is being done.",
+            optional=True,
+        ),
+    ],
+)
