@@ -386,7 +386,7 @@ USER_ERRORS = {
     "components": (["fit", "normal.csv", "-o", "o", "--components", "many"], "--components"),
     "too many components": (["fit", "normal.csv", "-o", "o", "--components", "5"], "less than the number of features"),
     "statistic": (["fit", "normal.csv", "-o", "o", "--statistic", "sep"], "did you mean 'spe'"),
-    "confidence": (["fit", "normal.csv", "-o", "o", "--confidence", "99"], "between 0 and 1"),
+    "confidence": (["fit", "normal.csv", "-o", "o", "--confidence", "99"], "above 0 and below 1"),
     "unit": (["fit", "normal.csv", "-o", "o", "--unit", "x=m"], "--unit"),
     "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single sign"),
     "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot both"),

@@ -192,6 +192,11 @@ HOSTILE = {
     "shrinkage": (set_parameter(shrinkage=2), "'parameters'"),
     "game": (set_parameter(game="chess"), "'parameters'"),
     "ranking": (set_parameter(ranking="eval"), "'parameters'"),
+    "noun": (set_parameter(noun=""), "'parameters' is missing or not valid: noun must be text of 1 to 30 characters"),
+    "noun that goes on": (set_parameter(noun="sensor\n" * 10_000), "got 'sensor"),
+    "lags that do not fit": (set_parameter(lags=3), "3 lags do not fit 5 features"),
+    "lags too large": (set_parameter(lags=10**30), "lags must be a whole number"),
+    "parameter gone": (lambda arrays, header: header["parameters"].pop("trim"), "'trim' is missing or unknown"),
     "nan": (set_array("mean", np.array([np.nan] * 5)), "'mean' holds a number that is not finite"),
     "infinite": (set_array("model.covariance", np.full((5, 5), np.inf)), "not finite"),
     "scale zero": (set_array("scale", np.zeros(5)), "not positive"),
@@ -213,6 +218,19 @@ def test_hostile_files_are_refused_in_one_sentence(model, change, message):
         culpa.load(forge(model, change))
     assert str(error.value).startswith(str(model))
     assert "\n" not in str(error.value)
+
+
+def test_a_file_from_before_the_noun(model):
+    new = pd.DataFrame(rows(seed=1), columns=list("abcde"))
+    before = culpa.load(model).score_samples(new)
+    old = culpa.load(forge(model, lambda arrays, header: header["parameters"].pop("noun")))
+    assert old.noun == "feature"
+    np.testing.assert_array_equal(old.score_samples(new), before)
+
+
+def test_the_noun_is_kept(tmp_path):
+    PCADetector(noun="sensor").fit(rows()).save(tmp_path / "m")
+    assert culpa.load(tmp_path / "m").noun == "sensor"
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '"x"', "{", "[" * 100_000, '{"format": 1}', "{}"])

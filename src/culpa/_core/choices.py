@@ -52,8 +52,14 @@ def unknown(value: object, allowed: Iterable[str], argument: str) -> NoReturn:
     """The error of `one_of`."""
     allowed = list(allowed)
     raise ValueError(
-        f"unknown {argument} {value!r}: choose one of {', '.join(map(repr, allowed))}{suggestion(value, allowed)}"
+        f"unknown {argument} {short(value)}: choose one of {', '.join(map(repr, allowed))}{suggestion(value, allowed)}"
     )
+
+
+def short(value: object) -> str:
+    """A value in an error message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def suggestion(value: object, allowed: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-from culpa._core.choices import unknown
+from culpa._core.choices import short, unknown
 
 _TOO_LARGE = 1 << 62  # whole numbers beyond do not fit where they are used
 
@@ -31,7 +31,7 @@ class Kind(ABC):
 
     def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
         """The error for a value that is not of this kind."""
-        raise ValueError(f"{argument} must be {self.description}{', or None' * or_none}, got {value!r}.")
+        raise ValueError(f"{argument} must be {self.description}{', or None' * or_none}, got {short(value)}.")
 
 
 @dataclass(frozen=True)
