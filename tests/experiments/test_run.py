@@ -240,6 +240,10 @@ def test_checks_fail_when_numbers_differ():
     assert not Check("", 0.316, float("nan"), 0.00055).holds
 
 
+def test_spread_over_seeds():
+    assert Spread.over_seeds([(1.0, 5.0), (2.0, 3.0), (6.0, 4.0)]) == Spread((3.0, 4.0), (1.0, 3.0), (6.0, 5.0))
+
+
 def test_inside():
     spread = Spread((0.5, 0.5, 0.5), (0.4, 0.4, 0.4), (0.6, 0.6, 0.6))
     assert inside((0.5, 0.61, 0.6004), spread) == 2
