@@ -29,13 +29,13 @@ def compare(problem: Problem, quick: bool) -> list[dict[str, Any]]:
 
 def _ours(problem: Problem, n: int, compiled: bool = False) -> dict[str, Any]:
     """The whole of `explain`, warm: values, errors, expected values and scores; by forms found before, or without."""
-    explainer = Explainer(problem.explainer.normal, **{} if compiled else {"memory": 0.0})
+    explainer = Explainer(problem.explainer.model, **{} if compiled else {"memory": 0.0})
     if compiled:
         explainer.compile()
     repeats = -(-n // len(problem.rows))
-    rows = problem.explainer.normal.to_user_units(np.tile(problem.rows, (repeats, 1))[:n])
+    rows = problem.explainer.model.to_user_units(np.tile(problem.rows, (repeats, 1))[:n])
     seconds = best_of(lambda: explainer.explain(rows), 3, 0.3)
-    user_rows = problem.explainer.normal.to_user_units(problem.some_rows)
+    user_rows = problem.explainer.model.to_user_units(problem.some_rows)
     error = problem.error(explainer.explain(user_rows).values)
     name = f"culpa, {explainer.chosen.split(':')[0]}, {'compiled' if compiled else 'walked'}"
     return {"tool": name, "rows": n, "seconds per row": seconds / n, "error": error}

@@ -102,7 +102,7 @@ def test_the_retraining_game_explains_the_score_of_a_shrunk_model(table, new, op
 
 
 def test_a_single_row_may_be_picked(detector, new):
-    assert detector.explain(new, rows=1).rows.tolist() == [1]
+    assert detector.explain(new, rows=1).row_labels.tolist() == [1]
     explainer = detector.explainer()
     np.testing.assert_array_equal(explainer.expected(new, rows=1), explainer.expected(new, rows=[1]))
 
@@ -126,7 +126,7 @@ def test_slicing(why):
     np.testing.assert_array_equal(why[-1].values, why.values[-1:])
     np.testing.assert_array_equal(why[1:3].expected, why.expected[1:3])
     mask = why.score > np.median(why.score)
-    np.testing.assert_array_equal(why[mask].rows, why.rows[mask])
+    np.testing.assert_array_equal(why[mask].row_labels, why.row_labels[mask])
     np.testing.assert_array_equal(why[[4, 0]].score, why.score[[4, 0]])
     assert len(list(why)) == len(why) == 6
     with pytest.raises(IndexError, match="row 6 of an explanation of 6 rows"):
@@ -136,7 +136,7 @@ def test_slicing(why):
 def test_concatenate(why, detector, new):
     joined = Explanation.concatenate([why[:2], why[2:]])
     np.testing.assert_array_equal(joined.values, why.values)
-    np.testing.assert_array_equal(joined.rows, why.rows)
+    np.testing.assert_array_equal(joined.row_labels, why.row_labels)
     with pytest.raises(ValueError, match="different score_name: 'spe' and 't2'"):
         Explanation.concatenate([why, detector.explain(new, score="t2")])
     with pytest.raises(ValueError, match="at least one"):
@@ -149,7 +149,7 @@ def test_round_trip(detector, new, groups, rows):
     why = detector.explain(new, groups=groups)[:rows]
     for content in (why.to_dict(), json.loads(why.to_json())):
         back = Explanation.from_dict(content)
-        for name in ("values", "std_error", "score", "data", "expected", "score_if_fixed", "rows"):
+        for name in ("values", "std_error", "score", "data", "expected", "score_if_fixed", "row_labels"):
             np.testing.assert_array_equal(getattr(back, name), getattr(why, name))
             assert getattr(back, name).shape == getattr(why, name).shape
         for name in ("base_value", "feature_names", "groups", "exact", "n_evaluations", "score_name", "game", "method"):

@@ -46,7 +46,7 @@ def run(console: Console, output: Path) -> None:
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
         f"culpa evaluated {why.n_evaluations:,} coalitions of features.\n"
     )
-    console.print(_culprits(why.top(2), dict(zip(why.rows, why.score, strict=True)), detector.limit_))
+    console.print(_culprits(why.top(2), dict(zip(why.row_labels, why.score, strict=True)), detector.limit_))
     console.print(
         "share: part of the wine's error that is due to this measurement. expected: value that the other 12 measurements "
         "imply. if fixed: error with this measurement at its expected value. A tick means that the alarm is cleared.\n",

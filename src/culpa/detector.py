@@ -1,8 +1,9 @@
-"""PCADetector: scaling, model, score, limit and explanation in one scikit-learn estimator."""
+"""PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,24 +17,23 @@ from sklearn.utils.validation import check_is_fitted
 from culpa import games, scores
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
 from culpa._core.kinds import FRACTION
-from culpa._core.missing import warn_about_empty_rows
-from culpa._core.parameters import DETECTOR, EXPLAINER, check_keywords, documented, known_keywords
-from culpa._core.threads import one_blas_thread
+from culpa._core.parameters import DETECTOR, documented, known_keywords
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
-from culpa.columns import Lagged, Reading, lagged_names
+from culpa.columns import Lagged, lagged_names
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
+from culpa.fitted import FittedDetector, charted
+from culpa.joint_fix import JointFix
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.moments import mean_and_spread, spread
-from culpa.monitoring.fixing import JointFix, fix_jointly
+from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.ranking import contributions
 from culpa.scores.by_name import named_score
 from culpa.scores.limits import FROM_ROWS, Limits
 
-_KEPT = 8  # explainers that a detector remembers
-_ROWS_PER_CHUNK = 1 << 16  # rows scored at a time, so that memory beyond the result does not grow with their number
+_NEED_NO_FIT = ("game", "ranking")  # parameters that take effect at once
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -76,8 +76,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     True
     """
 
-    _explainers: list[tuple[dict[str, Any], Explainer]]
-    _scores: dict[tuple[str, float], scores.QuadraticScore]
+    _fitted: FittedDetector
     _gathered: Moments | None = None  # of the rows that partial_fit has seen
 
     @known_keywords
@@ -128,20 +127,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
                 "give more rows."
             )
         rows, held_out = table.array[:n], table.array[n:]
-        kept = fit_without_worst(
-            lambda rows: self._fit_model(rows, table.names).to_fitted_model(), rows, self.trim, self.confidence
+        (ppca, model), kept = fit_without_worst(
+            lambda rows: self._learn(rows, table.names), rows, self.trim, self.confidence
         )
-        judged = (
-            rows[in_limit(self.to_fitted_model(), rows, kept, self.confidence)]
-            if self.limit == "empirical"
-            else held_out
-        )
-        self._set_limit(self._limits_from([judged]))
+        judged = rows[in_limit(model, rows, kept, self.confidence)] if self.limit == "empirical" else held_out
         labels = given.row_labels()[self.lags :][:n]
-        self.abnormal_training_rows_ = abnormal_rows(
-            self.to_fitted_model(), rows, kept, labels, self.confidence, self.lags
-        )
-        return self
+        abnormal = abnormal_rows(model, rows, kept, labels, self.confidence, self.lags)
+        return self._set_fitted(replace(self._judging(ppca, model, [judged]), abnormal_training_rows=abnormal))
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -157,7 +149,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         moments = Moments.of(self._with_history(table).array)
         if not first:
             moments = self._moments_so_far().merge(moments)
-        self.fit_moments(moments, table.names if first else self._columns.known_names)
+        self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
         self._gathered = moments
         return self
 
@@ -167,8 +159,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
         A new row that comes from where these came from exceeds it with probability 1 - confidence at most, whatever the
         distribution. Ask for at least confidence / (1 - confidence) rows: 99 for 99%.
         """
-        table = self._read(X)
-        return self._set_limit(self._limits_from([self._features(table)[self._columns.lags :]], "conformal"))
+        fitted = self.fitted
+        rows = fitted.read(self.read(X)).features[fitted.columns.lags :]
+        statistic = named_score(self.statistic, fitted.model, confidence=self.confidence)
+        limits = _limits_from_rows(fitted.model, statistic, "conformal", [rows])
+        asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
+        return self._set_fitted(
+            replace(
+                fitted,
+                statistic=statistic,
+                confidence=self.confidence,
+                limits=limits,
+                limit=limits(statistic, self.confidence),
+                parameters={**fitted.parameters, **asked},
+                _explainers=[],
+                _scores={},
+            )
+        )
 
     def fit_moments(
         self, moments: Moments, names: tuple[str, ...] | None = None, batches: Iterable[Floats] | None = None
@@ -188,23 +195,55 @@ class PCADetector(OutlierMixin, BaseEstimator):
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
         n_columns = moments.n_features // (self.lags + 1)
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-        self.mean_, self.scale_ = moments.mean, np.ones(moments.n_features)
+        mean, scale = moments.mean, np.ones(moments.n_features)
         if self.scale:
-            self.scale_ = spread(moments.mean, np.diag(moments.covariance))
+            scale = spread(moments.mean, np.diag(moments.covariance))
         names = None if names is None else lagged_names(names, self.lags)
-        self._take(self._model().fit_moments(moments.scaled(self.mean_, self.scale_), names))
-        if hasattr(self, "abnormal_training_rows_"):
-            del self.abnormal_training_rows_
-        return self._set_limit(self._limits_from(batches))
+        ppca = self._ppca().fit_moments(moments.scaled(mean, scale), names)
+        return self._set_fitted(self._judging(ppca, self._model_of(ppca, mean, scale), batches))
+
+    @classmethod
+    def from_fitted(cls, fitted: FittedDetector) -> Self:
+        """The estimator around a core that was fitted before."""
+        detector = cls(**fitted.parameters)
+        names = fitted.columns.known_names
+        detector.n_features_in_ = len(fitted.columns.names)
+        if names is not None:
+            detector.feature_names_in_ = np.array(names, dtype=object)
+        return detector._set_fitted(fitted)
+
+    @property
+    def fitted(self) -> FittedDetector:
+        """The fitted core: what judges and explains rows, as one immutable object."""
+        check_is_fitted(self, "model_")
+        core = self._fitted
+        now = {name: getattr(self, name) for name in _NEED_NO_FIT}
+        if all(core.parameters.get(name) == value for name, value in now.items()):
+            return core
+        return replace(core, parameters={**core.parameters, **now})
+
+    @property
+    def units_(self) -> dict[str, str]:
+        """Units of columns, for texts; may be set after fitting."""
+        return dict(self.fitted.units)
+
+    @units_.setter
+    def units_(self, units: Mapping[str, str]) -> None:
+        self._fitted = replace(self.fitted, units=dict(units))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
         check_is_fitted(self)
-        import_module("culpa.io.model_file").save(self, path)
+        import_module("culpa.io").save(self.fitted, path)
+
+    def read(self, X: Any, min_rows: int = 1) -> Table:
+        """Check a table against the columns that the detector was fitted on."""
+        check_is_fitted(self)
+        return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
-        return -self._score_table(self._read(X))
+        return -self.fitted.score(self.read(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Limit minus score: negative for anomalies."""
@@ -220,15 +259,17 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``anomaly`` is what `predict` says: it follows the detector's own ``statistic`` alone. Limits are at the detector's
         ``confidence``; `control_limits` has others.
         """
-        table = self._read(X)
-        rows = self.to_fitted_model().standardise(self._features(table))
+        table, fitted = self.read(X), self.fitted
+        reading = fitted.read(table)
         columns: dict[str, Any] = {"row": table.row_labels()}
-        for build in (scores.spe, scores.t2):
-            score = build(self.to_fitted_model().centred)
-            values, limit = score(rows), self._limits(score, self._confidence)
-            columns |= {score.name: values, f"{score.name}_limit": np.full(len(rows), limit)}
-            columns[f"{score.name}_flag"] = values > limit
-        columns["anomaly"] = self._score_table(table) > self.limit_
+        values = fitted.statistics(reading)
+        limits = {
+            line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence
+        }
+        for name in ("spe", "t2"):
+            columns |= {name: values[name], f"{name}_limit": np.full(len(table.array), limits[name])}
+            columns[f"{name}_flag"] = values[name] > limits[name]
+        columns["anomaly"] = fitted.is_flagged(fitted.score(reading))
         return frame_like(table.native, columns)
 
     def control_limits(self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:
@@ -238,17 +279,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
         rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
-        check_is_fitted(self)
         asked = np.atleast_1d(np.asarray(confidences, dtype=np.float64)).tolist()
         for level in asked:
             FRACTION.check(level, "confidences")
-        levels = sorted({float(level) for level in (*asked, self._confidence)})
-        lines = [
-            (name, level, self._limits.kind_of(score, training=training), self._limits(score, level, training=training))
-            for name, score in self._charted(self._score).items()
-            for level in levels
-            if self._limits.knows(score, level)
-        ]
+        lines = self.fitted.control_limits(asked, training=training)
         columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
         return frame_like(None, dict(columns))
 
@@ -258,8 +292,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``options`` are those of `Explainer`. No rows give an empty explanation. With lags, give whole stretches of
         consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
-        table = self._read(X, min_rows=0)
-        return self.explainer(**options).explain(table, rows)
+        return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
@@ -268,32 +301,21 @@ class PCADetector(OutlierMixin, BaseEstimator):
         the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
         Shapley values, which respect correlations.
         """
-        table = self._read(X, min_rows=0)
+        table = self.read(X, min_rows=0)
         if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
             statistic = self.statistic
-        return contributions.of_model(self, table, criterion, statistic and self._score_named(statistic))
+        return contributions.of_model(self, table, criterion, statistic and self.fitted.named(statistic))
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
-        check_is_fitted(self)
-        check_keywords(options, EXPLAINER.keywords, "explain")
-        own = {"score": self._score.name, "game": self.game, "ranking": self.ranking}
-        options = own | EXPLAINER.without_aliases(options)
-        if options["score"] in scores.SCORE_NAMES and "features" not in options:
-            options["score"] = self._score_named(options["score"])
-        for known, explainer in self._explainers:
-            if _same(known, options):
-                return explainer
-        explainer = Explainer(self, **options)
-        self._explainers = [*self._explainers[1 - _KEPT :], (options, explainer)]
-        return explainer
+        return self.fitted.explainer(**options)
 
-    def together(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
+    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
 
         ``features`` names them, or is the number of each row's worst culprits to fix.
         """
-        return fix_jointly(self.explainer(), self._read(X, min_rows=0), self.limit_, features)
+        return self.fitted.fix(self.read(X, min_rows=0), features)
 
     def incidents(
         self,
@@ -304,7 +326,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         min_length: int = 1,
         units: Mapping[str, str] | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> Incidents:
         """Flagged rows that follow each other, as incidents: when, whose fault, what was expected, in one sentence each.
 
         Parameters
@@ -339,8 +361,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> incidents[0].culprits[0].feature, incidents[0].n_to_fix
         ('x2', 1)
         """
-        find = import_module("culpa.monitoring.incidents").find_incidents
-        return find(self, X, time=time, gap=gap, min_length=min_length, units=units, **options)
+        features, times, name = split_time(X, time)
+        table = self.read(features, min_rows=0)
+        return find_incidents(
+            self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
+        )
 
     def report(self, X: Any, *, time: Any = None, title: str = "Whose fault is it?", **options: Any) -> Any:
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
@@ -361,7 +386,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
             With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
         """
         check_is_fitted(self)
-        return import_module("culpa.report").make_report(self, X, time=time, title=title, **options)
+        features, times, name = split_time(X, time)
+        table = self.read(features)
+        make_report = import_module("culpa.report").make_report
+        return make_report(self.fitted, table, times=times, time_name=name, title=title, **options)
 
     @property
     def plot(self) -> Any:
@@ -370,48 +398,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""
-        rows = (self._features(self._read(X)) - self.mean_) / self.scale_
-        return self._columns.decode(self.mean_ + self.scale_ * self.model_.gaussian_.reconstruct(rows))
+        model = self.fitted.model
+        rows = (self.fitted.read(self.read(X)).features - model.centre) / model.scale
+        return np.asarray(model.columns.decode(model.centre + model.scale * model.gaussian.reconstruct(rows)))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction, in the user's units."""
-        table = self._read(X)
+        table = self.read(X)
         return np.asarray(table.array - self.reconstruct(table))
 
     def to_fitted_model(self) -> FittedModel:
-        """The fitted model together with the scaling, for `Explainer`."""
-        check_is_fitted(self, "model_")
-        columns = self._columns
-        return FittedModel(
-            self.model_.gaussian_,
-            self.mean_,
-            self.scale_,
-            self.model_.covariance_,
-            self.model_.n_samples_,
-            lagged_names(columns.names, columns.lags) if columns.lags else columns.known_names,
-            columns if columns.lags else None,
-            self.model_.shrinkage,
-        )
+        """The fitted model together with scaling and columns."""
+        return self.fitted.model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    def _read(self, X: Any, min_rows: int = 1) -> Table:
-        check_is_fitted(self)
-        return check_estimator_input(self, X, reset=False, min_rows=min_rows)
-
-    @property
-    def _columns(self) -> Lagged:
-        """The columns that the detector was fitted on."""
-        names = getattr(self, "feature_names_in_", None)
-        known = None if names is None else tuple(map(str, names))
-        return Lagged(known, self.n_features_in_, len(self.mean_) // self.n_features_in_ - 1)
-
-    def _features(self, table: Table) -> Floats:
-        """Rows as the model takes them: with lags, beside the rows before them."""
-        return self._columns.read(table).features
 
     def _with_history(self, table: Table) -> Table:
         """Rows to learn from: with lags, those whose whole history is known, beside it."""
@@ -419,19 +422,6 @@ class PCADetector(OutlierMixin, BaseEstimator):
             return table
         rows = Lagged(table.names, table.array.shape[1], self.lags).read(table).features[self.lags :]
         return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
-
-    def _score_table(self, table: Table) -> Floats:
-        return self._score_reading(self._columns.read(table))
-
-    def _score_reading(self, reading: Reading) -> Floats:
-        X, normal = reading.features, self.to_fitted_model()
-        starts = range(0, len(X), _ROWS_PER_CHUNK)
-        with one_blas_thread(len(X)):
-            parts = [self._score(normal.standardise(X[start : start + _ROWS_PER_CHUNK])) for start in starts]
-        result = np.concatenate([np.empty(0), *parts])
-        if np.isnan(result).any():
-            warn_about_empty_rows(reading.labels[np.isnan(result)])
-        return result
 
     def _check_parameters(self) -> None:
         DETECTOR.check(self.get_params())
@@ -442,20 +432,42 @@ class PCADetector(OutlierMixin, BaseEstimator):
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
 
-    def _model(self) -> PPCA:
+    def _ppca(self) -> PPCA:
         return PPCA(self.n_components, noise=self.noise, shrinkage=self.shrinkage)
 
-    def _fit_model(self, X: Floats, names: tuple[str, ...] | None) -> Self:
-        """Scaling and model."""
-        self.mean_, self.scale_ = mean_and_spread(X)
+    def _learn(self, X: Floats, names: tuple[str, ...] | None) -> tuple[PPCA, FittedModel]:
+        """Scaling and model of some rows."""
+        mean, scale = mean_and_spread(X)
         if not self.scale:
-            self.scale_ = np.ones_like(self.mean_)
-        return self._take(self._model().fit(Table((X - self.mean_) / self.scale_, names)))
+            scale = np.ones_like(mean)
+        ppca = self._ppca().fit(Table((X - mean) / scale, names))
+        return ppca, self._model_of(ppca, mean, scale)
 
-    def _take(self, model: PPCA) -> Self:
-        """A new model: forget what followed from the one before."""
-        self.model_ = model
-        self._gathered, self._explainers, self._scores = None, [], {}
+    def _model_of(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
+        names = getattr(self, "feature_names_in_", None)  # set by scikit-learn, if the table had names
+        known = None if names is None else tuple(map(str, names))
+        return ppca.scaled(mean, scale, Lagged(known, self.n_features_in_, self.lags))
+
+    def _judging(self, ppca: PPCA, model: FittedModel, batches: Iterable[Floats] | None) -> FittedDetector:
+        """A model with statistic and limits; limits that come from scores of rows need the rows."""
+        statistic = named_score(self.statistic, model, confidence=self.confidence)
+        if self.limit not in FROM_ROWS:
+            limits = Limits(model, self.limit)
+        elif batches is None:
+            raise ValueError(
+                f"limit={self.limit!r} needs the training rows' scores: pass the rows again as batches, or use fit."
+            )
+        else:
+            limits = _limits_from_rows(model, statistic, self.limit, batches)
+        limit = limits(statistic, self.confidence)
+        return FittedDetector(model, ppca, statistic, self.confidence, limits, limit, self.get_params(deep=False))
+
+    def _set_fitted(self, fitted: FittedDetector) -> Self:
+        """Take over a new core: forget what followed from the one before."""
+        self._fitted, self._gathered = fitted, None
+        self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
+        self.abnormal_training_rows_ = fitted.abnormal_training_rows
+        self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
     def _moments_so_far(self) -> Moments:
@@ -468,46 +480,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
             model.n, self.mean_, self.scale_ * model.mean, model.scatter * np.outer(self.scale_, self.scale_)
         )
 
-    def _score_named(self, name: str, confidence: float | None = None) -> scores.QuadraticScore:
-        """The score weighed by the detector's confidence: always the same object, so that explainers are known again."""
-        key = name, self._confidence if confidence is None else confidence
-        if key not in self._scores:
-            self._scores[key] = named_score(name, self.to_fitted_model(), confidence=key[1])
-        return self._scores[key]
 
-    def _set_limit(self, limits: Limits, limit: float | None = None) -> Self:
-        """Score and limit of the model; model files know the limit already."""
-        score = self._score_named(self.statistic, self.confidence)
-        self.limit_ = limits(score, self.confidence) if limit is None else limit
-        self._score, self._confidence, self._limits = score, self.confidence, limits
-        self.offset_ = -self.limit_
-        self.limit_kind_ = limits.kind_of(score)
-        return self
-
-    def _charted(self, own: scores.QuadraticScore) -> dict[str, scores.QuadraticScore]:
-        """SPE, T2 and the detector's own score."""
-        centred = self.to_fitted_model().centred
-        return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
-
-    def _limits_from(self, batches: Iterable[Floats] | None, kind: str | None = None) -> Limits:
-        """Limits of the fitted model; those that come from scores of rows need the rows."""
-        normal, kind = self.to_fitted_model(), kind or self.limit
-        if kind not in FROM_ROWS:
-            return Limits(normal, kind)
-        if batches is None:
-            raise ValueError(
-                f"limit={kind!r} needs the training rows' scores: pass the rows again as batches, or use fit."
-            )
-        rows = (normal.standardise(X) for X in batches)
-        charted = self._charted(self._score_named(self.statistic, self.confidence))
-        return Limits(normal, kind, Limits.tails_of(charted.values(), rows))
-
-
-def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    try:
-        return a == b
-    except ValueError:  # arrays do not say in one word whether they are equal; look again rather than guess
-        return False
+def _limits_from_rows(
+    model: FittedModel, statistic: scores.QuadraticScore, kind: str, batches: Iterable[Floats]
+) -> Limits:
+    """Limits that are quantiles of the scores of some rows."""
+    rows = (model.standardise(X) for X in batches)
+    return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,15 +15,14 @@ from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, Score
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER, documented, known_keywords
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import shrunk
 from culpa.ranking import contributions
-from culpa.scores import QuadraticScore
-from culpa.scores.by_name import named_score
+from culpa.scores import QuadraticScore, ScoredRows, named_score
 from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
 
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
@@ -89,13 +88,13 @@ class Explainer:
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         EXPLAINER.check(own | {"game": game, "features": features, "groups": groups})
-        self.normal: FittedModel = as_fitted_model(model)
-        self.columns = _columns(self.normal, features, groups)
+        self.model: FittedModel = as_fitted_model(model)
+        self.columns = _columns(self.model, features, groups)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
         self.score = named_score(
             EXPLAINER["score"].either(score, statistic),
-            self.normal,
+            self.model,
             None if chosen is None else self.columns.features_of(chosen),
         )
         self.groups = None if groups is None else _complete_groups(groups, names)
@@ -131,36 +130,53 @@ class Explainer:
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
-        if self.compiling_is_due(int((~np.isnan(reading.features).any(axis=1)).sum())):
+        self.count_rows(reading.features)
+        if self.compiling_is_due:
             self.compile()
-        return self.explain_reading(reading)
+        starts = range(0, len(reading.labels), _ROWS_PER_CHUNK)
+        pieces = (reading.choose(slice(start, start + _ROWS_PER_CHUNK)) for start in starts)
+        return self._explanation(reading, (ScoredRows.of(piece, self.model, self.score) for piece in pieces))
 
-    def explain_reading(self, reading: Reading) -> Explanation:
-        """`explain`, of rows that have been read, without ever compiling."""
-        n, P = len(reading.features), len(self.players)
-        shown = self.columns.decode(self.normal.location[None])
+    def explain_scored(self, rows: ScoredRows) -> Explanation:
+        """`explain`, of rows that are scored already, without ever compiling."""
+        if rows.statistic is not self.score:
+            rows = ScoredRows.of(rows.reading, self.model, self.score)
+        return self._explanation(rows.reading, [rows])
+
+    def values_of_scored(self, rows: ScoredRows) -> Floats:
+        """Shapley values alone, (rows, players), without ever compiling; NaN for rows without any observed feature."""
+        result = np.empty((len(rows), len(self.players)))
+        for at, present, shares in self._shares_by_pattern(rows.standard):
+            result[at] = np.nan if shares is None else 0.0
+            if shares is not None:
+                result[at[:, None], present] = shares.values
+        return result
+
+    def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
+        n, n_players = len(reading.labels), len(self.players)
+        shown = self.columns.decode(self.model.location[None])
         parts = {
-            "values": np.empty((n, P)),
-            "std_error": np.zeros((n, P)),
+            "values": np.empty((n, n_players)),
+            "std_error": np.zeros((n, n_players)),
             "score": np.empty(n),
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
-            "score_if_fixed": np.empty((n, P)),
+            "score_if_fixed": np.empty((n, n_players)),
         }
         if self.ranking != "shapley":
-            parts["suspicion"] = np.empty((n, P))
-        replicates, evaluations = 0, 0
-        for start in range(0, n, _ROWS_PER_CHUNK):
-            here = slice(start, start + _ROWS_PER_CHUNK)
-            part = {name: array[here] for name, array in parts.items()}
-            with one_blas_thread(len(part["score"])):
-                done = self._explain_rows(self.normal.standardise(reading.features[here]), part, reading.labels[here])
-            replicates, evaluations = max(replicates, done[0]), max(evaluations, done[1])
+            parts["suspicion"] = np.empty((n, n_players))
+        done, replicates, evaluations = 0, 0, 0
+        with one_blas_thread(n):
+            for rows in chunks:
+                part = {name: array[done : done + len(rows)] for name, array in parts.items()}
+                taken = self._explain_rows(rows, part)
+                replicates, evaluations = max(replicates, taken[0]), max(evaluations, taken[1])
+                done += len(rows)
         return Explanation(
             **parts,
             base_value=self.game.base_value,
             data=reading.cells,
             feature_names=self.columns.known_names or reading.names or self.columns.names,
-            rows=reading.labels,
+            row_labels=reading.labels,
             groups=self.groups,
             exact=not replicates,
             n_evaluations=evaluations,
@@ -177,8 +193,8 @@ class Explainer:
         reading = self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
-        expected = self._expected(self.normal.standardise(reading.features))
-        return np.asarray(self.columns.decode(self.normal.to_user_units(expected)))
+        expected = self._expected(self.model.standardise(reading.features))
+        return np.asarray(self.columns.decode(self.model.to_user_units(expected)))
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
@@ -186,12 +202,12 @@ class Explainer:
         Returns values and standard errors like ``X``; `explain` has everything else. Rows hold the model's features:
         where these are made of the user's columns, they have been made before.
         """
-        xp, normal = array_namespace(X), self.normal
+        xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells: use explain, which knows how to treat them.")
-        centre, scale = (games.game.like(array, X) for array in (normal.location, normal.scale))
+        centre, scale = (games.game.like(array, X) for array in (model.location, model.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -218,12 +234,16 @@ class Explainer:
                 self._forms = self._compile()
         return self
 
-    def compiling_is_due(self, n_rows: int) -> bool:
-        """Whether `compile` would have paid, counting so many complete rows more and those of earlier calls."""
+    def count_rows(self, features: Floats) -> None:
+        """Note that these rows are being explained: enough of them make compiling worth while."""
+        self._n_rows += int((~np.isnan(features).any(axis=1)).sum())
+
+    @property
+    def compiling_is_due(self) -> bool:
+        """Whether `compile` would have paid for the complete rows counted so far."""
         if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
             return False
         rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-        self._n_rows += n_rows
         return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes)
 
     @property
@@ -250,11 +270,11 @@ class Explainer:
             return games.Conditional(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
-        assert self.normal.sample_covariance is not None
+        assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
         return games.Retraining(
-            shrunk(self.normal.sample_covariance, self.normal.shrinkage),
-            self.normal.gaussian.n_components,
+            shrunk(self.model.sample_covariance, self.model.shrinkage),
+            self.model.gaussian.n_components,
             mean=self.score.name == "mse",
             rank=self.retraining_rank,
         )
@@ -266,29 +286,45 @@ class Explainer:
             return [list(members) for members in self.columns.members]
         return [self.columns.features_of(members) for _, members in self.groups]
 
-    def _explain_rows(self, rows: Floats, part: dict[str, Floats], labels: NDArray[Any]) -> tuple[int, int]:
+    def _explain_rows(self, rows: ScoredRows, part: dict[str, Any]) -> tuple[int, int]:
         """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
         replicates, evaluations = 0, 0
-        for at, observed in patterns(rows):
-            if not len(observed):
-                warn_about_empty_rows(labels[at])
+        standard = rows.standard
+        for at, present, shares in self._shares_by_pattern(standard):
+            if shares is None:
+                warn_about_empty_rows(rows.reading.labels[at])
                 part["values"][at], part["std_error"][at], part["score"][at] = np.nan, np.nan, np.nan
                 continue
-            present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
-            shares = self._share_out(rows[at], [np.intersect1d(self.players[k], observed).tolist() for k in present])
             part["values"][at] = 0.0
             part["values"][at[:, None], present] = shares.values
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
-            part["score"][at] = self.game.total(rows[at], observed)
+            part["score"][at] = self._explained_score(rows, at)
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
-        expected = self._expected(rows)
-        part["expected"][:] = self.columns.decode(self.normal.to_user_units(expected))
+        expected = self._expected(standard)
+        part["expected"][:] = self.columns.decode(self.model.to_user_units(expected))
         if "suspicion" in part:
-            found = contributions.of_rows(self.normal, rows, self.ranking, self.score)
+            found = contributions.of_rows(self.model, standard, self.ranking, self.score)
             part["suspicion"][:] = contributions.of_players(found, self.players)
-        part["score_if_fixed"][:] = self.score.if_fixed(rows, expected, self.players)
+        part["score_if_fixed"][:] = self.score.if_fixed(standard, rows.score, expected, self.players)
         return replicates, evaluations
+
+    def _shares_by_pattern(self, standard: Floats) -> Iterator[tuple[Positions, list[int], Shares | None]]:
+        """Rows with the same features observed, the players among them, and their Shapley values (``None`` for no one)."""
+        for at, observed in patterns(standard):
+            if not len(observed):
+                yield at, [], None
+                continue
+            present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
+            members = [np.intersect1d(self.players[k], observed).tolist() for k in present]
+            yield at, present, self._share_out(standard[at], members)
+
+    def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
+        """What the values of rows with the same features observed add up to: the score, but for some games."""
+        if self.game_name == "conditional":
+            return rows.score[at]
+        standard = rows.standard[at]
+        return self.game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
 
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
@@ -357,21 +393,21 @@ class Explainer:
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
             )
-        if self.normal.sample_covariance is None:
+        if self.model.sample_covariance is None:
             raise ValueError(
                 "game='retraining' needs the sample covariance, which this model does not keep: "
                 "fit culpa.PPCA or culpa.PCADetector instead."
             )
 
 
-def _columns(normal: FittedModel, features: Any, groups: Any) -> Columns:
+def _columns(model: FittedModel, features: Any, groups: Any) -> Columns:
     """The user's columns, taken apart where a single one of their features was asked for."""
-    if normal.encoding is None:
-        return normal.columns
+    if model.encoding is None:
+        return model.columns
     together = groups.values() if isinstance(groups, Mapping) else []
     wanted = [name for names in (features or [], *together) for name in ([names] if isinstance(names, str) else names)]
-    n_features = normal.gaussian.n_features
-    columns = Opened.for_names(normal.columns, normal.feature_names or default_names(n_features), wanted)
+    n_features = model.gaussian.n_features
+    columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(
             f"{columns.obstacle}, so that blame cannot be traced back through it: use it in a ColumnTransformer, "

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.json_values import plain
+from culpa._core.json_values import to_json_value
 from culpa._core.types import Floats
 from culpa._core.validation import frame_like
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
-_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "rows")
+_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "row_labels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Explanation:
     score_if_fixed : ndarray of shape (rows, players)
         What the score would be with that player at its expected values.
     feature_names : tuple of str
-    rows : ndarray of shape (rows,)
+    row_labels : ndarray of shape (rows,)
         What the user calls the rows: the pandas index, else positions in the table that was explained.
     groups : tuple of (name, positions) or None
         The players, where they are groups of features.
@@ -64,7 +64,7 @@ class Explanation:
     expected: NDArray[Any]
     score_if_fixed: Floats
     feature_names: tuple[str, ...]
-    rows: NDArray[Any]
+    row_labels: NDArray[Any]
     exact: bool
     n_evaluations: int
     score_name: str
@@ -168,7 +168,7 @@ class Explanation:
         # actual and expected are numbers of one feature; a group has none of its own
         single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
         columns: dict[str, Any] = {
-            "row": self.rows[row],
+            "row": self.row_labels[row],
             "score": self.score[row],
             "rank": rank[chosen] + 1,
             "feature": np.array(self.player_names, dtype=np.str_)[player],
@@ -189,7 +189,7 @@ class Explanation:
     def to_frame(self) -> Any:
         """One line per row: its label, its score, and a column of Shapley values per player."""
         columns: dict[str, Any] = {}
-        for name, cells in (("row", self.rows), ("score", self.score)):
+        for name, cells in (("row", self.row_labels), ("score", self.score)):
             while name in self.player_names:
                 name += "_"
             columns[name] = cells
@@ -197,7 +197,9 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self) if field.name != "native"}
+        return {
+            field.name: to_json_value(getattr(self, field.name)) for field in fields(self) if field.name != "native"
+        }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -214,7 +216,7 @@ class Explanation:
                 continue
             width = () if name == "score" else (players,)  # an empty list does not know its width
             read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
-        read["rows"] = np.array(read["rows"])
+        read["row_labels"] = np.array(read["row_labels"])
         read["feature_names"] = tuple(read["feature_names"])
         if read["groups"] is not None:
             read["groups"] = tuple((name, tuple(members)) for name, members in read["groups"])

@@ -157,7 +157,7 @@ class TestDetector:
     def test_rows_are_chosen_after_looking_back(self, detector, new):
         flags = detector.predict(new.assign(steam=new["steam"].where(new.index != 77, 90.0))) == -1
         why = detector.explain(new, rows=flags)
-        assert why.rows.tolist() == np.flatnonzero(flags).tolist()
+        assert why.row_labels.tolist() == np.flatnonzero(flags).tolist()
         whole = detector.explain(new)
         np.testing.assert_allclose(why.values, whole.values[flags])
         assert len(detector.explain(new, rows=np.zeros(len(new), dtype=bool))) == 0
@@ -232,7 +232,7 @@ class TestMonitoring:
         assert incident.culprits[0].expected == pytest.approx(why.expected[0, duty], rel=1e-10)
         assert incident.n_to_fix == 1
         # fixing one sensor means its present and past: what the others imply for it
-        assert incident.together == {"duty": pytest.approx(why.expected[0, duty], rel=1e-10)}
+        assert incident.joint_expected == {"duty": pytest.approx(why.expected[0, duty], rel=1e-10)}
         assert incident.score_if_fixed == pytest.approx(why.score_if_fixed[0, duty], rel=1e-8)
 
     def test_incidents_in_batches(self, detector, broken, normal, tmp_path, monkeypatch):
@@ -250,12 +250,12 @@ class TestMonitoring:
     def test_several_sensors_at_once(self, detector, broken):
         both = broken.copy()
         both.loc[100:130, "steam"] -= 20.0
-        fixed = detector.together(both.iloc[:120], ["duty", "steam"])
+        fixed = detector.fix(both.iloc[:120], ["duty", "steam"])
         why = detector.explain(both.iloc[:120], groups={"both": ["duty", "steam"]}, rows=[115])
         places = [why.player_names.index("both"), NAMES.index("duty"), NAMES.index("steam")]
         assert fixed.score_if_fixed[115] == pytest.approx(why.score_if_fixed[0, places[0]], rel=1e-8)
         np.testing.assert_allclose(fixed.expected[115], why.expected[0, places[1:]], rtol=1e-8)
-        assert not detector.together(both.iloc[:120], ["duty"]).clears[115]
+        assert not detector.fix(both.iloc[:120], ["duty"]).clears[115]
         assert fixed.clears[115]
 
     def test_pieces_of_training_rows(self, normal, new):
@@ -288,8 +288,8 @@ class TestMonitoring:
     def test_incidents_of_one_and_two_sensors(self, watcher, bad, tmp_path):
         found = watcher.incidents(bad, gap=5, min_length=3)
         assert [incident.culprits[0].feature for incident in found] == ["product", "steam"]
-        assert {"steam", "duty"} <= set(found[1].together)
-        assert set(found[1].together) <= set(NAMES)
+        assert {"steam", "duty"} <= set(found[1].joint_expected)
+        assert set(found[1].joint_expected) <= set(NAMES)
         why = watcher.explain(bad, rows=[found[0].peak])
         worst = found[0].culprits[0]
         assert worst.actual == bad["product"][found[0].peak]
@@ -317,7 +317,7 @@ class TestMonitoring:
         np.testing.assert_allclose(told["value"], [incident.culprits[0].value for incident in found], rtol=1e-6)
 
     def test_several_sensors_fixed_at_once(self, watcher, bad):
-        both = watcher.together(bad, ["steam", "duty"])
+        both = watcher.fix(bad, ["steam", "duty"])
         assert both.actual.shape == both.expected.shape == (300, 2)
         normal = as_fitted_model(watcher)
         x = normal.standardise(lag_matrix(bad.to_numpy(), 3))
@@ -326,7 +326,7 @@ class TestMonitoring:
         filled = normal.gaussian.marginal(np.arange(24)).conditional(x[[254]], kept)[0]
         np.testing.assert_allclose(both.expected[254], normal.to_user_units(filled)[0, [3, 4]], rtol=1e-6)
         np.testing.assert_allclose(both.actual[254], bad.loc[254, ["steam", "duty"]])
-        assert set(watcher.together(bad, 2).features[254]) == {"steam", "duty"}
+        assert set(watcher.fix(bad, 2).features[254]) == {"steam", "duty"}
 
     def test_dirty_training_rows_go_by_their_own_labels(self, normal):
         dirty = normal[:400].set_index(np.arange(5000, 5400))

@@ -430,7 +430,7 @@ class TestTracing:
         model = make_pipeline(ColumnTransformer(parts), PCA(5)).fit(X)
         assert "l__flow (t-2)" in as_fitted_model(model).feature_names
         why = Explainer(model).explain(X, rows=[7, 50])
-        assert why.rows.tolist() == [7, 50]
+        assert why.row_labels.tolist() == [7, 50]
         np.testing.assert_allclose(why.values, Explainer(model).explain(X).values[[7, 50]])
         np.testing.assert_allclose(why.data[:, 0].astype(float), X["flow"][[7, 50]])
 

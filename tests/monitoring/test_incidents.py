@@ -107,7 +107,7 @@ def test_culprits_are_ranked_as_the_detector_ranks(plant, new):
         why = detector.explain(new.iloc[flagged])
         order = np.argsort(-why.suspicion.sum(axis=0))
         assert [c.feature for c in incident.culprits] == [why.feature_names[i] for i in order[: len(incident.culprits)]]
-    together = detector.together(new[310:320], 2)
+    together = detector.fix(new[310:320], 2)
     assert together.features.ravel().tolist() == detector.explain(new[310:320]).top(2)["feature"].tolist()
 
 
@@ -131,7 +131,7 @@ class TestFixingSeveral:
         fixed = z.copy()
         fixed[:, block] = implied
         residual = fixed - fixed @ detector.model_.components_.T @ detector.model_.components_
-        together = detector.together(new, ["flow_product", "temperature_top", "pressure_inlet"])
+        together = detector.fix(new, ["flow_product", "temperature_top", "pressure_inlet"])
         np.testing.assert_allclose(together.expected, detector.mean_[block] + detector.scale_[block] * implied)
         np.testing.assert_allclose(together.score_if_fixed, (residual**2).sum(axis=1))
         np.testing.assert_allclose(together.score, -detector.score_samples(new))
@@ -142,7 +142,7 @@ class TestFixingSeveral:
         healthy = pd.DataFrame(make_plant(faults=()).new, columns=new.columns)
         names = ["flow_product", "temperature_top", "pressure_inlet"]
         rows = slice(325, 340)
-        together = detector.together(new[rows], names)
+        together = detector.fix(new[rows], names)
         alone = detector.explain(new[rows]).expected[:, [new.columns.get_loc(name) for name in names]]
         truth = healthy[names][rows].to_numpy()
         assert np.abs(together.expected - truth).mean(axis=0).tolist() < np.abs(alone - truth).mean(axis=0).tolist()
@@ -155,10 +155,10 @@ class TestFixingSeveral:
             row = new.iloc[incident.peak : incident.peak + 1]
             names = [c.feature for c in incident.culprits]
             for k in range(1, incident.n_to_fix + 1):
-                together = detector.together(row, names[:k])
+                together = detector.fix(row, names[:k])
                 assert together.clears[0] == (k == incident.n_to_fix)
             assert incident.score_if_fixed == pytest.approx(together.score_if_fixed[0])
-            assert incident.together == pytest.approx(
+            assert incident.joint_expected == pytest.approx(
                 dict(zip(together.features[0], together.expected[0], strict=True))
             )
 
@@ -169,7 +169,7 @@ class TestFixingSeveral:
         row[0, [6, 10]] = -9999
         found = detector.incidents(row)[0]
         assert (found.n_to_fix, {c.feature for c in found.culprits[:2]}) == (2, {"x6", "x10"})
-        assert detector.together(row, ["x6", "x10"]).clears[0]
+        assert detector.fix(row, ["x6", "x10"]).clears[0]
         monkeypatch.setattr(grouping, "_MANY", 99)
         assert detector.incidents(row)[0].n_to_fix == 9
 
@@ -190,35 +190,35 @@ class TestFixingSeveral:
             assert [name for name in row if f"{name} read" in found.sentence] == [plant.feature_names[3]]
 
     def test_worst_culprits_of_each_row(self, detector, new):
-        together = detector.together(new[300:320], 2)
+        together = detector.fix(new[300:320], 2)
         top = detector.explain(new[300:320]).top(2)
         assert together.features.ravel().tolist() == top["feature"].tolist()
         frame = together.to_frame()
         assert list(frame.columns) == ["row", "score", "score_if_fixed", "clears", "feature", "actual", "expected"]
         assert frame["row"].tolist() == top["row"].tolist()
-        alone = detector.together(new[300:320], 1)
+        alone = detector.fix(new[300:320], 1)
         first = top[top["rank"] == 1]
         np.testing.assert_allclose(alone.expected.ravel(), first["expected"])
         np.testing.assert_allclose(alone.score_if_fixed, first["score_if_fixed"])
 
     def test_missing_cells(self, detector, new):
         new.iloc[0, 0] = np.nan
-        together = detector.together(new[:3], ["flow_feed", "flow_product"])
+        together = detector.fix(new[:3], ["flow_feed", "flow_product"])
         assert np.isnan(together.actual[0, 0])
         assert np.isfinite(together.expected).all()
         assert np.isfinite(together.score_if_fixed).all()
 
     def test_mistakes(self, detector, new):
         with pytest.raises(ValueError, match="did you mean 'flow_feed'"):
-            detector.together(new, ["flow_fed"])
+            detector.fix(new, ["flow_fed"])
         with pytest.raises(ValueError, match="choose 1 to 12"):
-            detector.together(new, 13)
+            detector.fix(new, 13)
         with pytest.raises(ValueError, match="at least one"):
-            detector.together(new, [])
+            detector.fix(new, [])
 
     def test_no_rows(self, detector, new):
-        assert len(detector.together(new[:0], 2)) == 0
-        assert len(detector.together(new[:0], ["flow_feed"]).to_frame()) == 0
+        assert len(detector.fix(new[:0], 2)) == 0
+        assert len(detector.fix(new[:0], ["flow_feed"]).to_frame()) == 0
 
 
 class TestTime:
@@ -333,14 +333,14 @@ class TestSentences:
     def test_as_an_operator_would_say_it(self, detector, new):
         found = detector.incidents(new.set_index(minutes(400)), gap=3, units={"flow_reflux": "m3/h"})
         assert found[1].sentence == (
-            "From 10:50 to 11:19, flow_reflux read 60 m3/h where the other sensors imply 47 (worst at 11:10); "
+            "From 10:50 to 11:19, flow_reflux read 60 m3/h where the other features imply 47 (worst at 11:10); "
             "it accounts for 61% of the error."
         )
         assert found[0].sentence.startswith(
-            "At 10:31, flow_reflux read 43.9 m3/h where the other sensors imply 45.6; it"
+            "At 10:31, flow_reflux read 43.9 m3/h where the other features imply 45.6; it"
         )
         assert found[-1].sentence == (
-            "From 15:10 to 15:39, flow_product read 116 where the other sensors imply 92, pressure_inlet read 10.0 where "
+            "From 15:10 to 15:39, flow_product read 116 where the other features imply 92, pressure_inlet read 10.0 where "
             "they imply 8.2 and temperature_top read 82.2 where they imply 89.2 (worst at 15:39); "
             "together they account for 75% of the error."
         )
@@ -381,13 +381,13 @@ class TestSentences:
     )
     def test_when(self, detector, new, times, beginning, worst):
         told = detector.incidents(new.set_index(times), gap=3)[1].sentence
-        assert told.startswith(f"{beginning}, flow_reflux read 60 where the other sensors imply 47 (worst {worst}); it")
+        assert told.startswith(f"{beginning}, flow_reflux read 60 where the other features imply 47 (worst {worst}); it")
 
     def test_groups(self, detector, new):
         found = detector.incidents(new, gap=3, min_length=5, groups={"flows": [0, 1, 2, 3]})
         assert found[0].sentence == "In rows 50 to 79, flows accounts for 85% of the error (worst in row 70)."
         assert math.isnan(found[0].culprits[0].actual)
-        assert set(found[0].together) == {"flow_feed", "flow_product", "flow_reflux", "flow_steam"}
+        assert set(found[0].joint_expected) == {"flow_feed", "flow_product", "flow_reflux", "flow_steam"}
         assert "and temperature_top together account for 83% of the error" in found[-1].sentence
 
     def test_groups_of_one_are_told_like_their_feature(self, detector, new):
@@ -408,12 +408,12 @@ class TestSentences:
         units = {"flow_reflux": "m3/h"}
         named = detector.incidents(new, units=units)
         assert str(nameless.incidents(new, units=units)) == str(named)
-        assert [one.together.keys() for one in nameless.incidents(new)] == [one.together.keys() for one in named]
+        assert [one.joint_expected.keys() for one in nameless.incidents(new)] == [one.joint_expected.keys() for one in named]
         detector.units_ = units
         try:
             assert str(detector.incidents(plant.new)) == str(named)
         finally:
-            del detector.units_
+            detector.units_ = {}
 
     def test_a_past_value_has_the_unit_of_its_sensor(self, new, plant):
         detector = PCADetector(lags=1).fit(pd.DataFrame(plant.normal, columns=new.columns))
@@ -426,7 +426,7 @@ class TestSentences:
         odd = (normal[:1] + np.array([90, 0, 0])).set_index(pd.Index(["x" * 200]))
         told = str(PCADetector(1).fit(normal).incidents(odd))
         assert sorted(map(len, told.replace(",", "").split()))[-2:] == [40, 60]
-        assert "a" * 36 + "…" + "a" * 22 + "b read 90 where the other sensors imply 0;" in told
+        assert "a" * 36 + "…" + "a" * 22 + "b read 90 where the other features imply 0;" in told
 
     def test_many_culprits(self, plant):
         rng = np.random.default_rng(0)
@@ -435,7 +435,7 @@ class TestSentences:
         bad = X[:1] + 3 * np.sign(rng.normal(size=16)) * (np.arange(16) < 7)
         told = detector.incidents(bad)[0]
         assert told.n_to_fix > 3
-        assert len(told.culprits) >= told.n_to_fix == len(told.together)
+        assert len(told.culprits) >= told.n_to_fix == len(told.joint_expected)
         [more] = re.findall(r"; together with (\d) more they account for", told.sentence)
         assert 1 <= int(more) <= told.n_to_fix - 2  # who only helps below the limit is not named
 
@@ -570,14 +570,14 @@ def test_a_healthy_sensor_that_is_blamed_most_need_not_be_fixed():
     (incident,) = detector.incidents(new, gap=3, min_length=5)
     assert {culprit.feature for culprit in incident.culprits[: incident.n_to_fix]} == {"a", "b"}
     assert incident.culprits[0].feature in "ab"
-    assert set(incident.together) == {"a", "b"}
+    assert set(incident.joint_expected) == {"a", "b"}
     assert " a read " in incident.sentence
     assert " b read " in incident.sentence
     # Shapley values put another one among the first two; one of the two alone would not clear the alarm
     blame = detector.explain(new[20:40]).values.mean(axis=0)
     assert set(np.argsort(-blame)[:2]) != {0, 1}
-    assert not detector.together(new.iloc[[incident.peak]], ["a"]).clears[0]
-    assert detector.together(new.iloc[[incident.peak]], ["a", "b"]).score_if_fixed[0] == pytest.approx(
+    assert not detector.fix(new.iloc[[incident.peak]], ["a"]).clears[0]
+    assert detector.fix(new.iloc[[incident.peak]], ["a", "b"]).score_if_fixed[0] == pytest.approx(
         incident.score_if_fixed
     )
 

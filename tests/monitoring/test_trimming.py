@@ -209,7 +209,7 @@ class TestPartialFit:
     def test_no_list_of_abnormal_rows(self):
         X = clean(300)
         detector = PCADetector(3).fit(X[:100]).partial_fit(X[100:])
-        assert not hasattr(detector, "abnormal_training_rows_")
+        assert detector.abnormal_training_rows_ is None
 
     def test_a_conformal_limit_can_follow(self):
         detector = PCADetector(3).partial_fit(clean(300)).calibrate_limit(clean(200, 1))

@@ -159,7 +159,7 @@ def test_bars_of_one_row_are_the_waterfalls(why):
     assert bars.names == fall.names
     np.testing.assert_array_equal(bars.values, fall.values)
     assert bars.whiskers is None
-    assert (bars.n_rows, bars.label) == (1, why.rows[3])
+    assert (bars.n_rows, bars.label) == (1, why.row_labels[3])
 
 
 def test_bars_of_many_rows_are_means(why):

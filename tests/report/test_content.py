@@ -80,7 +80,7 @@ def test_incidents_and_chart_equal_the_detector(detector, report):
         assert (story["score"], story["n_to_fix"]) == (incident.score, incident.n_to_fix)
         assert story["culprits"][0]["value"] == incident.culprits[0].value
         assert content["players"][story["culprits"][0]["player"]] == incident.culprits[0].feature
-        assert {content["features"][at]["name"]: value for at, value in story["together"]} == incident.together
+        assert {content["features"][at]["name"]: value for at, value in story["joint_expected"]} == incident.joint_expected
     statistics = detector.statistics(new())
     for curve in content["chart"]["statistics"]:
         np.testing.assert_allclose(curve["value"], statistics[curve["name"]], rtol=1e-5)

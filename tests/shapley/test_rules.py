@@ -131,6 +131,6 @@ def test_twenty_groups_are_exact_whatever_the_number_of_features():
     why = explainer.explain(X[:2])
     np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
     sampled = Explainer(
-        explainer.normal, groups=dict(zip(why.player_names, why.players, strict=True)), method="permutation"
+        explainer.model, groups=dict(zip(why.player_names, why.players, strict=True)), method="permutation"
     ).explain(X[:2])
     assert (np.abs(sampled.values - why.values) <= 6 * sampled.std_error).all()

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Arrays as lists, times as ISO 8601 texts, what is no finite number as None, anything else unknown as text.
 
     >>> import numpy as np
-    >>> plain({"score": np.array([1.5, np.nan]), "row": np.datetime64("2024-03-05T10:00")})
+    >>> to_json_value({"score": np.array([1.5, np.nan]), "row": np.datetime64("2024-03-05T10:00")})
     {'score': [1.5, None], 'row': '2024-03-05T10:00:00'}
     """
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
+        return {name: to_json_value(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):
-        return plain(list(value) if value.dtype.kind in "mM" else value.tolist())
+        return to_json_value(list(value) if value.dtype.kind in "mM" else value.tolist())
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, (np.datetime64, np.timedelta64)):
         import pandas as pd
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from culpa.detector import PCADetector
+    from culpa.fitted import FittedDetector
     from culpa.io.tables import Sink, Source
     from culpa.jobs import Summary
 
@@ -156,11 +156,11 @@ def to_gap(text: str) -> int | str:
         return text
 
 
-def read_model(path: Path) -> "PCADetector":
+def read_model(path: Path) -> "FittedDetector":
     """The detector in a model file."""
     from culpa.io.model_file import load
 
-    return load(path)
+    return load(path).fitted
 
 
 def features_of(source: "Source", columns: list[str] | None, drop: list[str] | None, id: list[str] | None) -> list[str]:

@@ -36,7 +36,9 @@ class Reading:
         return cls(features, table.array if cells is None else cells, table.row_labels(), table.names, table.native)
 
     def choose(self, rows: Any) -> Self:
-        """Some of the rows, by positions (or a single one) or by a mask."""
+        """Some of the rows, by positions (or a single one), a mask or a slice."""
+        if isinstance(rows, slice):
+            return replace(self, features=self.features[rows], cells=self.cells[rows], labels=self.labels[rows])
         at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
         return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at])
 

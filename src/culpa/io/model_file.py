@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.files import write_whole
-from culpa._core.json_values import plain
+from culpa._core.json_values import to_json_value
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names, frame_like
 from culpa._core.version import __version__
-from culpa.columns import lagged_names
+from culpa.columns import Lagged
 from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.models import PPCA, LatentGaussian
+from culpa.scores import named_score
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
@@ -49,11 +51,11 @@ class ModelFileError(ValueError):
     """A file that is not a model file, is damaged, or comes from a newer version."""
 
 
-def save(detector: PCADetector, path: str | Path) -> None:
+def save(fitted: FittedDetector, path: str | Path) -> None:
     """Write a fitted detector; the file appears under its name only when it is complete."""
     from safetensors.numpy import save as to_bytes
 
-    arrays, header = _arrays(detector), json.dumps(_header(detector), ensure_ascii=True, sort_keys=True)
+    arrays, header = _arrays(fitted), json.dumps(_header(fitted), ensure_ascii=True, sort_keys=True)
     content = to_bytes(arrays, {"culpa": header, "sha256": _checksum(arrays, header)})
     with write_whole(Path(path), force=True) as file:
         file.write(content)
@@ -82,65 +84,56 @@ def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
         raise ModelFileError(f"{path}: {error}") from None
 
 
-def _arrays(detector: PCADetector) -> Arrays:
-    model = detector.model_
+def _arrays(fitted: FittedDetector) -> Arrays:
     arrays = {
-        "mean": detector.mean_,
-        "scale": detector.scale_,
-        "model.mean": model.gaussian_.mean,
-        "model.loadings": model.gaussian_.loadings,
-        "model.axes": model.components_,
-        "model.covariance": model.covariance_,
+        "mean": fitted.model.centre,
+        "scale": fitted.model.scale,
+        "model.mean": fitted.model.gaussian.mean,
+        "model.loadings": fitted.model.gaussian.loadings,
+        "model.axes": fitted.ppca.components_,
+        "model.covariance": fitted.ppca.covariance_,
     }
-    arrays |= {f"limits.{name}": tail.largest for name, tail in detector._limits.tails.items()}
-    abnormal = _abnormal(detector)
+    arrays |= {f"limits.{name}": tail.largest for name, tail in fitted.limits.tails.items()}
+    abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(_ABNORMAL)].to_numpy(dtype=np.float64)
-    forms = detector.explainer().forms
+    forms = fitted.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _header(detector: PCADetector) -> dict[str, Any]:
-    names = getattr(detector, "feature_names_in_", None)
-    model, abnormal = detector.model_, _abnormal(detector)
+def _header(fitted: FittedDetector) -> dict[str, Any]:
+    names, abnormal = fitted.columns.known_names, _abnormal(fitted)
     return {
         "format": FORMAT,
         "culpa": __version__,
-        "features": None if names is None else [str(name) for name in names],
-        "units": dict(getattr(detector, "units_", {})),
-        "parameters": plain(detector.get_params() | _fitted(detector)),
-        "limit": float(detector.limit_),
+        "features": None if names is None else list(names),
+        "units": dict(fitted.units),
+        "parameters": to_json_value(dict(fitted.parameters)),
+        "limit": float(fitted.limit),
         "limits": {
-            "kind": detector._limits.kind,
-            "rows": {name: tail.n for name, tail in detector._limits.tails.items()},
+            "kind": fitted.limits.kind,
+            "rows": {name: tail.n for name, tail in fitted.limits.tails.items()},
         },
-        "abnormal": None if abnormal is None else [_plain_label(label) for label in abnormal["row"]],
-        "noise_variance": float(model.noise_variance_),
+        "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
+        "noise_variance": float(fitted.ppca.noise_variance_),
         "training": {
-            "rows": int(model.n_samples_),
-            "iterations": int(model.n_iter_),
-            "converged": bool(model.converged_),
+            "rows": int(fitted.ppca.n_samples_),
+            "iterations": int(fitted.ppca.n_iter_),
+            "converged": bool(fitted.ppca.converged_),
         },
     }
 
 
-def _fitted(detector: PCADetector) -> dict[str, Any]:
-    """Parameters that the model and its limit belong to, whatever has been set since."""
-    model = {name: getattr(detector.model_, name) for name in ("n_components", "noise", "shrinkage")}
-    score = {"statistic": detector._score.name, "confidence": detector._confidence}
-    return model | score | {"lags": detector.to_fitted_model().columns.lags}
-
-
-def _abnormal(detector: PCADetector) -> Any:
+def _abnormal(fitted: FittedDetector) -> Any:
     """The worst of the training rows that looked abnormal, if they are known."""
-    table = getattr(detector, "abnormal_training_rows_", None)
+    table = fitted.abnormal_training_rows
     return None if table is None else table[:_MOST_ABNORMAL]
 
 
-def _plain_label(label: Any) -> Any:
-    number = plain(label)
+def _json_label(label: Any) -> Any:
+    number = to_json_value(label)
     return number if _is_number(number) else str(label)
 
 
@@ -203,41 +196,54 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     _check_header(header, d)
     _check_arrays(arrays, header, d)
     try:
-        detector = PCADetector(**header["parameters"])
-        detector.mean_, detector.scale_ = arrays["mean"], arrays["scale"]
-        detector.n_features_in_ = d // (detector.lags + 1)
-        detector._take(_model(arrays, header))
-        if header["features"] is not None:
-            detector.feature_names_in_ = np.array(header["features"], dtype=object)
-            names = lagged_names(header["features"], detector.lags)
-            detector.model_.feature_names_in_ = np.array(names, dtype=object)
-        if header["units"]:
-            detector.units_ = header["units"]
-        tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
-        detector._set_limit(Limits(detector.to_fitted_model(), header["limits"]["kind"], tails), float(header["limit"]))
-        if header["abnormal"] is not None:
-            columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
-            columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
-            detector.abnormal_training_rows_ = frame_like(None, {"row": header["abnormal"], **columns})
+        fitted = _fitted_detector(arrays, header)
         if any(name.startswith("forms.") for name in arrays):
-            detector.explainer().forms = QuadraticForms.from_arrays(
+            fitted.explainer().forms = QuadraticForms.from_arrays(
                 {name.removeprefix("forms."): array for name, array in arrays.items() if name.startswith("forms.")}
             )
+        detector = PCADetector.from_fitted(fitted)
     except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
         raise ModelFileError(f"the content does not fit together: {error}") from None
     return detector
 
 
-def _model(arrays: Arrays, header: dict[str, Any]) -> PPCA:
-    parameters = header["parameters"]
-    model = PPCA(parameters["n_components"], noise=parameters["noise"], shrinkage=parameters["shrinkage"])
-    model.n_features_in_ = len(arrays["mean"])
-    training = header["training"]
-    model.n_samples_, model.n_iter_, model.converged_ = training["rows"], training["iterations"], training["converged"]
-    model.mean_, model.covariance_ = arrays["model.mean"], arrays["model.covariance"]
-    model.components_ = arrays["model.axes"]
-    model._keep(LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"]))
-    return model
+def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
+    parameters, ppca = header["parameters"], _ppca(arrays, header)
+    lags, names = parameters["lags"], None if header["features"] is None else tuple(header["features"])
+    columns = Lagged(names, len(arrays["mean"]) // (lags + 1), lags)
+    model = ppca.scaled(arrays["mean"], arrays["scale"], columns)
+    if names is not None:
+        ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
+    tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
+    confidence = parameters["confidence"]
+    return FittedDetector(
+        model,
+        ppca,
+        named_score(parameters["statistic"], model, confidence=confidence),
+        confidence,
+        Limits(model, header["limits"]["kind"], tails),
+        float(header["limit"]),
+        parameters,
+        units=header["units"],
+        abnormal_training_rows=_abnormal_table(arrays, header),
+    )
+
+
+def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:
+    if header["abnormal"] is None:
+        return None
+    columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
+    columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
+    return frame_like(None, {"row": header["abnormal"], **columns})
+
+
+def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
+    parameters, training = header["parameters"], header["training"]
+    ppca = PPCA(parameters["n_components"], noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    ppca.n_features_in_ = len(arrays["mean"])
+    ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
+    gaussian = LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"])
+    return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])
 
 
 def _count_features(arrays: Arrays) -> int:

@@ -1,9 +1,11 @@
 """The jobs of the command line over tables of any size: learn, score, explain, gather incidents, a batch at a time."""
 
+from culpa.jobs.batches import Summary
 from culpa.jobs.describing import Description, describe, describe_detector
+from culpa.jobs.explaining import explain
 from culpa.jobs.fitting import fit, sample
 from culpa.jobs.incident_stream import incidents
-from culpa.jobs.scoring import Summary, explain, score
+from culpa.jobs.scoring import score
 
 __all__ = [
     "Description",

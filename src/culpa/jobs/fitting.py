@@ -18,8 +18,8 @@ from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.io.fill_values import Ends, sentences
 from culpa.io.tables import Batch, Source, TableError
-from culpa.jobs.describing import oddities
 from culpa.models import Moments
+from culpa.monitoring.diagnostics import oddities
 
 Progress = Callable[[int], None]  # told how many rows have been read
 Report = Callable[[str], None]  # told what is odd about the table
@@ -42,7 +42,7 @@ def fit(
     about the model; ``note``, what is being done when all rows have been read.
     """
     suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
-    for text in [*suspicions, *oddities(detector)]:
+    for text in [*suspicions, *oddities(detector.fitted)]:
         report(text)
     return detector
 

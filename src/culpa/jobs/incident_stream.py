@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
 from culpa.io.tables.columns import kind
-from culpa.jobs.batch_explainer import Blame
-from culpa.jobs.scoring import Progress, Report, Scored, Summary, feature_names, scored_batches
-from culpa.monitoring.incidents import Gathering, Incident, as_columns, units_of
+from culpa.jobs.batch_explainer import BatchExplainer
+from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
+from culpa.monitoring.grouping import Grouping, Incident
+from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.times import Times, check_order, only_days, read_gap, read_times
 
 
 def incidents(
-    detector: PCADetector,
+    fitted: FittedDetector,
     source: Source,
     sink: Sink,
     *,
@@ -31,31 +32,35 @@ def incidents(
     of `PCADetector.incidents`.
     """
     summary = Summary()
-    blame = Blame(detector.explainer(), feature_names(detector), live=source.live, note=note)
+    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
     clock = _Clock(source, time)
-    gathering: Gathering | None = None
+    grouping: Grouping | None = None
     with one_blas_thread():
-        for scored in scored_batches(detector, source, [] if time is None else [time], summary, progress, report):
+        for scored in scored_batches(fitted, source, [] if time is None else [time], summary, progress, report):
             times = clock.read(scored)
-            if gathering is None:
-                gathering = Gathering(
-                    blame.explainer,
-                    detector.limit_,
-                    gap=read_gap(gap, times) if len(scored.score) else 0,
+            if grouping is None:
+                grouping = Grouping(
+                    explainer.explainer,
+                    fitted.limit,
+                    gap=read_gap(gap, times) if len(scored.rows) else 0,
                     min_length=min_length,
-                    units=units_of(detector),
+                    units=units_of(fitted),
+                    noun=fitted.noun,
                     time_name=time,
                     dated=True,  # who reads a file later on wants to know the day
                     daily=times is not None and only_days(times),
-                    explain=blame.explain,
                 )
             at = np.flatnonzero(scored.anomaly)
-            rows = scored.batch.rows[at]
+            if not len(at):
+                continue
+            positions, rows = scored.batch.rows[at], scored.rows.choose(at)
             here = None if times is None else times[at]
-            if found := gathering.add(rows, scored.reading(at), rows if here is None else here, here):
+            if found := grouping.add(
+                positions, rows, explainer.explain(rows), positions if here is None else here, here
+            ):
                 _write(found, clock, sink, summary)
-        assert gathering is not None
-        found = gathering.finish()
+        assert grouping is not None
+        found = grouping.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary)
     return summary
@@ -69,8 +74,8 @@ class _Clock:
         self.last: Times | None = None  # of the row before, alone
         self.as_text = False
 
-    def read(self, scored: Scored) -> Times | None:
-        if self.column is None or not len(scored.score):
+    def read(self, scored: ScoredBatch) -> Times | None:
+        if self.column is None or not len(scored.rows):
             return self.last
         rows, cells = scored.batch.rows, scored.batch.carried[self.column]
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"

@@ -1,70 +1,23 @@
-"""Fitted models that people already have, brought to one form.
+"""Models that other people fitted, read as a `FittedModel`."""
 
-A `FittedModel` is a `LatentGaussian` of scaled data together with the scaling, so that everything downstream works on
-centred, scaled rows and can answer in the user's units.
-"""
-
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.columns import Columns, Plain
+from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
 from culpa.models.ppca import PPCA
 
 _AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
 
 
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
+@runtime_checkable
+class _Convertible(Protocol):
+    """A model that converts itself, such as PCADetector."""
 
-    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
-    drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
-    that ``feature_names`` names; ``None`` where they are the same.
-    """
-
-    gaussian: LatentGaussian
-    centre: Floats
-    scale: Floats
-    sample_covariance: Floats | None = None
-    n_samples: int | None = None
-    feature_names: tuple[str, ...] | None = None
-    encoding: Columns | None = None
-    shrinkage: float = 0.0
-
-    @property
-    def columns(self) -> Columns:
-        """The user's columns."""
-        return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
-
-    @property
-    def location(self) -> Floats:
-        """The model's mean in the user's units."""
-        return self.centre + self.scale * self.gaussian.mean
-
-    def standardise(self, X: Floats) -> Floats:
-        """Rows as the model sees them: centred at the model's mean, scaled."""
-        return (X - self.location) / self.scale
-
-    def to_user_units(self, Z: Floats) -> Floats:
-        """Inverse of `standardise`."""
-        return self.location + self.scale * Z
-
-    @classmethod
-    def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:
-        """A model of unscaled data."""
-        d = gaussian.n_features
-        return cls(gaussian, np.zeros(d), np.ones(d), **known)
-
-    @property
-    def centred(self) -> LatentGaussian:
-        """The distribution of standardised rows."""
-        if not self.gaussian.mean.any():
-            return self.gaussian
-        return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
+    def to_fitted_model(self) -> FittedModel: ...
 
 
 def as_fitted_model(model: Any) -> FittedModel:
@@ -76,8 +29,8 @@ def as_fitted_model(model: Any) -> FittedModel:
         return model
     if isinstance(model, LatentGaussian):
         return FittedModel.plain(model)
-    if hasattr(model, "to_fitted_model"):
-        return model.to_fitted_model()  # type: ignore[no-any-return]
+    if isinstance(model, _Convertible):
+        return model.to_fitted_model()
     return _from_sklearn(model)
 
 

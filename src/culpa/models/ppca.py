@@ -16,7 +16,9 @@ from culpa._core.choices import FitMethod
 from culpa._core.parameters import PPCA_PARAMETERS, documented, known_keywords
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
+from culpa.columns import Lagged, lagged_names
 from culpa.models.em import em, expected_covariance
+from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
@@ -136,7 +138,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
-        filled = self._fitted().impute(self._read(X))
+        filled = self._gaussian().impute(self._read(X))
         return np.asarray((filled - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
@@ -146,23 +148,43 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def reconstruct(self, X: Any) -> Floats:
         """Each row projected on the principal axes; missing cells are filled in."""
-        return self._fitted().reconstruct(self._read(X))
+        return self._gaussian().reconstruct(self._read(X))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction."""
-        return self._fitted().residuals(self._read(X))
+        return self._gaussian().residuals(self._read(X))
 
     def score_samples(self, X: Any) -> Floats:
         """Log-density of each row."""
-        return self._fitted().log_density(self._read(X))
+        return self._gaussian().log_density(self._read(X))
 
     def score(self, X: Any, y: None = None) -> float:
         """Mean log-density."""
         return float(self.score_samples(X).mean())
 
+    def scaled(self, centre: Floats, scale: Floats, columns: Lagged) -> FittedModel:
+        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale."""
+        lags = columns.lags
+        return FittedModel(
+            self._gaussian(),
+            centre,
+            scale,
+            self.covariance_,
+            self.n_samples_,
+            lagged_names(columns.names, lags) if lags else columns.known_names,
+            columns if lags else None,
+            self.shrinkage,
+        )
+
+    def restore(self, gaussian: LatentGaussian, axes: Floats, covariance: Floats) -> Self:
+        """Become fitted again from what a model file keeps."""
+        self.mean_, self.covariance_, self.components_ = gaussian.mean, covariance, axes
+        self._keep(gaussian)
+        return self
+
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
-        return self._fitted().covariance
+        return self._gaussian().covariance
 
     @property
     def _n_features_out(self) -> int:
@@ -173,7 +195,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _fitted(self) -> LatentGaussian:
+    def _gaussian(self) -> LatentGaussian:
         check_is_fitted(self)
         return self.gaussian_
 

@@ -1,7 +1,6 @@
-"""What happened, and what would mend it: incidents, several features fixed together, trimmed training rows."""
+"""What happened, and whose fault was it? Flagged rows become incidents with culprits and sentences."""
 
-from culpa.monitoring.fixing import JointFix
 from culpa.monitoring.grouping import Culprit, Incident
-from culpa.monitoring.incidents import Incidents, find_incidents
+from culpa.monitoring.incidents import Incidents, find_incidents, split_time
 
-__all__ = ["Culprit", "Incident", "Incidents", "JointFix", "find_incidents"]
+__all__ = ["Culprit", "Incident", "Incidents", "find_incidents", "split_time"]

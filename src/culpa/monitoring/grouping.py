@@ -3,7 +3,7 @@
 Only running sums and the worst row of an incident are kept, so that an incident may last for any number of rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.monitoring.sentences import sentence
 from culpa.monitoring.times import Span, Times
+from culpa.scores import ScoredRows
 
 _MOST_PRUNED = 8  # culprits that are tried one by one for whether they are needed
 _MANY = 3  # culprits above which others are tried
@@ -56,8 +56,8 @@ class Incident:
 
     ``culprits`` are the worst ones, most to blame first (by Shapley values, or by the detector's ``ranking``), after the
     first ``n_to_fix``: fixing these together clears the alarm in the worst row, and fixing fewer of them does not.
-    ``together`` has the value that the remaining features imply for each feature among them, and ``score_if_fixed`` the
-    score with all of them at these values. ``n_to_fix`` is ``None`` where nothing would clear it.
+    ``joint_expected`` has the value that the remaining features imply for each feature among them, and
+    ``score_if_fixed`` the score with all of them at these values. ``n_to_fix`` is ``None`` where nothing would clear it.
     """
 
     first: int
@@ -71,7 +71,7 @@ class Incident:
     limit: float
     culprits: tuple[Culprit, ...]
     n_to_fix: int | None
-    together: dict[str, float]
+    joint_expected: dict[str, float]
     score_if_fixed: float
     sentence: str = ""
 
@@ -126,11 +126,11 @@ class _Fix(NamedTuple):
     """Players that clear the alarm together, most to blame first; what is expected of their features; the score then."""
 
     players: tuple[int, ...]
-    together: dict[str, float]
+    joint_expected: dict[str, float]
     score: float
 
 
-class Gathering:
+class Grouping:
     """Takes flagged rows in order and hands out the incidents that are over."""
 
     def __init__(
@@ -142,35 +142,41 @@ class Gathering:
         min_length: int = 1,
         units: Sequence[str] | None = None,
         time_name: str | None = None,
+        noun: str = "feature",
         dated: bool = False,
         daily: bool = False,
-        explain: Callable[[Reading], Explanation] | None = None,
     ) -> None:
         if not isinstance(min_length, (int, np.integer)) or min_length < 1:
             raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
-        self.normal, self.score, self.limit = explainer.normal, explainer.score, limit
+        self.model, self.score, self.limit = explainer.model, explainer.score, limit
         self.gap, self.min_length, self.time_name = gap, min_length, time_name
-        self._dated, self._daily = dated, daily
+        self._noun, self._dated, self._daily = noun, dated, daily
         self._units = None if units is None else units_of_columns(explainer, units)
         self._columns = explainer.columns
         self._names: tuple[str, ...] = ()  # of the columns, as the rows' table has them
         self._players: list[tuple[str, tuple[int, ...]]] = []  # each player's name, and the columns behind it
-        self._explain = explain or explainer.explain
         self._open: _Draft | None = None
         self._last: tuple[int, Any] | None = None  # position and time of the last flagged row
 
     def add(
-        self, positions: NDArray[np.int64], rows: Reading, labels: Any, times: Times | None = None
+        self,
+        positions: NDArray[np.int64],
+        rows: ScoredRows,
+        why: Explanation,
+        labels: Any,
+        times: Times | None = None,
     ) -> list[Incident]:
-        """Flagged rows (with positions in the table, labels, times if there are some) -> incidents that are over."""
+        """Take the next flagged rows with their explanation, and return the incidents that are over.
+
+        Rows have positions in the table, labels, and times if there are some.
+        """
         if not len(positions):
             return []
-        why = self._explain(rows)
         self._names, self._players = why.feature_names, list(zip(why.player_names, why.players, strict=True))
         starts = np.flatnonzero(self._begins(positions, times))
         goes_on = not len(starts) or starts[0] != 0
         cuts = np.concatenate([[0], starts]) if goes_on else starts
-        pieces = list(self._pieces(why, rows.features, positions, labels, cuts))
+        pieces = list(self._pieces(why, rows, positions, labels, cuts))
         self._last = int(positions[-1]), None if times is None else times[-1]
         if goes_on:
             assert self._open is not None
@@ -200,8 +206,8 @@ class Gathering:
         return result
 
     def _pieces(
-        self, why: Explanation, features: Floats, positions: NDArray[np.int64], labels: Any, cuts: NDArray[np.int64]
-    ) -> Any:
+        self, why: Explanation, rows: ScoredRows, positions: NDArray[np.int64], labels: Any, cuts: NDArray[np.int64]
+    ) -> Iterator[_Draft]:
         counts = np.diff([*cuts, len(positions)])
         means = np.add.reduceat(why.values, cuts, axis=0) / counts[:, None]
         spread = np.abs(np.hypot.reduceat(why.values - np.repeat(means, counts, axis=0), cuts, axis=0))
@@ -210,7 +216,7 @@ class Gathering:
         least = np.fmin.reduce(why.blame, axis=1, keepdims=True)
         blame = np.add.reduceat(np.where(why.observed, why.blame, least), cuts, axis=0)
         # the detector's score, which may differ from what the values of a game add up to where cells are missing
-        score = self.score(self.normal.standardise(features))
+        score = rows.score
         sums = np.add.reduceat(score, cuts)
         for k, (cut, n) in enumerate(zip(cuts.tolist(), counts.tolist(), strict=True)):
             peak = cut + int(np.argmax(score[cut : cut + n]))
@@ -226,8 +232,12 @@ class Gathering:
                 errors[k],
                 blame[k],
                 float(score[peak]),
-                {name: getattr(why, name)[peak].copy() for name in ("data", "expected", "score_if_fixed")}
-                | {"features": features[peak].copy()},
+                {
+                    "data": why.data[peak].copy(),
+                    "expected": why.expected[peak].copy(),
+                    "score_if_fixed": why.score_if_fixed[peak].copy(),
+                    "standard": rows.standard[peak].copy(),
+                },
             )
 
     def _finished(self, drafts: list[_Draft]) -> list[Incident]:
@@ -235,7 +245,7 @@ class Gathering:
         if not drafts:
             return []
         ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
-        standard = self.normal.standardise(np.stack([draft.worst["features"] for draft in drafts]))
+        standard = np.stack([draft.worst["standard"] for draft in drafts])
         fixes = self._fixes(standard, ranked, np.full(len(drafts), self.limit))
         several = [at for at, fix in enumerate(fixes) if fix is None or len(fix.players) > 1]
         above = np.array([drafts[at].score - self.limit for at in several])
@@ -313,10 +323,10 @@ class Gathering:
             expected, fixed = self.score.fix(standard[at_rows], members)
             whole = standard[at_rows].copy()
             whole[:, members] = expected
-            values = self._columns.decode(self.normal.to_user_units(whole))[:, block]
+            values = self._columns.decode(self.model.to_user_units(whole))[:, block]
             for at, score, value in zip(at_rows, fixed, values, strict=True):
-                together = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
-                yield at, _Fix(sets[at], together, float(score))
+                jointly = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
+                yield at, _Fix(sets[at], jointly, float(score))
 
     def _incident(self, draft: _Draft, ranked: list[int], fix: _Fix | None, told: _Fix | None) -> Incident:
         """``fix`` clears the alarm; ``told`` are those that the sentence names."""
@@ -335,13 +345,13 @@ class Gathering:
             limit=self.limit,
             culprits=tuple(self._culprit(draft, player) for player in shown),
             n_to_fix=None if fix is None else len(first),
-            together={} if fix is None else fix.together,
+            joint_expected={} if fix is None else fix.joint_expected,
             score_if_fixed=np.nan if fix is None else fix.score,
         )
-        named, together = (told.players, told.together) if told is not None else (ranked[:1], {})
+        named, jointly = (told.players, told.joint_expected) if told is not None else (ranked[:1], {})
         culprits = [self._culprit(draft, player) for player in named]
         implied = [
-            together.get(self._names[self._players[player][1][0]], culprit.expected)
+            jointly.get(self._names[self._players[player][1][0]], culprit.expected)
             for player, culprit in zip(named, culprits, strict=True)
         ]
         text = sentence(
@@ -349,6 +359,7 @@ class Gathering:
             culprits,
             implied,
             self.score.name,
+            noun=self._noun,
             time_name=self.time_name,
             dated=self._dated,
             daily=self._daily,
@@ -372,7 +383,7 @@ class Gathering:
 
 def units_of_columns(explainer: Explainer, units: Sequence[str]) -> tuple[str, ...]:
     """Units of the explainer's columns from those of the model's: a past value has that of its sensor."""
-    of_feature = {i: unit for unit, at in zip(units, explainer.normal.columns.members, strict=True) for i in at}
+    of_feature = {i: unit for unit, at in zip(units, explainer.model.columns.members, strict=True) for i in at}
     return tuple(of_feature[at[0]] for at in explainer.columns.members)
 
 

@@ -3,30 +3,18 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from culpa._core.choices import one_of
-from culpa._core.json_values import plain
-from culpa._core.validation import frame_like
-from culpa.monitoring.grouping import Culprit, Gathering, Incident, units_of_columns
+from culpa._core.json_values import to_json_value
+from culpa._core.validation import Table, frame_like
+from culpa.fitted import FittedDetector
+from culpa.monitoring.grouping import Grouping, Incident
 from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
-
-if TYPE_CHECKING:
-    from culpa.detector import PCADetector
-
-__all__ = [
-    "Culprit",
-    "Gathering",
-    "Incident",
-    "Incidents",
-    "as_columns",
-    "find_incidents",
-    "units_of",
-    "units_of_columns",
-]
+from culpa.scores import ScoredRows
 
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time, so that memory does not grow with their number
 
@@ -70,7 +58,7 @@ class Incidents(Sequence[Incident]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
-        incidents = [plain(asdict(incident)) for incident in self]
+        incidents = [to_json_value(asdict(incident)) for incident in self]
         return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
 
     def to_json(self) -> str:
@@ -79,45 +67,52 @@ class Incidents(Sequence[Incident]):
 
 
 def find_incidents(
-    detector: "PCADetector",
-    X: Any,
+    fitted: FittedDetector,
+    table: Table,
     *,
-    time: Any = None,
+    times: Times | None = None,
+    time_name: str = "time",
     gap: Any = 0,
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
-    X, times, name = split_time(X, time)
-    table = detector._read(X, min_rows=0)
     if times is not None:
         if len(times) != len(table.array):
             raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows: give one time per row.")
-        check_order(times, name)
-    if wrong := {"score", "features"} & options.keys():
+        check_order(times, time_name)
+    if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
-    explainer = detector.explainer(**options)
-    gathering = Gathering(
+    explainer = fitted.explainer(**options)
+    grouping = Grouping(
         explainer,
-        detector.limit_,
+        fitted.limit,
         gap=read_gap(gap, times),
         min_length=min_length,
-        units=units_of(detector, units, table.names),
-        time_name=None if times is None else name,
+        units=units_of(fitted, units, table.names),
+        noun=fitted.noun,
+        time_name=None if times is None else time_name,
         dated=times is not None and over_several_days(times),
         daily=times is not None and only_days(times),
     )
     reading = explainer.columns.read(table)
-    scores = detector._score_reading(reading)
-    flagged = np.flatnonzero(scores > detector.limit_)
+    score = fitted.score(reading)
+    flagged = np.flatnonzero(fitted.is_flagged(score))
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
     for start in range(0, len(flagged), _ROWS_PER_CHUNK):
         at = flagged[start : start + _ROWS_PER_CHUNK]
-        found += gathering.add(at, reading.choose(at), labels[at], None if times is None else times[at])
-    found += gathering.finish()
-    return Incidents(found, n_rows=len(scores), n_flagged=len(flagged), native=table.native)
+        rows = ScoredRows(
+            reading.choose(at), fitted.model.standardise(reading.features[at]), score[at], fitted.statistic
+        )
+        explainer.count_rows(rows.standard)
+        if explainer.compiling_is_due:
+            explainer.compile()
+        why = explainer.explain_scored(rows)
+        found += grouping.add(at, rows, why, labels[at], None if times is None else times[at])
+    found += grouping.finish()
+    return Incidents(found, n_rows=len(score), n_flagged=len(flagged), native=table.native)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
@@ -128,7 +123,7 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     for name in ("feature", "value", "std_error", "share", "actual", "expected", "unit"):
         columns["culprit" if name == "feature" else name] = [getattr(culprit, name) for culprit in worst]
     columns["n_to_fix"] = [incident.n_to_fix for incident in incidents]
-    columns["to_fix"] = [", ".join(incident.together) for incident in incidents]
+    columns["to_fix"] = [", ".join(incident.joint_expected) for incident in incidents]
     columns["score_if_fixed"] = [incident.score_if_fixed for incident in incidents]
     columns["sentence"] = [incident.sentence for incident in incidents]
     return columns
@@ -155,11 +150,11 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
 
 
 def units_of(
-    detector: "PCADetector", units: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+    fitted: FittedDetector, units: Mapping[str, str] | None = None, names: Sequence[str] | None = None
 ) -> list[str]:
     """The unit of every column, as given or else as the detector knows it; ``names`` are those of new rows."""
-    names = detector._columns.known_names or names or detector._columns.names
+    names = fitted.columns.known_names or names or fitted.columns.names
     for name in units or {}:
         one_of(name, names, "feature in units:")
-    known = {**getattr(detector, "units_", {}), **(units or {})}
+    known = {**fitted.units, **(units or {})}
     return [known.get(name, "") for name in names]

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 if TYPE_CHECKING:
     from culpa.monitoring.grouping import Culprit, Incident
 
@@ -21,6 +19,7 @@ def sentence(
     implied: Sequence[float],
     score_name: str,
     *,
+    noun: str = "feature",
     time_name: str | None,
     dated: bool,
     daily: bool = False,
@@ -40,7 +39,7 @@ def sentence(
         who = _listed([cut(culprit.feature) for culprit in named])
         does = "accounts" if len(culprits) == 1 else "together account"
         return f"{when}, {who}{more} {does} for {part}{worst}."
-    told = _listed([_reading(culprit, implied[k], k) for k, culprit in enumerate(named)])
+    told = _listed([_reading(culprit, implied[k], k, noun) for k, culprit in enumerate(named)])
     who = "it accounts" if len(culprits) == 1 else f"together{more} they account"
     return f"{when}, {told}{worst}; {who} for {part}."
 
@@ -72,9 +71,9 @@ def cut(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
 
 
-def _reading(culprit: "Culprit", implied: float, rank: int) -> str:
+def _reading(culprit: "Culprit", implied: float, rank: int, noun: str) -> str:
     read, should = pair(culprit.actual, implied)
-    others = "they" if rank else "the other sensors"
+    others = "they" if rank else f"the other {noun}s"
     unit = f" {culprit.unit}" if culprit.unit else ""
     return f"{cut(culprit.feature)} read {read}{unit} where {others} imply {should}"
 
@@ -85,6 +84,8 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _when(incident: "Incident", time_name: str | None, *, dated: bool, daily: bool) -> tuple[str, str]:
     """The incident's time as the beginning of a sentence, and its worst row in parentheses."""
+    import pandas as pd
+
     labels = (incident.start, incident.end, incident.peak_label)
     single = incident.first == incident.last
     if isinstance(labels[0], (pd.Timestamp, pd.Timedelta)):
@@ -116,6 +117,8 @@ def _at_times(labels: Sequence[Any], *, dated: bool, daily: bool, single: bool) 
 
 def _days_and_clocks(labels: Sequence[Any], *, dated: bool, daily: bool) -> tuple[list[str], list[str]]:
     """Days (empty if they need not be told) and times of day (empty if they are not), as precise as they need be."""
+    import pandas as pd
+
     if isinstance(labels[0], pd.Timedelta):
         dated = any(label.days for label in labels)
         days = [f"day {label.days}" if dated else "" for label in labels]
@@ -134,6 +137,8 @@ def _days_and_clocks(labels: Sequence[Any], *, dated: bool, daily: bool) -> tupl
 
 def _zones(labels: Sequence[Any]) -> list[str]:
     """What the clocks were set to, where they were set anew in between: 02:30 comes twice in autumn."""
+    import pandas as pd
+
     if isinstance(labels[0], pd.Timedelta) or len({label.utcoffset() for label in labels}) == 1:
         return [""] * len(labels)
     return [f" {label:%Z}" for label in labels]

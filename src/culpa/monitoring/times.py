@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
@@ -13,6 +12,8 @@ Span = Any  # a pandas Timedelta
 
 def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
     """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers."""
+    import pandas as pd
+
     if hasattr(cells, "to_pandas"):  # polars, Arrow
         cells = cells.to_pandas()
     if np.ndim(cells) != 1:
@@ -31,11 +32,15 @@ def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
 
 def over_several_days(times: Times) -> bool:
     """Whether ascending times need their dates to be told apart."""
+    import pandas as pd
+
     return isinstance(times, pd.DatetimeIndex) and len(times) > 0 and times[0].date() != times[-1].date()
 
 
 def only_days(times: Times) -> bool:
     """Whether times are days, so that nobody wants to hear of midnight."""
+    import pandas as pd
+
     if not isinstance(times, pd.DatetimeIndex):
         return False
     local = times.tz_localize(None)
@@ -55,6 +60,8 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
 
 def read_gap(gap: Any, times: Times | None) -> int | Span:
     """A number of rows, or a span of time such as ``"5min"`` or a timedelta (only with dates or durations)."""
+    import pandas as pd
+
     if isinstance(gap, (int, np.integer)) and not isinstance(gap, (bool, np.timedelta64)):  # NumPy's spans are integers
         if gap < 0:
             raise ValueError(f"gap must not be negative, got {gap}.")
@@ -78,6 +85,8 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
 
 def _parsed(index: Any, name: str) -> Times:
     """Times from texts and Python objects."""
+    import pandas as pd
+
     first = next((cell for cell in index if not pd.isna(cell)), None)
     if isinstance(first, dt.time):
         return pd.to_timedelta([None if pd.isna(cell) else cell.isoformat() for cell in index])
@@ -95,6 +104,8 @@ def _parsed(index: Any, name: str) -> Times:
 
 
 def _dates(index: Any) -> Times:
+    import pandas as pd
+
     try:
         return pd.DatetimeIndex(pd.to_datetime(index, format="ISO8601"))
     except ValueError as error:

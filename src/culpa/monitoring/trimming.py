@@ -8,71 +8,71 @@ from numpy.typing import NDArray
 
 from culpa import scores
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa._core.validation import frame_like
-from culpa.models import FittedModel
+from culpa.models import PPCA, FittedModel
 from culpa.scores.limits import Limits
-
-Mask = NDArray[np.bool_]
 
 _ROWS_PER_CHUNK = 1 << 16
 _MOST_REFITS = 20
 GROSS = 3.0  # times its limit from which a training row is taken for a fault
 
 
-def spe_and_t2(normal: FittedModel, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
+def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
     """Both statistics of training rows, and the larger of the two in units of its limit.
 
     Both are needed: an abnormal row that pulled a component towards itself is reconstructed well, but far out.
     """
     parts = []
-    by_name = [build(normal.centred) for build in (scores.spe, scores.t2)]
+    by_name = [build(model.centred) for build in (scores.spe, scores.t2)]
     with one_blas_thread(len(X)):
         for start in range(0, len(X), _ROWS_PER_CHUNK):
-            rows = normal.standardise(X[start : start + _ROWS_PER_CHUNK])
+            rows = model.standardise(X[start : start + _ROWS_PER_CHUNK])
             parts.append([score(rows) for score in by_name])
     spe, t2 = (np.concatenate(column) for column in zip(*parts, strict=True))
-    limits = [Limits(normal)(score, confidence, training=True) or 1.0 for score in by_name]
+    limits = [Limits(model)(score, confidence, training=True) or 1.0 for score in by_name]
     return spe, t2, np.maximum(spe / limits[0], t2 / limits[1])
 
 
-def fit_without_worst(fit: Callable[[Floats], FittedModel], X: Floats, trim: float, confidence: float) -> Mask:
+def fit_without_worst(
+    fit: Callable[[Floats], tuple[PPCA, FittedModel]], X: Floats, trim: float, confidence: float
+) -> tuple[tuple[PPCA, FittedModel], Mask]:
     """Fit to all rows, then again and again to the share 1 - trim that looked least abnormal, until these stay the same.
 
-    Returns which rows the last fit used.
+    Returns the last fit and which rows it used.
     """
     kept = np.ones(len(X), dtype=bool)
-    normal = fit(X)
+    found = fit(X)
     n_worst = int(trim * len(X))
     for _ in range(_MOST_REFITS if n_worst else 0):
-        excess = spe_and_t2(normal, X, confidence)[2]
+        excess = spe_and_t2(found[1], X, confidence)[2]
         again = np.ones(len(X), dtype=bool)
         # rows without any number come first: they are not learned from anyway
         again[np.argsort(np.nan_to_num(excess, nan=-np.inf), kind="stable")[-n_worst:]] = False
         if (again == kept).all():
             break
         kept = again
-        normal = fit(X[kept])
-    return kept
+        found = fit(X[kept])
+    return found, kept
 
 
-def in_limit(normal: FittedModel, X: Floats, kept: Mask, confidence: float) -> Mask:
+def in_limit(model: FittedModel, X: Floats, kept: Mask, confidence: float) -> Mask:
     """Training rows whose scores tell how far normal ones go: those kept, and those trimmed that are no gross faults.
 
     Trimming takes away the largest of the normal rows, too. Without them, a quantile would be that of a distribution that
     lost its tail; with all of them, it would be that of the faults.
     """
-    return kept if kept.all() else kept | (spe_and_t2(normal, X, confidence)[2] <= GROSS)
+    return kept if kept.all() else kept | (spe_and_t2(model, X, confidence)[2] <= GROSS)
 
 
 def abnormal_rows(
-    normal: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float, first: int = 0
+    model: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float, first: int = 0
 ) -> Any:
     """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first.
 
     ``first`` is the position of the first row in the user's table.
     """
-    spe, t2, excess = spe_and_t2(normal, X, confidence)
+    spe, t2, excess = spe_and_t2(model, X, confidence)
     at = np.flatnonzero((excess > 1) | ~kept)
     at = at[np.argsort(-excess[at], kind="stable")]
     columns = {"row": labels[at], "position": at + first, "spe": spe[at], "t2": t2[at]}

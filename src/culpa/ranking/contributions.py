@@ -127,14 +127,14 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
         raise ValueError(
             f"criterion={criterion!r} is about the Mahalanobis distance, not {name!r}: leave the score out."
         )
-    normal = as_fitted_model(model)
-    reading = normal.columns.read(X)
+    model = as_fitted_model(model)
+    reading = model.columns.read(X)
     empty = np.isnan(reading.features).all(axis=1)
     if empty.any():
         warn_about_empty_rows(reading.labels[empty])
-    found = of_rows(normal, normal.standardise(reading.features), criterion, named_score(score or "spe", normal))
-    names = normal.columns.known_names or reading.names
-    return same_kind(reading.native, of_players(found, normal.columns.members), names)
+    found = of_rows(model, model.standardise(reading.features), criterion, named_score(score or "spe", model))
+    names = model.columns.known_names or reading.names
+    return same_kind(reading.native, of_players(found, model.columns.members), names)
 
 
 def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
@@ -142,11 +142,11 @@ def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
     return np.column_stack([np.fmax.reduce(found[:, list(player)], axis=1) for player in players])
 
 
-def of_rows(normal: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
+def of_rows(model: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
     """The same for standardised rows; ``score`` does not matter to `OF_MAHALANOBIS`."""
     if one_of(criterion, CRITERIA, "criterion") in OF_MAHALANOBIS:
-        score = named_score("mahalanobis", normal)
-    covariance = _covariance(normal)
+        score = named_score("mahalanobis", model)
+    covariance = _covariance(model)
     result = np.full_like(rows, np.nan)
     for at, observed in patterns(rows):
         if len(observed):
@@ -155,13 +155,13 @@ def of_rows(normal: FittedModel, rows: Floats, criterion: str, score: QuadraticS
     return result
 
 
-def _covariance(normal: FittedModel) -> Floats:
+def _covariance(model: FittedModel) -> Floats:
     """What normal rows show: the sample's covariance where it is known; a column that never varied has the model's."""
-    model = normal.gaussian.covariance
-    if normal.sample_covariance is None:
-        return model
-    still = np.diag(normal.sample_covariance) <= 0
-    return np.asarray(normal.sample_covariance + np.diag(np.where(still, np.diag(model), 0.0)))
+    modelled = model.gaussian.covariance
+    if model.sample_covariance is None:
+        return modelled
+    constant = np.diag(model.sample_covariance) <= 0
+    return np.asarray(model.sample_covariance + np.diag(np.where(constant, np.diag(modelled), 0.0)))
 
 
 def _diagonal(root: Floats) -> Floats:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.files import write_whole
-from culpa.detector import PCADetector
+from culpa._core.validation import Table
+from culpa.fitted import FittedDetector
 from culpa.io.tables import Source
 from culpa.jobs import Summary
 from culpa.report.content import Content, content
@@ -55,11 +56,11 @@ class Report:
         return Summary(overview.rows, overview.flagged, overview.empty_rows, overview.incidents)
 
 
-def make_report(detector: PCADetector, X: Any, **options: Any) -> Report:
+def make_report(fitted: FittedDetector, table: Table, **options: Any) -> Report:
     """What `PCADetector.report` does; see there."""
-    return Report(content(detector, X, **options))
+    return Report(content(fitted, table, **options))
 
 
-def report_on(detector: PCADetector, source: Source, **options: Any) -> Report:
+def report_on(fitted: FittedDetector, source: Source, **options: Any) -> Report:
     """A report on a table in a file; options are those of `culpa.report.from_table.content_of_table`."""
-    return Report(content_of_table(detector, source, **options))
+    return Report(content_of_table(fitted, source, **options))

@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Positions
 from culpa._core.validation import Table
-from culpa.detector import PCADetector
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.monitoring.incidents import Incident, Incidents, split_time, units_of, units_of_columns
+from culpa.fitted import FittedDetector
+from culpa.monitoring import Incident, Incidents, find_incidents
+from culpa.monitoring.grouping import units_of_columns
+from culpa.monitoring.incidents import units_of
+from culpa.monitoring.times import Times
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
 from culpa.report.details import Detail, History, detail, histories, main_culprits
@@ -92,7 +94,7 @@ class Blamed:
 
 @dataclass(frozen=True)
 class Story:
-    """An incident as the report lists it; ``together`` has positions and values of features."""
+    """An incident as the report lists it; ``joint_expected`` has positions and values of features."""
 
     first: int
     last: int
@@ -103,7 +105,7 @@ class Story:
     n_flagged: int
     score: Number
     n_to_fix: int | None
-    together: list[tuple[int, Number]]
+    joint_expected: list[tuple[int, Number]]
     score_if_fixed: Number
     culprits: list[Blamed]
     sentence: str
@@ -158,10 +160,11 @@ class Content:
 
 
 def content(
-    detector: PCADetector,
-    X: Any,
+    fitted: FittedDetector,
+    table: Table,
     *,
-    time: Any = None,
+    times: Times | None = None,
+    time_name: str = "time",
     title: str = "Whose fault is it?",
     source: str = "",
     gap: Any = 0,
@@ -169,26 +172,23 @@ def content(
     units: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Content:
-    """Everything a report on the rows of ``X`` says; the arguments are those of `PCADetector.report`."""
+    """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
     with warnings.catch_warnings():  # the report itself tells how many rows are empty
         warnings.filterwarnings("ignore", "[0-9]+ row.s. have no observed feature", UserWarning)
-        found = detector.incidents(X, time=time, gap=gap, min_length=min_length, units=units, **options)
-        features, times, time_name = split_time(X, time)
-        table = detector._read(features)
-        chart = ControlChart.of(detector, table, time=times, incidents=found)
+        found = find_incidents(
+            fitted, table, times=times, time_name=time_name, gap=gap, min_length=min_length, units=units, **options
+        )
+        chart = ControlChart.of_table(fitted, table, times, incidents=found)
         caps = Caps.of(len(table.array))
         listed = _worst(found, caps.incidents)
-        score = next(one for one in chart.statistics if one.name == detector.statistic).values
-        explainer = detector.explainer(**options)
+        score = next(one for one in chart.statistics if one.name == fitted.statistic.name).values
+        explainer = fitted.explainer(**options)
         bars = caps.bars(len(explainer.players), len(listed))
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
-        why = detector.explain(table, rows, **options)
-    labels = Labels(chart.axis)
-    scale = detector.scale_[[members[0] for members in explainer.columns.members]]
-    all_units = units_of(detector, units, table.names)
-    n, d = table.array.shape
+        why = explainer.explain(table, rows)
+    all_units = units_of(fitted, units, table.names)
     settings = {
-        "data": f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, 'feature')}",
+        "data": _described(table, source),
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
@@ -204,18 +204,30 @@ def content(
         ],
         players=list(why.player_names),
         members=[list(members) for members in why.players],
-        overview=_overview(detector, table, chart, found, listed, why, source, caps),
-        chart=_chart(detector, chart, listed, score, None if times is None else time_name, caps),
+        overview=_overview(fitted, table, chart, found, listed, why, source, caps),
+        chart=_chart(fitted, chart, listed, score, None if times is None else time_name, caps),
         incidents=_stories(explainer, why, table, chart.axis, listed, caps),
-        details=Details(
-            f"{TITLES[why.score_name]}: how much each {'feature' if why.groups is None else 'group'} adds",
-            why.base_value,
-            detector.limit_,
-            why.exact,
-            [detail(why, k, row, labels, scale, bars) for k, row in enumerate(rows.tolist())],
-        ),
+        details=_details(fitted, explainer, why, rows, Labels(chart.axis), bars),
         heatmap=_heat_map(why, rows, listed),
-        model=model_page(detector, chart.statistics, all_units, settings),
+        model=model_page(fitted, chart.statistics, all_units, settings),
+    )
+
+
+def _described(table: Table, source: str) -> str:
+    n, d = table.array.shape
+    return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, 'feature')}"
+
+
+def _details(
+    fitted: FittedDetector, explainer: Explainer, why: Explanation, rows: Positions, labels: Labels, bars: int
+) -> Details:
+    scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
+    return Details(
+        f"{TITLES[why.score_name]}: how much each {'feature' if why.groups is None else 'group'} adds",
+        why.base_value,
+        fitted.limit,
+        why.exact,
+        [detail(why, k, row, labels, scale, bars) for k, row in enumerate(rows.tolist())],
     )
 
 
@@ -225,7 +237,7 @@ def _worst(incidents: Sequence[Incident], most: int) -> list[Incident]:
     return sorted(ranked, key=lambda incident: incident.first)
 
 
-def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> NDArray[np.intp]:
+def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> Positions:
     """The worst row of every incident, then the worst rows of the table, as long as there is room."""
     peaks = [incident.peak for incident in listed]
     rank = np.where(np.isnan(score), -np.inf, score)
@@ -235,14 +247,14 @@ def _rows_to_explain(listed: Sequence[Incident], score: Floats, most: int) -> ND
 
 
 def _chart(
-    detector: PCADetector,
+    fitted: FittedDetector,
     chart: ControlChart,
     listed: Sequence[Incident],
     score: Floats,
     time_name: str | None,
     caps: Caps,
 ) -> Chart:
-    flagged = np.asarray(score > detector.limit_)
+    flagged = np.asarray(score > fitted.limit)
     marked = marks(flagged, score, caps.marks)
     keep = np.zeros(len(score), dtype=bool)
     keep[marked.rows] = True
@@ -253,8 +265,8 @@ def _chart(
     labels = Labels(chart.axis)
     axis = (time_name or "row") if chart.axis.labelled else "position in the table"
     spans = [chart.axis.span(one.first, one.last) for one in _worst(listed, _SHADES)]
-    everything = limits(detector, chart.statistics)
-    ordered = sorted(chart.statistics, key=lambda statistic: statistic.name != detector.statistic)
+    everything = limits(fitted, chart.statistics)
+    ordered = sorted(chart.statistics, key=lambda statistic: statistic.name != fitted.statistic.name)
     return Chart(
         time=chart.axis.in_time,
         axis=axis,
@@ -268,7 +280,7 @@ def _chart(
             Curve(
                 statistic.name,
                 TITLES[statistic.name],
-                statistic.name == detector.statistic,
+                statistic.name == fitted.statistic.name,
                 [limit for limit in everything if limit.name == statistic.name],
                 float(statistic.alarm),
                 numbers(statistic.values[rows], 6),
@@ -303,7 +315,7 @@ def _stories(
             incident.n_flagged,
             number(incident.score),
             incident.n_to_fix,
-            [(feature[name], number(value)) for name, value in incident.together.items()],
+            [(feature[name], number(value)) for name, value in incident.joint_expected.items()],
             number(incident.score_if_fixed),
             [
                 Blamed(player[one.feature], number(one.value), number(one.std_error, 7), number(one.share, 7))
@@ -316,7 +328,7 @@ def _stories(
     ]
 
 
-def _heat_map(why: Explanation, rows: NDArray[np.intp], listed: Sequence[Incident]) -> HeatMap:
+def _heat_map(why: Explanation, rows: Positions, listed: Sequence[Incident]) -> HeatMap:
     """Shares rather than values, so that one enormous incident does not bleach the others."""
     chosen = _worst(listed, _HEAT_COLUMNS)
     if not chosen:
@@ -334,7 +346,7 @@ def _heat_map(why: Explanation, rows: NDArray[np.intp], listed: Sequence[Inciden
 
 
 def _overview(
-    detector: PCADetector,
+    fitted: FittedDetector,
     table: Table,
     chart: ControlChart,
     found: Incidents,
@@ -346,11 +358,11 @@ def _overview(
     n, d = table.array.shape
     worst = max(listed, key=lambda incident: incident.score).sentence if listed else None
     empty = int(np.isnan(table.array).all(axis=1).sum())
-    text, mood = verdict(n, n - empty, found.n_flagged, len(found), detector.confidence, worst)
+    text, mood = verdict(n, n - empty, found.n_flagged, len(found), fitted.confidence, worst)
     labels = Labels(chart.axis)
     missing = int(np.isnan(table.array).sum())
     span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
-    model = detector.model_
+    model = fitted.ppca
     facts = [
         Fact("Rows", f"{n:,}", span),
         Fact(
@@ -359,7 +371,7 @@ def _overview(
             f"{share(found.n_flagged / n)} of the rows" if n > empty else "no row has a score",
         ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
-        Fact("Limit", f"{detector.limit_:.5g}", f"of {TITLES[detector.statistic]}, at {share(detector.confidence)}"),
+        Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.confidence)}"),
         Fact("Features", f"{d:,}", f"{count(missing, 'cell')} missing" if missing else "no cell missing"),
         Fact(
             "Model",

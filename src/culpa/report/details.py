@@ -11,7 +11,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.monitoring.incidents import Culprit, Incident
+from culpa.monitoring import Culprit, Incident
 from culpa.plots.content import RowAxis, Waterfall, thin
 from culpa.plots.content.blame import LEFT_OVER
 from culpa.report.numbers import Number, number, numbers

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 
 from culpa._core.validation import Table
-from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.scoring import codes_for, feature_names
+from culpa.jobs.batches import codes_for
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
 
 
 def content_of_table(
-    detector: PCADetector,
+    fitted: FittedDetector,
     source: Source,
     *,
     time: str | None = None,
@@ -26,9 +26,9 @@ def content_of_table(
     **options: Any,
 ) -> Content:
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
-    names = feature_names(detector)
+    names = fitted.columns.names
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
-    rows, parts, codes = [], [], codes_for(detector)
+    rows, parts, codes = [], [], codes_for(fitted)
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     for batch in source.batches(names, carried):
         rows.append(batch.rows)
@@ -43,10 +43,10 @@ def content_of_table(
         report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]
-    table = Table(np.concatenate(parts), detector._columns.known_names, pd.DataFrame(index=pd.Index(index)))
+    table = Table(np.concatenate(parts), fitted.columns.known_names, pd.DataFrame(index=pd.Index(index)))
     note("explaining")
     try:
-        times = None if time is None else read_times(joined[time], time).rename(time)
-        return content(detector, table, time=times, source=source.name, **options)
+        times = None if time is None else read_times(joined[time], time)
+        return content(fitted, table, times=times, time_name=time or "time", source=source.name, **options)
     except ValueError as error:
         raise TableError(f"{source.name}: {error}") from None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.version import __version__
-from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.jobs import describe_detector
 from culpa.plots.content import Loadings, Statistic
 from culpa.plots.text import TITLES
@@ -59,11 +59,11 @@ class ModelPage:
 
 
 def model_page(
-    detector: PCADetector, statistics: Sequence[Statistic], units: Sequence[str], settings: Mapping[str, str]
+    fitted: FittedDetector, statistics: Sequence[Statistic], units: Sequence[str], settings: Mapping[str, str]
 ) -> ModelPage:
     """Describe a detector; ``settings`` are those of the report."""
-    about = describe_detector(detector)
-    shown = Loadings.of(detector, n_components=_COMPONENTS, max_features=_FEATURES)
+    about = describe_detector(fitted)
+    shown = Loadings.of(fitted.model, n_components=_COMPONENTS, max_features=_FEATURES)
     left_out = []
     if about.components > _COMPONENTS:
         left_out.append(f"first {_COMPONENTS} of {about.components} components")
@@ -76,24 +76,26 @@ def model_page(
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
         "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
-        "parameters": ", ".join(f"{name}={value!r}" for name, value in detector.get_params().items()),
-        "fingerprint of the model": fingerprint(detector.mean_, detector.scale_, detector.model_.gaussian_.loadings),
+        "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
+        "fingerprint of the model": fingerprint(
+            fitted.model.centre, fitted.model.scale, fitted.model.gaussian.loadings
+        ),
     }
     return ModelPage(
         features=[feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
         n_components=about.components,
-        explained_variance_ratio=numbers(detector.model_.explained_variance_ratio_),
+        explained_variance_ratio=numbers(fitted.ppca.explained_variance_ratio_),
         loadings=[numbers(line, 5) for line in shown.values],
         loadings_of=list(shown.names),
         loadings_note=f"Shown: {' and '.join(left_out)}." if left_out else "",
-        limits=limits(detector, statistics),
+        limits=limits(fitted, statistics),
         settings=[Fact(name, value) for name, value in {**own, **settings}.items()],
         warnings=about.warnings,
         versions={"culpa": __version__, "Python": platform.python_version()} | {name: version(name) for name in _PARTS},
     )
 
 
-def limits(detector: PCADetector, statistics: Sequence[Statistic]) -> list[Limit]:
+def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[Limit]:
     """Limits of all statistics at all confidences."""
     return [
         Limit(
@@ -101,7 +103,7 @@ def limits(detector: PCADetector, statistics: Sequence[Statistic]) -> list[Limit
             TITLES[statistic.name],
             confidence,
             value,
-            statistic.name == detector.statistic and confidence == detector.confidence,
+            statistic.name == fitted.statistic.name and confidence == fitted.confidence,
         )
         for statistic in statistics
         for confidence, value in statistic.limits.items()

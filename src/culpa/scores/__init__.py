@@ -4,11 +4,13 @@ from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
+from culpa.scores.rows import ScoredRows
 
 __all__ = [
     "SCORE_NAMES",
     "Limits",
     "QuadraticScore",
+    "ScoredRows",
     "combined",
     "control_limit",
     "mahalanobis",

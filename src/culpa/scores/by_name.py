@@ -9,13 +9,13 @@ from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, o
 
 
 def named_score(
-    name: str | QuadraticScore, normal: FittedModel, features: Sequence[int] | None = None, confidence: float = 0.99
+    name: str | QuadraticScore, model: FittedModel, features: Sequence[int] | None = None, confidence: float = 0.99
 ) -> QuadraticScore:
     """Build a score by name; "combined" weighs SPE and T2 by their limits."""
     if isinstance(name, QuadraticScore):
         return name
     one_of(name, SCORE_NAMES, "score")
-    gaussian = normal.centred
+    gaussian = model.centred
     if features is not None:
         if name not in ("spe", "mse"):
             raise ValueError(
@@ -26,6 +26,6 @@ def named_score(
         return of_features(gaussian, features, mean=name == "mse")
     if name == "combined":
         parts = (spe(gaussian), t2(gaussian))
-        return combined(gaussian, *(control_limit(part, normal, confidence) or 1.0 for part in parts))
+        return combined(gaussian, *(control_limit(part, model, confidence) or 1.0 for part in parts))
     build = {"spe": spe, "mse": mse, "t2": t2, "mahalanobis": mahalanobis}[name]
     return build(gaussian)

@@ -144,7 +144,7 @@ class Limits:
     ``tails`` has these scores by the name of the score, for the kinds "empirical" and "conformal".
     """
 
-    normal: FittedModel
+    model: FittedModel
     kind: str = "auto"
     tails: Mapping[str, Tail] = field(default_factory=dict)
 
@@ -164,7 +164,7 @@ class Limits:
         if kind in FROM_ROWS:
             tail = self.tails[score.name]
             return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
-        return control_limit(score, self.normal, confidence, kind)
+        return control_limit(score, self.model, confidence, kind)
 
     def knows(self, score: QuadraticScore, confidence: float) -> bool:
         """Whether there is a limit: rows may be too few for so much confidence."""
@@ -180,7 +180,7 @@ class Limits:
         return {name: Tail.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
 
 
-def control_limit(score: QuadraticScore, normal: FittedModel, confidence: float, kind: str = "auto") -> float:
+def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, kind: str = "auto") -> float:
     """Limit that a share ``confidence`` of normal rows stays below, by a formula.
 
     "auto" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
@@ -188,8 +188,8 @@ def control_limit(score: QuadraticScore, normal: FittedModel, confidence: float,
     """
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in FROM_ROWS], "limit")
     if kind == "auto":
-        kind = Limits(normal).kind_of(score)
-    covariance = score.gaussian.covariance if normal.sample_covariance is None else normal.sample_covariance
+        kind = Limits(model).kind_of(score)
+    covariance = score.gaussian.covariance if model.sample_covariance is None else model.sample_covariance
     eigenvalues = score.spectrum(covariance)
     if kind in ("f", "beta"):
         if score.name != "t2":
@@ -197,5 +197,5 @@ def control_limit(score: QuadraticScore, normal: FittedModel, confidence: float,
         formula, p = f_limit if kind == "f" else beta_limit, score.gaussian.n_components
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
-        return float(formula(p, normal.n_samples, confidence) * stretch)
+        return float(formula(p, model.n_samples, confidence) * stretch)
     return _OF_EIGENVALUES[kind](eigenvalues, confidence)

@@ -99,10 +99,10 @@ class QuadraticScore:
         eigenvalues = np.linalg.eigvalsh(root @ covariance @ root.T)
         return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
-    def if_fixed(self, X: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
         """Score of each row with one block of features moved to its expected values, (n, blocks).
 
-        NaN where nothing of the block was observed.
+        ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
@@ -111,11 +111,10 @@ class QuadraticScore:
             curvature = root.T @ root
             change_of_score = 2 * np.where(seen, X[rows], 0.0) @ root.T @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)
-            score = self(X[rows])
             for k, block in enumerate(blocks):
                 part = step[:, block]
                 bend = ((part @ curvature[np.ix_(block, block)]) * part).sum(axis=1)
-                fixed = score + (part * change_of_score[:, block]).sum(axis=1) + bend
+                fixed = score[rows] + (part * change_of_score[:, block]).sum(axis=1) + bend
                 # no score is below 0, though what rounding leaves of a large one may be
                 result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
         return result

@@ -121,7 +121,7 @@ class Waterfall:
             why.base_value,
             float(why.score[0]),
             why.score_name,
-            why.rows[0],
+            why.row_labels[0],
             limit,
             len(select.others),
             tuple(name for name, seen in zip(why.player_names, observed, strict=True) if not seen),
@@ -173,7 +173,7 @@ class Bars:
             whiskers,
             len(why),
             len(select.others),
-            why.rows[0] if len(why) == 1 else None,
+            why.row_labels[0] if len(why) == 1 else None,
             why.score_name,
         )
 
@@ -213,7 +213,7 @@ class Heatmap:
             select.names(why.player_names),
             bars,
             why.score[positions],
-            why.rows[positions],
+            why.row_labels[positions],
             positions,
             _strong(bars),
             len(why),
@@ -277,7 +277,7 @@ class Scatter:
             x_observed,
             cloud[:: -(-len(cloud) // MAX_CLOUD) or 1, [j, i]],
             "other explained rows" if normal is None else "normal rows",
-            one.rows[0],
+            one.row_labels[0],
         )
 
 
@@ -344,7 +344,7 @@ def _worst(one: Explanation, cloud: Floats) -> int:
     numbers = ~np.isnan(one.data[0])
     usable = np.array([numbers[list(members)].any() for members in one.players])
     if not usable.any():
-        raise ValueError(f"row {one.rows[0]} has no number to show: name a feature.")
+        raise ValueError(f"row {one.row_labels[0]} has no number to show: name a feature.")
     members = [i for i in one.players[int(np.argmax(np.where(usable, one.values[0], -np.inf)))] if numbers[i]]
     if len(members) == 1:
         return members[0]

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.types import Floats
-from culpa._core.validation import default_names, read_table
+from culpa._core.validation import Table, default_names
 from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.models import as_fitted_model
-from culpa.monitoring.incidents import split_time
+from culpa.monitoring import split_time
+from culpa.monitoring.times import Times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
 
@@ -68,7 +68,21 @@ class ControlChart:
         without them, runs of flagged rows are.
         """
         features, times, _ = split_time(X, time)
-        labels, statistics, flagged = _statistics(detector, features, confidences)
+        table = _checked(detector, features)
+        return cls.of_table(detector.fitted, table, times, confidences=confidences, incidents=incidents)
+
+    @classmethod
+    def of_table(
+        cls,
+        fitted: FittedDetector,
+        table: Table,
+        times: Times | None = None,
+        *,
+        confidences: Sequence[float] = CONFIDENCES,
+        incidents: Sequence[Any] | None = None,
+    ) -> "ControlChart":
+        """The same for a table that was checked, with the times of its rows."""
+        labels, statistics, flagged = _statistics(fitted, table, confidences)
         if times is not None and len(times) != len(labels):
             raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
         axis = RowAxis.of(labels if times is None else times)
@@ -87,7 +101,7 @@ class Distance:
     @classmethod
     def of(cls, detector: PCADetector, X: Any, *, confidences: Sequence[float] = CONFIDENCES) -> "Distance":
         """Content for the rows of ``X``."""
-        labels, statistics, _ = _statistics(detector, X, confidences)
+        labels, statistics, _ = _statistics(detector.fitted, _checked(detector, X), confidences)
         named = {statistic.name: statistic for statistic in statistics}
         return cls(named["spe"], named["t2"], wall_clock(labels))
 
@@ -119,41 +133,37 @@ class Loadings:
     @classmethod
     def of(cls, model: Any, *, n_components: int | None = None, max_features: int | None = 30) -> "Loadings":
         """Content for a detector or any model that `culpa.Explainer` takes."""
-        normal = as_fitted_model(model)
-        loadings = normal.gaussian.loadings[:, :n_components]
+        fitted = as_fitted_model(model)
+        loadings = fitted.gaussian.loadings[:, :n_components]
         lengths = np.linalg.norm(loadings, axis=0)
         axes = loadings / np.where(lengths > 0, lengths, 1.0)
         axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
-        covariance = normal.gaussian.covariance if normal.sample_covariance is None else normal.sample_covariance
+        covariance = fitted.gaussian.covariance if fitted.sample_covariance is None else fitted.sample_covariance
         explained = np.einsum("dp,de,ep->p", axes, covariance, axes) / np.trace(covariance)
         select = Selection.largest(axes**2 @ explained, max_features)
         shown = np.sort(select.shown)
-        names = normal.feature_names or default_names(len(axes))
+        names = fitted.feature_names or default_names(len(axes))
         return cls(tuple(names[i] for i in shown), axes[shown], explained, len(select.others))
 
 
-def _statistics(
-    detector: PCADetector, X: Any, confidences: Sequence[float]
-) -> tuple[NDArray[Any], tuple[Statistic, ...], NDArray[np.bool_]]:
-    """Row labels, statistics, and which rows the detector flags."""
+def _checked(detector: PCADetector, X: Any) -> Table:
     if not isinstance(detector, PCADetector):
         raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
-    check_is_fitted(detector)
-    table = read_table(X)
-    frame: Any = nw.from_native(detector.statistics(table), eager_only=True)
-    flagged = frame["anomaly"].to_numpy()
-    values = {name: frame[name].to_numpy() for name in ("spe", "t2")}
-    if detector.statistic not in values:
-        values[detector.statistic] = -detector.score_samples(table)
-    lines: Any = detector.control_limits(confidences).itertuples()
+    return detector.read(X)
+
+
+def _statistics(
+    fitted: FittedDetector, table: Table, confidences: Sequence[float]
+) -> tuple[NDArray[Any], tuple[Statistic, ...], NDArray[np.bool_]]:
+    """Row labels, statistics, and which rows the detector flags."""
+    values = fitted.statistics(table)
     limits: dict[str, dict[float, float]] = {}
-    for line in lines:
+    for line in fitted.control_limits(confidences):
         limits.setdefault(line.statistic, {})[line.confidence] = line.limit
     statistics = tuple(
-        Statistic(name, np.asarray(cells, np.float64), limits[name], limits[name][detector.confidence])
-        for name, cells in values.items()
+        Statistic(name, cells, limits[name], limits[name][fitted.confidence]) for name, cells in values.items()
     )
-    return table.row_labels(), statistics, np.asarray(flagged, dtype=np.bool_)
+    return table.row_labels(), statistics, fitted.is_flagged(values[fitted.statistic.name])
 
 
 def _runs(flagged: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.types import Floats
-from culpa._core.validation import Table, feature_positions, frame_like
+from culpa._core.types import Floats, Positions
+from culpa._core.validation import feature_positions, frame_like
+from culpa.columns import Reading
 from culpa.explainer import Explainer
+from culpa.scores import ScoredRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class JointFix:
         The score as it is, and with these features at their expected values.
     limit : float
         A score up to here raises no alarm.
-    rows : ndarray of shape (rows,)
+    row_labels : ndarray of shape (rows,)
         What the user calls the rows.
     """
 
@@ -39,7 +41,7 @@ class JointFix:
     score: Floats
     score_if_fixed: Floats
     limit: float
-    rows: NDArray[Any]
+    row_labels: NDArray[Any]
     native: Any = None  # the table that was given, kept to answer in kind
 
     def __len__(self) -> int:
@@ -54,7 +56,7 @@ class JointFix:
         """One line per row and feature."""
         k = self.features.shape[1]
         columns: dict[str, Any] = {
-            "row": np.repeat(self.rows, k),
+            "row": np.repeat(self.row_labels, k),
             "score": np.repeat(self.score, k),
             "score_if_fixed": np.repeat(self.score_if_fixed, k),
             "clears": np.repeat(self.clears, k),
@@ -64,36 +66,40 @@ class JointFix:
         return frame_like(self.native, columns)
 
 
-def fix_jointly(explainer: Explainer, table: Table, limit: float, features: Sequence[str | int] | int) -> JointFix:
+def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: Sequence[str | int] | int) -> JointFix:
     """Fix the named features of every row, or each row's ``features`` worst culprits."""
-    normal, columns, reading = explainer.normal, explainer.columns, explainer.columns.read(table)
-    names = columns.known_names or table.feature_names()
-    n = len(table.array)
+    columns = explainer.columns
+    names = columns.known_names or reading.names or columns.names
+    n = len(reading.labels)
+    rows = ScoredRows.of(reading, explainer.model, explainer.score)
     if isinstance(features, (int, np.integer)):
-        if not 1 <= features <= len(names):
-            raise ValueError(f"features={features} culprits to fix: choose 1 to {len(names)}, or name the features.")
-        why = explainer.explain(reading)
-        gone = np.isnan(why.score_if_fixed)  # nothing of it was observed
-        which = np.argsort(np.where(gone, np.inf, -why.blame), axis=1, kind="stable")[:, :features]
+        which = _worst_culprits(explainer, rows, int(features), len(names))
     else:
         chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
         if not chosen:
             raise ValueError("features must name at least one feature.")
         which = np.tile(chosen, (n, 1))
-    rows = normal.standardise(reading.features)
-    fixed, score_if_fixed = rows.copy(), np.empty(n)
+    fixed, score_if_fixed = rows.standard.copy(), np.empty(n)
     sets, set_of_row = np.unique(np.sort(which, axis=1), axis=0, return_inverse=True)
     for k, block in enumerate(sets):
         at = np.flatnonzero(set_of_row.ravel() == k)
         members = columns.features_of(block)
-        fixed[at[:, None], members], score_if_fixed[at] = explainer.score.fix(rows[at], members)
+        fixed[at[:, None], members], score_if_fixed[at] = explainer.score.fix(rows.standard[at], members)
     return JointFix(
         np.array(names, dtype=np.str_)[which],
-        np.take_along_axis(table.array, which, axis=1),
-        np.take_along_axis(columns.decode(normal.to_user_units(fixed)), which, axis=1),
-        explainer.score(rows),
+        np.take_along_axis(reading.cells, which, axis=1),
+        np.take_along_axis(columns.decode(explainer.model.to_user_units(fixed)), which, axis=1),
+        rows.score,
         score_if_fixed,
         limit,
         reading.labels,
         reading.native,
     )
+
+
+def _worst_culprits(explainer: Explainer, rows: ScoredRows, k: int, n_features: int) -> Positions:
+    """Positions of the ``k`` most blamed features of each row, (rows, k)."""
+    if not 1 <= k <= n_features:
+        raise ValueError(f"features={k} culprits to fix: choose 1 to {n_features}, or name the features.")
+    why = explainer.explain_scored(rows)
+    return np.argsort(np.where(why.observed, -why.blame, np.inf), axis=1, kind="stable")[:, :k]

@@ -1,0 +1,173 @@
+"""A fitted detector as one immutable object: columns, model, statistic and limits.
+
+`culpa.PCADetector` is its scikit-learn face. Incidents, jobs, model files, plots and reports use this object only.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from culpa import scores
+from culpa._core.missing import warn_about_empty_rows
+from culpa._core.parameters import EXPLAINER, check_keywords
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats, Mask
+from culpa.columns import Columns, Reading
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.joint_fix import JointFix, fix_jointly
+from culpa.models import PPCA, FittedModel
+from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
+
+_EXPLAINERS_KEPT = 8
+_ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
+
+
+class ControlLimit(NamedTuple):
+    """A limit of one statistic at one confidence, and the kind of limit it is."""
+
+    statistic: str
+    confidence: float
+    kind: str
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDetector:
+    """Everything that judging and explaining a row needs.
+
+    ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
+    A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
+    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand.
+    """
+
+    model: FittedModel
+    ppca: PPCA
+    statistic: QuadraticScore
+    confidence: float
+    limits: Limits
+    limit: float
+    parameters: Mapping[str, Any]
+    units: Mapping[str, str] = field(default_factory=dict)
+    abnormal_training_rows: Any = field(default=None, repr=False)
+    # what follows from the fields above, kept so that nothing is prepared twice
+    _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
+    _scores: dict[str, QuadraticScore] = field(default_factory=dict, repr=False)
+
+    @property
+    def noun(self) -> str:
+        """What texts call a column."""
+        return str(self.parameters.get("noun", "feature"))
+
+    @property
+    def columns(self) -> Columns:
+        """The user's columns."""
+        return self.model.columns
+
+    @property
+    def limit_kind(self) -> str:
+        """What kind of limit the detector's own one is."""
+        return self.limits.kind_of(self.statistic)
+
+    def named(self, name: str) -> QuadraticScore:
+        """A statistic by name: always the same object, so that explainers are recognised."""
+        if name == self.statistic.name:
+            return self.statistic
+        if name not in self._scores:
+            self._scores[name] = named_score(name, self.model, confidence=self.confidence)
+        return self._scores[name]
+
+    @property
+    def charted(self) -> dict[str, QuadraticScore]:
+        """The statistics of control charts: SPE, T2 and the detector's own."""
+        return charted(self.model, self.statistic)
+
+    def read(self, X: Any) -> Reading:
+        """Check a table and read its rows."""
+        return X if isinstance(X, Reading) else self.columns.read(X)
+
+    def rows(self, X: Any) -> ScoredRows:
+        """Read, standardise and score all rows at once: for tables that fit into memory twice."""
+        return ScoredRows.of(self.read(X), self.model, self.statistic)
+
+    def score(self, X: Any, statistic: QuadraticScore | None = None) -> Floats:
+        """Score of every row, by the detector's own statistic or another one; NaN and a warning for empty rows."""
+        reading = self.read(X)
+        parts = [rows.score for rows in self._chunks(reading, statistic or self.statistic)]
+        result = np.concatenate([np.empty(0), *parts])
+        if np.isnan(result).any():
+            warn_about_empty_rows(reading.labels[np.isnan(result)])
+        return result
+
+    def is_flagged(self, score: Floats) -> Mask:
+        """Which scores of the detector's own statistic exceed the limit; a missing score does not."""
+        return np.asarray(score > self.limit)
+
+    def statistics(self, X: Any) -> dict[str, Floats]:
+        """Values of all charted statistics; no warning for empty rows."""
+        reading = self.read(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return {name: self.score(reading, statistic) for name, statistic in self.charted.items()}
+
+    def control_limits(self, confidences: Sequence[float] = (), *, training: bool = False) -> list[ControlLimit]:
+        """Limits of all charted statistics at these confidences and at the detector's own, where they are known."""
+        levels = sorted({*confidences, self.confidence})
+        return [
+            ControlLimit(
+                name,
+                level,
+                self.limits.kind_of(score, training=training),
+                self.limits(score, level, training=training),
+            )
+            for name, score in self.charted.items()
+            for level in levels
+            if self.limits.knows(score, level)
+        ]
+
+    def explainer(self, **options: Any) -> Explainer:
+        """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
+        check_keywords(options, EXPLAINER.keywords, "explain")
+        options = self._explained_by() | EXPLAINER.without_aliases(options)
+        if options["score"] in scores.SCORE_NAMES and "features" not in options:
+            options["score"] = self.named(options["score"])
+        for known, explainer in self._explainers:
+            if _same(known, options):
+                return explainer
+        explainer = Explainer(self.model, **options)
+        self._explainers[:] = [*self._explainers[1 - _EXPLAINERS_KEPT :], (options, explainer)]
+        return explainer
+
+    def _explained_by(self) -> dict[str, Any]:
+        own = {name: self.parameters[name] for name in ("game", "ranking")}
+        return {"score": self.statistic.name} | own
+
+    def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
+        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
+        return self.explainer(**options).explain(X, rows)
+
+    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
+        """Fix several features of each row at once: the named ones, or that many of its worst culprits."""
+        return fix_jointly(self.explainer(), self.explainer().columns.read(X), self.limit, features)
+
+    def _chunks(self, reading: Reading, statistic: QuadraticScore) -> Iterator[ScoredRows]:
+        with one_blas_thread(len(reading.features)):
+            for start in range(0, len(reading.features), _ROWS_PER_CHUNK):
+                chunk = reading.choose(slice(start, start + _ROWS_PER_CHUNK))
+                yield ScoredRows.of(chunk, self.model, statistic)
+
+
+def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore]:
+    """SPE, T2 and a detector's own statistic."""
+    centred = model.centred
+    return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
+
+
+def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    try:
+        return a == b
+    except ValueError:  # arrays do not say in one word whether they are equal; look again rather than guess
+        return False

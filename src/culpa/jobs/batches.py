@@ -1,0 +1,132 @@
+"""Tables of any size, scored batch by batch: what scoring, explaining and finding incidents share."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from culpa._core.types import Mask, Positions
+from culpa.columns import History, Reading
+from culpa.fitted import FittedDetector
+from culpa.io.fill_values import Codes
+from culpa.io.tables import Batch, Source, TableError
+from culpa.scores import ScoredRows
+
+
+@dataclass
+class Summary:
+    """What a run has seen so far."""
+
+    rows: int = 0
+    anomalies: int = 0
+    empty: int = 0  # rows without any observed feature, which get no score
+    incidents: int = 0
+
+
+@dataclass(frozen=True)
+class ScoredBatch:
+    """A batch of a table, its rows with their scores, and which of them are flagged."""
+
+    batch: Batch
+    rows: ScoredRows
+    anomaly: Mask
+
+
+Progress = Callable[[Summary], None]
+Report = Callable[[str], None]  # receives what is odd about the table
+
+
+def codes_for(fitted: FittedDetector) -> Codes:
+    """Looks for numbers like -9999 in rows that the detector judges."""
+    n, model = len(fitted.columns.names), fitted.model
+    std = model.scale * np.sqrt(np.diag(fitted.ppca.covariance_))
+    return Codes(model.centre[:n], std[:n])
+
+
+def scored_batches(
+    fitted: FittedDetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress, report: Report
+) -> Iterator[ScoredBatch]:
+    """All rows with their scores and flags; one batch without rows for a table without any."""
+    names, codes = fitted.columns.names, codes_for(fitted)
+    history = History(fitted.columns.lags, len(names))
+    for batch in source.batches(names, carried):
+        rows = _scored(fitted, batch, history)
+        _check_finite(rows, batch, source)
+        anomaly = fitted.is_flagged(rows.score)
+        summary.rows += len(rows)
+        summary.anomalies += int(anomaly.sum())
+        summary.empty += int(np.isnan(rows.score).sum())
+        codes.add(batch.rows, batch.X)
+        yield ScoredBatch(batch, rows, anomaly)
+        progress(summary)
+    for text in codes.sentences(names, source.name):
+        report(text)
+    if not summary.rows:  # a table without rows has an answer without rows
+        batch = _no_rows(len(names), carried)
+        yield ScoredBatch(batch, _scored(fitted, batch, history), np.empty(0, dtype=bool))
+
+
+def _scored(fitted: FittedDetector, batch: Batch, history: History) -> ScoredRows:
+    import pyarrow as pa
+
+    # labels are positions in the batch, and answers are Arrow tables
+    reading = Reading(history.join(batch.X), batch.X, np.arange(len(batch.X)), native=pa.table({}))
+    with np.errstate(over="ignore", invalid="ignore"):  # checked right after
+        return fitted.rows(reading)
+
+
+def _check_finite(rows: ScoredRows, batch: Batch, source: Source) -> None:
+    """Only a row without any number may go without a score: one that overflows must not pass for normal."""
+    if np.isfinite(rows.score).all():
+        return
+    lost = ~np.isfinite(rows.score) & ~np.isnan(rows.standard).all(axis=1)
+    if lost.any():
+        raise TableError(f"{source.name}: row {batch.rows[lost][0]} holds a number too large to be scored.")
+
+
+def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:
+    import pyarrow as pa
+
+    empty = {name: pa.array([], pa.string()) for name in carried}
+    return Batch(np.empty(0, dtype=np.int64), np.empty((0, n_features)), empty)
+
+
+def labels(batch: Batch, keep: Mask) -> dict[str, Any]:
+    """What the user calls the rows: the carried columns, else positions in the table."""
+    if not batch.carried:
+        return {"row": batch.rows[keep]}
+    return {name: take(cells, np.flatnonzero(keep)) for name, cells in batch.carried.items()}
+
+
+def take(cells: Any, positions: Positions) -> Any:
+    """Some cells of a carried column."""
+    if isinstance(cells, list):
+        return [cells[i] for i in positions]
+    return cells if len(positions) == len(cells) and _ascending(positions) else cells.take(_index(positions))
+
+
+def _ascending(positions: Positions) -> bool:
+    return bool((np.diff(positions) > 0).all())
+
+
+def _index(positions: Positions) -> Any:
+    import pyarrow as pa
+
+    return pa.array(positions)
+
+
+def verdict(scored: ScoredBatch, keep: Mask, limit: float) -> dict[str, Any]:
+    """Score, limit and flag of some rows."""
+    values = scored.rows.score[keep]
+    return {"score": values, "limit": np.full(len(values), limit), "anomaly": scored.anomaly[keep]}
+
+
+def joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:
+    """Both sets of columns; names that are taken, by ``own`` first of all, get an underscore."""
+    result: dict[str, Any] = {}
+    for name, cells in [*first.items(), *second.items()]:
+        while name in result or name in own:
+            name += "_"
+        result[name] = cells
+    return result

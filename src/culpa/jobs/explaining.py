@@ -1,0 +1,98 @@
+"""`culpa explain`: who is to blame for the score of each row of a table."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from culpa._core.json_values import to_json_value
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Mask
+from culpa.explanation import Explanation
+from culpa.fitted import FittedDetector
+from culpa.io.tables import Sink, Source
+from culpa.jobs.batch_explainer import BatchExplainer
+from culpa.jobs.batches import (
+    Progress,
+    Report,
+    ScoredBatch,
+    Summary,
+    joined,
+    labels,
+    scored_batches,
+    take,
+    verdict,
+)
+
+_KNOWN = ("row", "score")  # columns of a table of culprits that the answer has already
+
+
+def explain(
+    fitted: FittedDetector,
+    source: Source,
+    sink: Sink,
+    *,
+    carried: Sequence[str] = (),
+    all_rows: bool = False,
+    top: int | None = None,
+    inline: bool = False,
+    progress: Progress = lambda summary: None,
+    report: Report = lambda text: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Summary:
+    """Write who is to blame, for flagged rows or for all.
+
+    By default a column of Shapley values per feature; with ``top``, a line for each of the worst culprits of a row; with
+    ``inline``, every row is answered, and those to be explained carry a list of their worst culprits.
+    """
+    summary = Summary()
+    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
+    with one_blas_thread():
+        for scored in scored_batches(fitted, source, carried, summary, progress, report):
+            keep = ~np.isnan(scored.rows.score) if all_rows else scored.anomaly
+            if inline:
+                sink.write(_inline(scored, keep, explainer, fitted.limit, top or 3))
+            elif top is None:
+                sink.write(_wide(scored, keep | all_rows, explainer, fitted.limit))
+            else:
+                sink.write(_long(scored, keep, explainer, fitted.limit, top))
+    return summary
+
+
+def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
+    names = explainer.explainer.columns.names
+    values = explainer.values(scored.rows if keep.all() else scored.rows.choose(keep))
+    columns = joined(labels(scored.batch, keep), verdict(scored, keep, limit), own=names)
+    return columns | dict(zip(names, np.ascontiguousarray(values.T), strict=True))
+
+
+def _long(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, k: int) -> dict[str, Any]:
+    which = np.flatnonzero(keep)
+    table = explainer.explain(scored.rows.choose(which)).top(k)
+    at = table.column("row").to_numpy() if table.num_rows else which[:0]  # positions in the batch
+    labels = {"row": scored.batch.rows[at]}
+    if scored.batch.carried:
+        labels = {name: take(cells, at) for name, cells in scored.batch.carried.items()}
+    verdict = {"score": scored.rows.score[at], "limit": np.full(len(at), limit)}
+    rest = {name: table.column(name).combine_chunks() for name in table.column_names if name not in _KNOWN}
+    return joined(labels, verdict | rest)
+
+
+def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, k: int) -> dict[str, Any]:
+    everything = np.ones(len(scored.rows), dtype=bool)
+    columns = joined(labels(scored.batch, everything), verdict(scored, everything, limit))
+    culprits: list[Any] = [...] * len(keep)
+    which = np.flatnonzero(keep)
+    if len(which):
+        for position, found in _by_row(explainer.explain(scored.rows.choose(which)), k).items():
+            culprits[position] = found
+    return joined(columns, {"culprits": culprits})
+
+
+def _by_row(why: Explanation, k: int) -> dict[int, list[dict[str, Any]]]:
+    """The worst culprits of each row, as plain dictionaries."""
+    result: dict[int, list[dict[str, Any]]] = {}
+    for line in why.top(k).to_pylist():
+        culprit = {name: to_json_value(cell) for name, cell in line.items() if name not in _KNOWN}
+        result.setdefault(line["row"], []).append(culprit)
+    return result

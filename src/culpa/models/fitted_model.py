@@ -1,0 +1,60 @@
+"""What normal looks like, in the user's units: a distribution of scaled rows together with the scaling and the columns."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.columns import Columns, Plain
+from culpa.models.latent import LatentGaussian
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
+
+    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
+    drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
+    that ``feature_names`` names; ``None`` where they are the same.
+    """
+
+    gaussian: LatentGaussian
+    centre: Floats
+    scale: Floats
+    sample_covariance: Floats | None = None
+    n_samples: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    encoding: Columns | None = None
+    shrinkage: float = 0.0
+
+    @property
+    def columns(self) -> Columns:
+        """The user's columns."""
+        return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
+
+    @property
+    def location(self) -> Floats:
+        """The model's mean in the user's units."""
+        return self.centre + self.scale * self.gaussian.mean
+
+    def standardise(self, X: Floats) -> Floats:
+        """Rows as the model sees them: centred at the model's mean, scaled."""
+        return (X - self.location) / self.scale
+
+    def to_user_units(self, Z: Floats) -> Floats:
+        """Inverse of `standardise`."""
+        return self.location + self.scale * Z
+
+    @classmethod
+    def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:
+        """A model of unscaled data."""
+        d = gaussian.n_features
+        return cls(gaussian, np.zeros(d), np.ones(d), **known)
+
+    @property
+    def centred(self) -> LatentGaussian:
+        """The distribution of standardised rows."""
+        if not self.gaussian.mean.any():
+            return self.gaussian
+        return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
