@@ -34,7 +34,7 @@ def explanation(values, *, data=None, groups=None, std_error=0.0, base=1.0, **kn
             "expected": data + 0.5,
             "score_if_fixed": np.zeros(values.shape) if groups else np.where(np.isnan(data), np.nan, 0.0),
             "feature_names": tuple(f"f{i}" for i in range(data.shape[1])),
-            "rows": np.arange(n),
+            "row_labels": np.arange(n),
             "exact": exact,
             "n_evaluations": 1,
             "score_name": "spe",

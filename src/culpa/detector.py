@@ -260,16 +260,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
         ``confidence``; `control_limits` has others.
         """
         table, fitted = self.read(X), self.fitted
-        reading = fitted.read(table)
         columns: dict[str, Any] = {"row": table.row_labels()}
-        values = fitted.statistics(reading)
+        values = fitted.statistics(table)
         limits = {
             line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence
         }
         for name in ("spe", "t2"):
             columns |= {name: values[name], f"{name}_limit": np.full(len(table.array), limits[name])}
             columns[f"{name}_flag"] = values[name] > limits[name]
-        columns["anomaly"] = fitted.is_flagged(fitted.score(reading))
+        columns["anomaly"] = fitted.is_flagged(values[fitted.statistic.name])
         return frame_like(table.native, columns)
 
     def control_limits(self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:

@@ -3,8 +3,7 @@
 `culpa.PCADetector` is its scikit-learn face. Incidents, jobs, model files, plots and reports use this object only.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,28 +89,24 @@ class FittedDetector:
         return X if isinstance(X, Reading) else self.columns.read(X)
 
     def rows(self, X: Any) -> ScoredRows:
-        """Read, standardise and score all rows at once: for tables that fit into memory twice."""
+        """Read, standardise and score rows that fit into memory twice."""
         return ScoredRows.of(self.read(X), self.model, self.statistic)
 
-    def score(self, X: Any, statistic: QuadraticScore | None = None) -> Floats:
-        """Score of every row, by the detector's own statistic or another one; NaN and a warning for empty rows."""
+    def score(self, X: Any) -> Floats:
+        """Score of every row by the detector's own statistic; NaN and a warning for rows without any observed feature."""
         reading = self.read(X)
-        parts = [rows.score for rows in self._chunks(reading, statistic or self.statistic)]
-        result = np.concatenate([np.empty(0), *parts])
-        if np.isnan(result).any():
-            warn_about_empty_rows(reading.labels[np.isnan(result)])
-        return result
+        return self._warned(self._values(reading, self.statistic), reading)
 
     def is_flagged(self, score: Floats) -> Mask:
         """Which scores of the detector's own statistic exceed the limit; a missing score does not."""
         return np.asarray(score > self.limit)
 
     def statistics(self, X: Any) -> dict[str, Floats]:
-        """Values of all charted statistics; no warning for empty rows."""
+        """Values of all charted statistics, by name."""
         reading = self.read(X)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return {name: self.score(reading, statistic) for name, statistic in self.charted.items()}
+        values = {name: self._values(reading, statistic) for name, statistic in self.charted.items()}
+        self._warned(values[self.statistic.name], reading)
+        return values
 
     def control_limits(self, confidences: Sequence[float] = (), *, training: bool = False) -> list[ControlLimit]:
         """Limits of all charted statistics at these confidences and at the detector's own, where they are known."""
@@ -153,11 +148,16 @@ class FittedDetector:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""
         return fix_jointly(self.explainer(), self.explainer().columns.read(X), self.limit, features)
 
-    def _chunks(self, reading: Reading, statistic: QuadraticScore) -> Iterator[ScoredRows]:
+    def _values(self, reading: Reading, statistic: QuadraticScore) -> Floats:
+        starts = range(0, len(reading.features), _ROWS_PER_CHUNK)
+        chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
         with one_blas_thread(len(reading.features)):
-            for start in range(0, len(reading.features), _ROWS_PER_CHUNK):
-                chunk = reading.choose(slice(start, start + _ROWS_PER_CHUNK))
-                yield ScoredRows.of(chunk, self.model, statistic)
+            return np.concatenate([np.empty(0), *(statistic(self.model.standardise(chunk)) for chunk in chunks)])
+
+    def _warned(self, score: Floats, reading: Reading) -> Floats:
+        if np.isnan(score).any():
+            warn_about_empty_rows(reading.labels[np.isnan(score)])
+        return score
 
 
 def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore]:

@@ -54,7 +54,7 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]
     assert lines[0].startswith(
-        "On 2024-03-05 from 20:50 to 21:19, flow_reflux read 60 m3/h where the other sensors imply"
+        "On 2024-03-05 from 20:50 to 21:19, flow_reflux read 60 m3/h where the other features imply"
     )
 
 

@@ -381,7 +381,9 @@ class TestSentences:
     )
     def test_when(self, detector, new, times, beginning, worst):
         told = detector.incidents(new.set_index(times), gap=3)[1].sentence
-        assert told.startswith(f"{beginning}, flow_reflux read 60 where the other features imply 47 (worst {worst}); it")
+        assert told.startswith(
+            f"{beginning}, flow_reflux read 60 where the other features imply 47 (worst {worst}); it"
+        )
 
     def test_groups(self, detector, new):
         found = detector.incidents(new, gap=3, min_length=5, groups={"flows": [0, 1, 2, 3]})
@@ -408,7 +410,9 @@ class TestSentences:
         units = {"flow_reflux": "m3/h"}
         named = detector.incidents(new, units=units)
         assert str(nameless.incidents(new, units=units)) == str(named)
-        assert [one.joint_expected.keys() for one in nameless.incidents(new)] == [one.joint_expected.keys() for one in named]
+        assert [one.joint_expected.keys() for one in nameless.incidents(new)] == [
+            one.joint_expected.keys() for one in named
+        ]
         detector.units_ = units
         try:
             assert str(detector.incidents(plant.new)) == str(named)

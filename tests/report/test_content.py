@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -80,7 +81,9 @@ def test_incidents_and_chart_equal_the_detector(detector, report):
         assert (story["score"], story["n_to_fix"]) == (incident.score, incident.n_to_fix)
         assert story["culprits"][0]["value"] == incident.culprits[0].value
         assert content["players"][story["culprits"][0]["player"]] == incident.culprits[0].feature
-        assert {content["features"][at]["name"]: value for at, value in story["joint_expected"]} == incident.joint_expected
+        assert {
+            content["features"][at]["name"]: value for at, value in story["joint_expected"]
+        } == incident.joint_expected
     statistics = detector.statistics(new())
     for curve in content["chart"]["statistics"]:
         np.testing.assert_allclose(curve["value"], statistics[curve["name"]], rtol=1e-5)
@@ -188,8 +191,9 @@ def test_ten_thousand_rows_stay_below_6_MB(share, d):
 def test_long_names_do_not_count_many_times():
     detector, X = many_rows(10_000, 0.5, 30)
     columns = [f"{name} of {'the uppermost part of the plant ' * 7}" for name in X.columns]
-    detector.feature_names_in_ = np.array(columns, dtype=object)
-    report = detector.report(
+    core = detector.fitted
+    renamed = replace(core, model=replace(core.model, feature_names=tuple(columns)))
+    report = PCADetector.from_fitted(renamed).report(
         pd.DataFrame(X.to_numpy(), columns=columns, index=[f"batch {'x' * 200} {i}" for i in range(10_000)])
     )
     assert len(report.to_html().encode()) < 6e6

@@ -287,10 +287,10 @@
     drawDetails();
   }
 
-  function remedy({ n_to_fix, together, score_if_fixed }) {
+  function remedy({ n_to_fix, joint_expected, score_if_fixed }) {
     if (n_to_fix === null) return "No fix of culprits clears the alarm.";
     if (n_to_fix < 2) return "";
-    const values = together.map(([position, value]) => `${cut(features[position].name, 60)} at ${withUnit(number(value), features[position])}`);
+    const values = joint_expected.map(([position, value]) => `${cut(features[position].name, 60)} at ${withUnit(number(value), features[position])}`);
     const told = values.length > 6 ? "" : ` with ${values.join(", ")}`;
     return `It takes ${n_to_fix} culprits fixed together to clear the alarm: the score would be ${number(score_if_fixed)}${told}. The table below fixes one at a time.`;
   }
