@@ -33,7 +33,7 @@ from culpa.ranking import contributions
 from culpa.scores.by_name import named_score
 from culpa.scores.limits import FROM_ROWS, Limits
 
-_NEED_NO_FIT = ("game", "ranking")  # parameters that take effect at once
+_NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at once
 
 
 def _merges(detector: "PCADetector") -> bool:

@@ -188,7 +188,7 @@ def content(
         why = explainer.explain(table, rows)
     all_units = units_of(fitted, units, table.names)
     settings = {
-        "data": _described(table, source),
+        "data": _described(fitted, table, source),
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
@@ -213,9 +213,9 @@ def content(
     )
 
 
-def _described(table: Table, source: str) -> str:
+def _described(fitted: FittedDetector, table: Table, source: str) -> str:
     n, d = table.array.shape
-    return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, 'feature')}"
+    return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, fitted.noun)}"
 
 
 def _details(
@@ -223,7 +223,7 @@ def _details(
 ) -> Details:
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     return Details(
-        f"{TITLES[why.score_name]}: how much each {'feature' if why.groups is None else 'group'} adds",
+        f"{TITLES[why.score_name]}: how much each {fitted.noun if why.groups is None else 'group'} adds",
         why.base_value,
         fitted.limit,
         why.exact,
@@ -372,7 +372,11 @@ def _overview(
         ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
         Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.confidence)}"),
-        Fact("Features", f"{d:,}", f"{count(missing, 'cell')} missing" if missing else "no cell missing"),
+        Fact(
+            f"{fitted.noun}s".capitalize(),
+            f"{d:,}",
+            f"{count(missing, 'cell')} missing" if missing else "no cell missing",
+        ),
         Fact(
             "Model",
             count(model.n_components_, "component"),
