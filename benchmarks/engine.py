@@ -16,7 +16,7 @@ from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
-from culpa._kernels.orders import side_by_side_kernel
+from culpa._kernels.orders import ORDERS
 from culpa.games import Conditional
 
 TINY = 1e-9  # noise against which elimination would lose digits
@@ -30,7 +30,7 @@ def synthetic(d: int, p: int, n: int, noise: float = 0.3) -> tuple[Conditional, 
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    for kernel in (ELIMINATION.kernel, FACTORED.kernel, side_by_side_kernel):
+    for kernel in (ELIMINATION.kernel, FACTORED.kernel, ORDERS):
         kernel.worth = 0.0
 
 
@@ -121,7 +121,7 @@ def tight(problem: Problem) -> dict[str, Any]:
     return line | {"relative standard error": float(error)}
 
 
-_FIRST_USE = """
+FIRST_USE = """
 import sys, time
 import numpy as np
 from culpa import PCADetector
@@ -136,17 +136,18 @@ start = time.perf_counter()
 detector.explain(X[:n])
 print(first, time.perf_counter() - start)
 """
+FIRST_USE_SIZES = ((13, 8, 100), (25, 12, 10), (166, 31, 100))  # features, components, rows
 
 
 def first_use() -> list[dict[str, Any]]:
     """The first explanation after installation, with nothing compiled yet; then in a new process; then in the same one."""
     lines = []
-    for d, p, n in ((13, 8, 100), (25, 12, 10), (166, 31, 100)):
+    for d, p, n in FIRST_USE_SIZES:
         with tempfile.TemporaryDirectory() as fresh:
             environment = os.environ | {"NUMBA_CACHE_DIR": fresh}
             runs = [
                 subprocess.run(
-                    [sys.executable, "-c", _FIRST_USE, *map(str, (d, p, n))],
+                    [sys.executable, "-c", FIRST_USE, *map(str, (d, p, n))],
                     env=environment,
                     capture_output=True,
                     text=True,

@@ -19,6 +19,7 @@ from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Opened, Reading
 from culpa.explanation import Explanation
+from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import shrunk
 from culpa.ranking import contributions
@@ -207,7 +208,7 @@ class Explainer:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells: use explain, which knows how to treat them.")
-        centre, scale = (games.game.like(array, X) for array in (model.location, model.scale))
+        centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def __getstate__(self) -> dict[str, Any]:

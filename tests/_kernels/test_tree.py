@@ -1,20 +1,15 @@
 """The compiled walks in their own terms: every way in which players decide, vectors, memory."""
 
 import dataclasses
-import subprocess
-import sys
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from culpa import LatentGaussian, scores, shapley
 from culpa._kernels import orders, tree
-from culpa._kernels.elimination_steps import ELIMINATION
-from culpa._kernels.factored_steps import FACTORED
-from culpa._kernels.kernel import Kernel
+from culpa._kernels.kernel import Kernel, kernels_in_python
 from culpa._kernels.vectors import LANES, lanes_of_zero, load, store
 from culpa.games import Conditional
 from culpa.shapley.exact import size_weights
@@ -34,7 +29,8 @@ def game_and_rows(d, n=2, p=3, steps="elimination", score=scores.spe):
 
 def whole_tree(game, X):
     d = game.n_features
-    return game.start(X, np.arange(d)[None], branching=True).tree(game.base_value, weights(d), [1] * d)
+    job = game.tree_job(X, np.arange(d))
+    return tree.Tree(job.steps, job.prepare(), weights(d), [1] * d)
 
 
 def singles(d):
@@ -54,12 +50,12 @@ def by_arrays(game, X, players, monkeypatch):
 
 @pytest.mark.parametrize("steps", ["elimination", "factored"])
 class TestTree:
-    # players who decide afresh, again, side by side (always two), deep and last, from the fewest to the most of each
+    # piece, restart, lane (always two), depth-first and register players, from the fewest to the most of each
     @pytest.mark.parametrize("d", range(5, 13))
-    @pytest.mark.parametrize(("again", "deep"), [(4, 6), (0, 0), (1, 0), (2, 1), (0, 2)])
-    def test_however_players_decide(self, steps, d, again, deep, monkeypatch):
-        monkeypatch.setattr(tree, "_AGAIN", again)
-        monkeypatch.setattr(tree, "_DEEP", deep)
+    @pytest.mark.parametrize(("restart", "depth_first"), [(4, 6), (0, 0), (1, 0), (2, 1), (0, 2)])
+    def test_however_players_decide(self, steps, d, restart, depth_first, monkeypatch):
+        monkeypatch.setattr(tree, "_RESTART_PLAYERS", restart)
+        monkeypatch.setattr(tree, "_DEPTH_FIRST_PLAYERS", depth_first)
         game, X = game_and_rows(d, steps=steps)
         values = shapley.exact(game, X, singles(d)).values
         np.testing.assert_allclose(values, by_arrays(game, X, singles(d), monkeypatch), rtol=1e-10, atol=1e-12)
@@ -75,8 +71,8 @@ class TestTree:
     )
     @pytest.mark.parametrize("deep", [0, 6])
     def test_groups(self, steps, sizes, deep, monkeypatch):
-        monkeypatch.setattr(tree, "_DEEP", deep)
-        monkeypatch.setattr(tree, "_AGAIN", 1)
+        monkeypatch.setattr(tree, "_DEPTH_FIRST_PLAYERS", deep)
+        monkeypatch.setattr(tree, "_RESTART_PLAYERS", 1)
         game, X = game_and_rows(sum(sizes), steps=steps)
         features = np.random.default_rng(0).permutation(sum(sizes))
         players = [part.tolist() for part in np.split(features, np.cumsum(sizes)[:-1])]
@@ -85,8 +81,8 @@ class TestTree:
 
     @pytest.mark.parametrize("n_pieces", [1, 2, 3, 7, 11])
     def test_pieces_of_rows_add_up(self, steps, n_pieces, monkeypatch):
-        monkeypatch.setattr(tree, "_DEEP", 1)
-        monkeypatch.setattr(tree, "_AGAIN", 1)
+        monkeypatch.setattr(tree, "_DEPTH_FIRST_PLAYERS", 1)
+        monkeypatch.setattr(tree, "_RESTART_PLAYERS", 1)
         game, X = game_and_rows(10, n=3, steps=steps)
         whole = whole_tree(game, X)
         edges = np.linspace(0, whole.n_pieces, n_pieces + 1).astype(int)
@@ -136,7 +132,7 @@ class TestTree:
         for d in (20, 25, 30, 40):
             game, X = game_and_rows(d, n=1, steps=steps)
             whole = whole_tree(game, X)
-            work[d] = 8 * whole._n_work
+            work[d] = whole.work_bytes
         more = 1.0 if steps == "elimination" else 1.15
         assert work[20] < 25_000 * more
         assert work[30] < 29_000 * more
@@ -157,14 +153,15 @@ class TestVectors:
     """numba's vectors and those of plain Python are two implementations of one thing."""
 
     @pytest.fixture
-    def in_python(self, monkeypatch):
-        monkeypatch.setattr(Kernel, "__call__", lambda self, *arguments: self.function(*arguments))
+    def in_python(self):
+        with kernels_in_python():
+            yield
 
     @pytest.mark.parametrize("steps", ["elimination", "factored"])
     @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
     def test_tree(self, players, steps, monkeypatch, request):
-        monkeypatch.setattr(tree, "_DEEP", 0)
-        monkeypatch.setattr(tree, "_AGAIN", 1)
+        monkeypatch.setattr(tree, "_DEPTH_FIRST_PLAYERS", 0)
+        monkeypatch.setattr(tree, "_RESTART_PLAYERS", 1)
         game, X = game_and_rows(8, steps=steps)
         compiled = shapley.exact(game, X, players).values
         request.getfixturevalue("in_python")
@@ -226,48 +223,3 @@ class TestVectors:
         for other in (np.zeros(2 * LANES)[::2], np.zeros(LANES, dtype=np.float32)):
             with pytest.raises(numba.TypingError, match="float64 numbers that lie one after the other"):
                 copy(other)
-
-
-class TestOnDisk:
-    def test_kept_under_a_name_that_changes_with_what_vectors_are(self, monkeypatch):
-        name = ELIMINATION.kernel._kept_as
-        assert name.startswith("tree_walk_")
-        kernel = Kernel(ELIMINATION.kernel.function, 1e9, ELIMINATION.kernel.calls)
-        read = Path.read_bytes
-        monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# changed")
-        assert kernel._kept_as != name
-
-    def test_steps_are_kept_apart(self, monkeypatch):
-        """One walk with other steps is another kernel, and it changes when the file of its steps does."""
-        before = [steps.kernel._kept_as for steps in (ELIMINATION, FACTORED)]
-        assert before[0] != before[1]
-        read = Path.read_bytes
-        monkeypatch.setattr(
-            Path, "read_bytes", lambda path: read(path) + (b"#" if path.stem == "factored_steps" else b"")
-        )
-        after = [
-            Kernel(kernel.function, 1e9, kernel.calls)._kept_as for kernel in (ELIMINATION.kernel, FACTORED.kernel)
-        ]
-        assert after[0] == before[0]
-        assert after[1] != before[1]
-
-    def test_a_compiled_kernel_is_read_sooner_than_compiled(self, tmp_path, monkeypatch):
-        monkeypatch.undo()
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-        kernel = Kernel(ELIMINATION.kernel.function, 8e9, ELIMINATION.kernel.calls)
-        assert not kernel.pays(2e9)
-        (tmp_path / "_kernels").mkdir()
-        (tmp_path / "_kernels" / f"tree.{kernel._kept_as}-1.py311.nbi").touch()
-        assert kernel.pays(2e9)
-
-    def test_nowhere_to_write(self, tmp_path):
-        """As for a package that somebody else installed, run without a home."""
-        script = (
-            "import numba.core.caching as caching\n"
-            "caching.CacheImpl._locator_classes = []\n"
-            "import numpy as np\n"
-            "from culpa._kernels.kernel import kernel\n"
-            "def twice(x):\n    return 2 * x\n"
-            "assert kernel(worth=0)(twice)(np.ones(2)).sum() == 4\n"
-        )
-        subprocess.run([sys.executable, "-c", script], check=True)

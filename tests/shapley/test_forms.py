@@ -12,7 +12,7 @@ import pytest
 import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Retraining
-from culpa.games.game import like
+from culpa.games.arrays import as_array_like
 from culpa.jobs.batch_explainer import Blame
 from culpa.shapley import QuadraticForms, plan
 
@@ -98,11 +98,11 @@ def test_kernels_are_really_used(compiled_always):
     """Guard for the tests above: a kernel that is never called would agree with anything."""
     from culpa._kernels.elimination_steps import ELIMINATION
     from culpa._kernels.factored_steps import FACTORED
-    from culpa._kernels.orders import side_by_side_kernel
+    from culpa._kernels.orders import ORDERS
 
-    kernels = (ELIMINATION.kernel, side_by_side_kernel, FACTORED.kernel)
+    kernels = (ELIMINATION.kernel, ORDERS, FACTORED.kernel)
     for kernel in kernels:
-        kernel._compiled = None
+        kernel.forget()
     game, X, rule = GAMES["spe"](), np.ones((130, 9)), shapley.default_rule(9, 4, 0)
     for k, job in enumerate(
         (
@@ -112,18 +112,7 @@ def test_kernels_are_really_used(compiled_always):
         )
     ):
         job()
-        assert [kernel._compiled is not None for kernel in kernels] == [True] * (k + 1) + [False] * (2 - k)
-
-
-def test_small_jobs_do_not_wait_for_a_compiler():
-    kernel = culpa._kernels.kernel.Kernel(lambda: None, worth=1e9)
-    assert not kernel.pays(1e6)
-    assert kernel.pays(1e12)
-
-
-def test_small_jobs_add_up():
-    kernel = culpa._kernels.kernel.Kernel(lambda: None, worth=1e9)
-    assert [kernel.pays(4e8) for _ in range(4)] == [False, False, True, True]
+        assert [kernel.is_ready for kernel in kernels] == [True] * (k + 1) + [False] * (2 - k)
 
 
 def test_threads_that_share_an_explainer_compile_it_once(monkeypatch):
@@ -320,11 +309,11 @@ class TestOtherArrayLibraries:
                 given.append(array)
                 return array_api_strict.asarray(array, device=device)
 
-        monkeypatch.setattr(culpa.games.game, "array_namespace", lambda X: Library)
-        like(1 / 3, strict)
+        monkeypatch.setattr(culpa.games.arrays, "array_namespace", lambda X: Library)
+        as_array_like(1 / 3, strict)
         frozen = np.ones(3)
         frozen.flags.writeable = False
-        like(frozen, strict)
+        as_array_like(frozen, strict)
         assert [array.dtype for array in given] == [np.float64] * 2
         assert all(array.flags.writeable for array in given)
 

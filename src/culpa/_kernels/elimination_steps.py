@@ -1,14 +1,24 @@
-"""Compiled steps of `culpa.games.elimination`, for `culpa._kernels.tree`.
+"""How a feature joins by Gaussian elimination, as compiled steps for `culpa._kernels.tree_kernel`.
 
-A few rows are features that never join: row r has the entries V_ar = delta_a, K_ar = -c_a and K_rr = value. Then moving
-delta, c and the value along is the elimination of V and K itself, but for the trace: when feature j joins, with
-v = V_j / V_jj, kappa = K_jj / V_jj and w = K_j - kappa V_j,
+`culpa.games.elimination` derives the step. Here a row is treated as one more feature that never joins: its pairs are
+V_ir = delta_i and K_ir = -c_i, and K_rr is the value of the coalition. Then delta, c and the value change by the same
+formula as V and K, apart from the trace term. When feature j joins, with
 
-    V_ae <- V_ae - v_a V_je
-    K_ae <- K_ae - v_a K_je - w_a v_e,   and K_rr <- K_rr - v_r (K_jr + w_r) - kappa.
+    gain_e = V_je / V_jj,   kappa = K_jj / V_jj,   shift_e = K_je - kappa V_je
 
-Rows have the numbers 0 to R - 1, features follow. A feature has V and K of its pairs with rows, with features before it
-and with itself.
+for every row and feature e that is left,
+
+    V_ie <- V_ie - gain_i V_je
+    K_ie <- K_ie - gain_i K_je - shift_i gain_e
+    value <- value - gain_r (K_jr + shift_r) - kappa
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| V | ``V_ie`` | covariance of the waiting features i and e, given the coalition |
+| K | ``K_ie`` | (V A V)_ie, A the score's matrix |
+| delta_i | ``delta_0`` | x_i minus its mean given the coalition; stored as V_ir |
+| -c_i | ``k_0`` | minus (V A m)_i, m the mean given the coalition; stored as K_ir |
+| 1 / V_jj | ``inverse`` | 0 in lanes where j does not join |
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -16,99 +26,102 @@ and with itself.
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa._kernels.tree import Steps, Tree, add_three, tree_kernel, weights_of_three
-from culpa._kernels.vectors import load, store, width
+from culpa._kernels.layout import feature_at, feature_pair_at, load_pair, value_at
+from culpa._kernels.tree import Steps, TreeModel
+from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.vectors import load, store, width_of
 
 
-def elimination_tree(
-    V: Floats, K: Floats, rows: Floats, value: float, weights: tuple[Floats, Floats], sizes: list[int]
-) -> Tree:
-    """The tree of a game with covariance and sandwich (k, k), features in the order of the queue."""
-    pairs = np.stack([V[::-1, ::-1], K[::-1, ::-1]])
-    return Tree(ELIMINATION, np.empty(0), pairs, np.empty((len(V), 0)), rows[:, ::-1], value, weights, sizes)
+def elimination_model(covariance: Floats, sandwich: Floats, rows: Floats, value: float) -> TreeModel:
+    """Model of a game with covariance C and sandwich C A C, both (k, k), features in the order in which they decide."""
+    pairs = np.stack([covariance[::-1, ::-1], sandwich[::-1, ::-1]])
+    return TreeModel(np.empty(0), pairs, np.empty((len(covariance), 0)), rows[:, ::-1], value)
 
 
-def _join(S, T, constants, source, target, j, R, mask, like):
-    """Feature j joins; T keeps v and w of each row and feature."""
-    j += R
-    W = width(like)
-    own = source + (j * (j + 1) - R * R) * W
-    inverse = mask / load(S, own + 2 * j * W, like)
-    kappa = load(S, own + (2 * j + 1) * W, like) * inverse
-    for e in range(j):
-        V, K = load(S, own + 2 * e * W, like), load(S, own + (2 * e + 1) * W, like)
-        v, w = V * inverse, K - kappa * V
-        store(T, 2 * e * W, v)
-        store(T, (2 * e + 1) * W, w)
-        if e < R:
-            store(S, target + e * W, load(S, source + e * W, like) - v * (K + w) - kappa)
-    cell = R * W
-    for a in range(R, j):
-        v, w = load(T, 2 * a * W, like), load(T, (2 * a + 1) * W, like)
-        for e in range(a + 1):
-            there = own + 2 * e * W
-            V = load(S, source + cell, like) - v * load(S, there, like)
-            K = load(S, source + cell + W, like) - v * load(S, there + W, like) - w * load(T, 2 * e * W, like)
-            store(S, target + cell, V)
-            store(S, target + cell + W, K)
-            cell += 2 * W
+def _join(state, scratch, constants, source, target, j, layout, mask, like):
+    """Feature j joins. Scratch keeps gain and shift of each row and feature; rows count before features in ``e``."""
+    width, n_rows = width_of(like), layout.n_rows
+    own = source + feature_at(layout, j) * width
+    V_jj, K_jj = load_pair(state, source + feature_pair_at(layout, j, j) * width, like)
+    inverse = mask / V_jj
+    kappa = K_jj * inverse
+    for e in range(n_rows + j):
+        V_je, K_je = load_pair(state, own + 2 * e * width, like)
+        gain, shift = V_je * inverse, K_je - kappa * V_je
+        store(scratch, 2 * e * width, gain)
+        store(scratch, (2 * e + 1) * width, shift)
+        if e < n_rows:
+            value = load(state, source + value_at(e) * width, like)
+            store(state, target + value_at(e) * width, value - gain * (K_je + shift) - kappa)
+    for i in range(j):
+        gain_i, shift_i = load_pair(scratch, 2 * (n_rows + i) * width, like)
+        block = feature_at(layout, i) * width
+        for e in range(n_rows + i + 1):
+            at = block + 2 * e * width
+            V_ie, K_ie = load_pair(state, source + at, like)
+            V_je, K_je = load_pair(state, own + 2 * e * width, like)
+            store(state, target + at, V_ie - gain_i * V_je)
+            store(state, target + at + width, K_ie - gain_i * K_je - shift_i * load(scratch, 2 * e * width, like))
 
 
-def _one(V10, V11, K10, K11):
-    """Change of value when 1 joins."""
-    g = V10 / V11
-    return g * (K11 * g - 2.0 * K10) - K11 / V11
+def _one(delta, k, V, K):
+    """Change of value when the only feature left joins."""
+    g = delta / V
+    return g * (K * g - 2.0 * k) - K / V
 
 
-def _two(V10, V11, V20, V21, V22, K10, K11, K20, K21, K22):
-    """Changes of value when 1 joins, when 2 does, and when both do."""
-    inverse = 1.0 / V22
-    kappa = K22 * inverse
-    v0, v1 = V20 * inverse, V21 * inverse
-    w0, w1 = K20 - kappa * V20, K21 - kappa * V21
-    only2 = 0.0 - v0 * (K20 + w0) - kappa
-    then1 = _one(V10 - v1 * V20, V11 - v1 * V21, K10 - v1 * K20 - w1 * v0, K11 - v1 * K21 - w1 * v1)
-    return _one(V10, V11, K10, K11), only2, only2 + then1
+def _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11):
+    """Changes of value when 0 joins, when 1 joins, and when both do."""
+    (delta_0, k_0), (delta_1, k_1) = pair_0, pair_1
+    inverse = 1.0 / V_11
+    kappa = K_11 * inverse
+    gain_r, gain_0 = delta_1 * inverse, V_10 * inverse
+    shift_r, shift_0 = k_1 - kappa * delta_1, K_10 - kappa * V_10
+    only_1 = 0.0 - gain_r * (k_1 + shift_r) - kappa
+    then_0 = _one(
+        delta_0 - gain_0 * delta_1,
+        k_0 - gain_0 * k_1 - shift_0 * gain_r,
+        V_00 - gain_0 * V_10,
+        K_00 - gain_0 * K_10 - shift_0 * gain_0,
+    )
+    return _one(delta_0, k_0, V_00, K_00), only_1, only_1 + then_0
 
 
-def _three(value, V10, V20, V30, K10, K20, K30, V11, V21, V22, V31, V32, V33, K11, K21, K22, K31, K32, K33):
-    """Values when 1, 2, 3, 1 and 2, 1 and 3, 2 and 3, all three join; 0 is the row."""
-    q1, q2, q12 = _two(V10, V11, V20, V21, V22, K10, K11, K20, K21, K22)
-    inverse = 1.0 / V33
-    kappa = K33 * inverse
-    v0, v1, v2 = V30 * inverse, V31 * inverse, V32 * inverse
-    w0, w1, w2 = K30 - kappa * V30, K31 - kappa * V31, K32 - kappa * V32
-    V10, V11, K10, K11 = V10 - v1 * V30, V11 - v1 * V31, K10 - v1 * K30 - w1 * v0, K11 - v1 * K31 - w1 * v1
-    V20, V21, V22 = V20 - v2 * V30, V21 - v2 * V31, V22 - v2 * V32
-    K20, K21, K22 = K20 - v2 * K30 - w2 * v0, K21 - v2 * K31 - w2 * v1, K22 - v2 * K32 - w2 * v2
-    q13, q23, q123 = _two(V10, V11, V20, V21, V22, K10, K11, K20, K21, K22)
-    q3 = value - v0 * (K30 + w0) - kappa
-    return q1 + value, q2 + value, q3, q12 + value, q13 + q3, q23 + q3, q123 + q3
+def _prepare_last_three(state, constants, source, layout, like):
+    """V and K of the last three features."""
+    width = width_of(like)
+    V_00, K_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
+    V_10, K_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
+    V_11, K_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
+    V_20, K_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
+    V_21, K_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
+    V_22, K_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
+    return (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22)
 
 
-def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
-    """The last three players join in every way."""
-    W = width(like)
-    core = source + 3 * R * W
-    V11, K11 = load(S, core, like), load(S, core + W, like)
-    core += 2 * R * W + 2 * W
-    V21, K21 = load(S, core, like), load(S, core + W, like)
-    V22, K22 = load(S, core + 2 * W, like), load(S, core + 3 * W, like)
-    core += 2 * R * W + 4 * W
-    V31, K31 = load(S, core, like), load(S, core + W, like)
-    V32, K32 = load(S, core + 2 * W, like), load(S, core + 3 * W, like)
-    V33, K33 = load(S, core + 4 * W, like), load(S, core + 5 * W, like)
-    by_size = weights_of_three(weights, depth, like)
-    for r in range(R):
-        one = source + (R + 2 * r) * W
-        two = one + (2 * R + 2) * W
-        three = two + (2 * R + 4) * W
-        V10, K10 = load(S, one, like), load(S, one + W, like)
-        V20, K20 = load(S, two, like), load(S, two + W, like)
-        V30, K30 = load(S, three, like), load(S, three + W, like)
-        value = load(S, source + r * W, like)
-        values = _three(value, V10, V20, V30, K10, K20, K30, V11, V21, V22, V31, V32, V33, K11, K21, K22, K31, K32, K33)
-        add_three(sums, r * n_sums, n_sums // 2 + depth * W, by_size, values, like)
+def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+    """Feature 2 is skipped or joins; `_two` does the rest."""
+    (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22) = prepared
+    (delta_0, k_0), (delta_1, k_1), (delta_2, k_2) = pair_0, pair_1, pair_2
+    change_0, change_1, change_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    inverse = 1.0 / V_22
+    kappa = K_22 * inverse
+    gain_r, gain_0, gain_1 = delta_2 * inverse, V_20 * inverse, V_21 * inverse
+    shift_r, shift_0, shift_1 = k_2 - kappa * delta_2, K_20 - kappa * V_20, K_21 - kappa * V_21
+    pair_0 = delta_0 - gain_0 * delta_2, k_0 - gain_0 * k_2 - shift_0 * gain_r
+    pair_1 = delta_1 - gain_1 * delta_2, k_1 - gain_1 * k_2 - shift_1 * gain_r
+    V_00, V_10, V_11 = V_00 - gain_0 * V_20, V_10 - gain_1 * V_20, V_11 - gain_1 * V_21
+    K_00 = K_00 - gain_0 * K_20 - shift_0 * gain_0
+    K_10 = K_10 - gain_1 * K_20 - shift_1 * gain_0
+    K_11 = K_11 - gain_1 * K_21 - shift_1 * gain_1
+    then_0, then_1, then_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    value_2 = value - gain_r * (k_2 + shift_r) - kappa
+    return (
+        *(change_0 + value, change_1 + value, value_2),
+        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
+    )
 
 
-ELIMINATION = Steps(tree_kernel(_join, _last_three, _one, _two, _three, worth=5e8), n_own=0, n_scratch=2)
+ELIMINATION = Steps(
+    tree_kernel(_join, _prepare_last_three, _values_of_last_three, _one, _two, worth=5e8), n_own=0, n_scratch=2
+)

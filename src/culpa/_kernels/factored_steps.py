@@ -1,18 +1,28 @@
-"""Compiled steps of `culpa.games.latent` for features that are alike, for `culpa._kernels.tree`.
+"""How a feature joins where noise is tiny, as compiled steps for `culpa._kernels.tree_kernel`.
 
-The features still waiting see of the latent variables only W z. So turn the p latent variables until W, with its features
-in reverse order, is a lower triangle L: then the first a features see the first a of them. Their covariance given the
-coalition stays diagonal, D, if L moves along instead; besides L and D nothing but Q = R^T diag(b) R is needed, where R
-tells the latent variables from the turned ones, and s = R^T diag(b) z of every row. When feature j joins, with
-f = L_j, v = D f and t_e = psi + v_e f_e + ... + v_j f_j, the last being psi:
+Elimination would lose digits there. So these steps carry factors of the covariance instead. They are for the games of
+`culpa.games.latent` whose features have the same noise psi and the same weight a.
 
-    V = t_0,  u = Q v / V,  slope = 2 v^T s / V,  curvature = v^T u / V + a psi / V
-    change of value = delta_j slope + curvature (delta_j^2 - V)
-    delta <- delta - L v delta_j / V,  s <- M^T (s + u delta_j)
+The waiting features depend on the p latent variables only through W z. Rotate the latent variables by an orthogonal
+matrix H, so that W H is a lower triangle L when features are listed from the one that decides last: feature i depends on
+rotated variables 0 to i only. Given the coalition, the covariance of the rotated variables stays diagonal, D, if L is
+updated instead. Besides L and D the steps need only Q = H^T diag(b) H and, for every row, s = H^T diag(b) z. When
+feature j joins, with f = L_j, v = D f and t_e = psi + v_e f_e + ... + v_j f_j (so that t_(j+1) = psi):
+
+    variance = t_0,  u = Q v / variance,  slope = 2 v^T s / variance,  curvature = v^T u / variance + a psi / variance
+    change of value = delta_j slope + curvature (delta_j^2 - variance)
+    delta <- delta - L v delta_j / variance,  s <- M^T (s + u delta_j)
     L <- L M,  Q <- M^T Q M,  D_e <- D_e t_(e+1) / t_e
 
-with M_ee = 1 and M_ie = -v_i f_e / t_(e+1) for i > e. Nothing is lost by subtraction from V, however small the noise psi,
-and a step costs as much as waits, whatever p.
+where M_ee = 1 and M_ie = -v_i pull_e for i > e, with pull_e = f_e / t_(e+1). The variance is a sum of positive terms, so
+no digits are lost, however small psi is. A step costs as much as there are waiting features, whatever p is.
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| L, Q, D | ``L_ie``, ``Q_ie``, ``D_e`` | see above |
+| delta, s | ``delta_0``, ``s_0`` | pair of feature 0 and a row |
+| variance | ``variance`` | variance of feature j given the coalition |
+| a psi | ``a_psi`` | |
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -20,189 +30,210 @@ and a step costs as much as waits, whatever p.
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa._kernels.tree import Steps, Tree, add_three, tree_kernel, weights_of_three
-from culpa._kernels.vectors import load, store, width
+from culpa._kernels.layout import feature_pair_at, load_pair, own_at, row_pair_at, value_at
+from culpa._kernels.tree import Steps, TreeModel
+from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.vectors import load, store, width_of
 
 
-def factored_tree(
-    W: Floats,
-    psi: float,
-    a: float,
-    b: Floats,
-    rows: Floats,
-    value: float,
-    weights: tuple[Floats, Floats],
-    sizes: list[int],
-) -> Tree:
-    """The tree of a game with loadings (k, p), features in the order of the queue."""
+def factored_model(W: Floats, psi: float, a: float, b: Floats, rows: Floats, value: float) -> TreeModel:
+    """Model of a game with loadings W (k, p), features in the order in which they decide."""
     k = len(W)
     strongest_first = np.argsort(-(W**2).sum(axis=0), kind="stable")  # else they would drown the digits of weak ones
     W, b = W[:, strongest_first], b[strongest_first]
-    turn, triangle = np.linalg.qr(W[::-1].T)
+    rotation, triangle = np.linalg.qr(W[::-1].T)
     p = len(triangle)
     pairs, D = np.zeros((2, k, k)), np.ones((k, 1))
-    pairs[0, :, :p], pairs[1, :p, :p] = triangle.T, turn.T @ (b[:, None] * turn)
-    return Tree(FACTORED, np.array([psi, a * psi]), pairs, D, rows[:, ::-1], value, weights, sizes)
+    pairs[0, :, :p], pairs[1, :p, :p] = triangle.T, rotation.T @ (b[:, None] * rotation)
+    return TreeModel(np.array([psi, a * psi]), pairs, D, rows[:, ::-1], value)
 
 
-def _pairs_of(i, R):
-    """Where the pairs of feature i with features begin in a state; those with rows come before, D_i after."""
-    return R + i * (2 * R + i + 2) + 2 * R
-
-
-def _join(S, T, constants, source, target, j, R, mask, like):
-    """Feature j joins."""
-    W, zero = width(like), like * 0.0
-    psi, apsi = constants[0], constants[1]
-    v, c, down, across = 0, (j + 1) * W, 2 * (j + 1) * W, 3 * (j + 1) * W  # places in T
-    u = 4 * (j + 1) * W
-    own = source + _pairs_of(j, R) * W
-    V = zero + psi
-    inverse = 1.0 / V
+def _update_diagonal(state, scratch, source, target, j, layout, psi, mask, like):
+    """Move D on. Leaves v and pull in scratch, and zeros for `_update_factors`; returns variance and its inverse."""
+    width, zero = width_of(like), like * 0.0
+    v_at, pull_at, below_at, beyond_at = 0, (j + 1) * width, 2 * (j + 1) * width, 3 * (j + 1) * width
+    t = zero + psi
+    inverse = 1.0 / t
     for e in range(j, -1, -1):
-        there = (_pairs_of(e, R) + 2 * (e + 1)) * W
-        f, D = mask * load(S, own + 2 * e * W, like), load(S, source + there, like)
-        ve = D * f
-        store(T, v + e * W, ve)
-        store(T, c + e * W, f * inverse)
-        store(T, down + e * W, zero)
-        store(T, across + e * W, zero)
-        before = V
-        V = V + ve * f
-        inverse = 1.0 / V
+        own = own_at(layout, e) * width
+        f_e = mask * load(state, source + feature_pair_at(layout, j, e) * width, like)
+        D_e = load(state, source + own, like)
+        v_e = D_e * f_e
+        store(scratch, v_at + e * width, v_e)
+        store(scratch, pull_at + e * width, f_e * inverse)
+        store(scratch, below_at + e * width, zero)
+        store(scratch, beyond_at + e * width, zero)
+        t_before = t
+        t = t + v_e * f_e
+        inverse = 1.0 / t
         if e < j:
-            store(S, target + there, D * before * inverse)
-    # With h_ie = sum of Q_ik v_k over k > e, which is Qv on the way to the left: Q moves by c_e h_ie, and by c_i times what
-    # is below of column e, h_ei less c_e times the sum of v_k h_ke over k > i.
-    curvature = zero + mask * apsi
+            store(state, target + own, D_e * t_before * inverse)
+    return t, inverse
+
+
+def _update_factors(state, scratch, source, target, j, layout, inverse, curvature, like):
+    """Move L, Q and delta on. Leaves u in scratch; returns the curvature.
+
+    With h_ie = sum of Q_ik v_k over k > e, which is (Q v)_i on its way to the left, Q_ie moves by pull_e h_ie, and by
+    pull_i times what is below it in column e: h_ei minus pull_e times the sum of v_k h_ke over k > i.
+    """
+    width, zero = width_of(like), like * 0.0
+    v_at, pull_at, below_at, beyond_at = 0, (j + 1) * width, 2 * (j + 1) * width, 3 * (j + 1) * width
+    u_at = 4 * (j + 1) * width
     for i in range(j, -1, -1):
-        cell = _pairs_of(i, R) * W
-        vi, ci = load(T, v + i * W, like), load(T, c + i * W, like)
-        Qv, Lv = load(T, down + i * W, like), zero
+        block = feature_pair_at(layout, i, 0) * width
+        v_i, pull_i = load(scratch, v_at + i * width, like), load(scratch, pull_at + i * width, like)
+        Qv, Lv = load(scratch, below_at + i * width, like), zero
         for e in range(i, -1, -1):
-            at = cell + 2 * e * W
-            L, Q = load(S, source + at, like), load(S, source + at + W, like)
-            ve, ce = load(T, v + e * W, like), load(T, c + e * W, like)
-            below, beyond = load(T, down + e * W, like), load(T, across + e * W, like)
+            at = block + 2 * e * width
+            L_ie, Q_ie = load_pair(state, source + at, like)
+            v_e, pull_e = load(scratch, v_at + e * width, like), load(scratch, pull_at + e * width, like)
+            below, beyond = load(scratch, below_at + e * width, like), load(scratch, beyond_at + e * width, like)
             if i < j:
-                store(S, target + at, L - ce * Lv)
-                store(S, target + at + W, Q - ce * Qv - ci * (below - ce * beyond))
-            store(T, down + e * W, below + vi * Q)
-            store(T, across + e * W, beyond + vi * Qv)
-            Qv = Qv + Q * ve
-            Lv = Lv + L * ve
-        Qv = Qv * inverse
-        store(T, u + i * W, Qv)
-        curvature = curvature + vi * Qv
+                store(state, target + at, L_ie - pull_e * Lv)
+                store(state, target + at + width, Q_ie - pull_e * Qv - pull_i * (below - pull_e * beyond))
+            store(scratch, below_at + e * width, below + v_i * Q_ie)
+            store(scratch, beyond_at + e * width, beyond + v_i * Qv)
+            Qv = Qv + Q_ie * v_e
+            Lv = Lv + L_ie * v_e
+        u_i = Qv * inverse
+        store(scratch, u_at + i * width, u_i)
+        curvature = curvature + v_i * u_i
         if i < j:
-            pull = Lv * inverse
-            for r in range(R):
-                at = cell + 2 * (r - R) * W
-                store(S, target + at, load(S, source + at, like) - pull * load(S, own + 2 * (r - R) * W, like))
-    curvature = curvature * inverse
-    for r in range(R):
-        delta = load(S, own + 2 * (r - R) * W, like)
-        slope, rest = zero, zero
+            gain_i = Lv * inverse
+            for r in range(layout.n_rows):
+                at = row_pair_at(layout, i, r) * width
+                delta_j = load(state, source + row_pair_at(layout, j, r) * width, like)
+                store(state, target + at, load(state, source + at, like) - gain_i * delta_j)
+    return curvature
+
+
+def _update_rows(state, scratch, source, target, j, layout, variance, inverse, curvature, like):
+    """Move s and the value of every row on."""
+    width, zero = width_of(like), like * 0.0
+    v_at, pull_at, u_at = 0, (j + 1) * width, 4 * (j + 1) * width
+    for r in range(layout.n_rows):
+        delta_j = load(state, source + row_pair_at(layout, j, r) * width, like)
+        slope, beyond = zero, zero
         for e in range(j, -1, -1):
-            at = (_pairs_of(e, R) + 2 * (r - R) + 1) * W
-            s, ve = load(S, source + at, like), load(T, v + e * W, like)
-            slope = slope + ve * s
-            s = s + load(T, u + e * W, like) * delta
+            at = (row_pair_at(layout, e, r) + 1) * width
+            s_e, v_e = load(state, source + at, like), load(scratch, v_at + e * width, like)
+            slope = slope + v_e * s_e
+            s_e = s_e + load(scratch, u_at + e * width, like) * delta_j
             if e < j:
-                store(S, target + at, s - load(T, c + e * W, like) * rest)
-            rest = rest + ve * s
-        change = delta * (2.0 * slope * inverse + curvature * delta) - curvature * V
-        store(S, target + r * W, load(S, source + r * W, like) + change)
+                store(state, target + at, s_e - load(scratch, pull_at + e * width, like) * beyond)
+            beyond = beyond + v_e * s_e
+        change = delta_j * (2.0 * slope * inverse + curvature * delta_j) - curvature * variance
+        value = load(state, source + value_at(r) * width, like)
+        store(state, target + value_at(r) * width, value + change)
 
 
-def _plan_two(psi, apsi, L00, L10, L11, Q00, Q10, Q11, D0, D1):
-    """What `_two` needs to know of the model when 0 and 1 wait."""
-    v = D0 * L00
-    V = psi + v * L00
-    inverse = 1.0 / V
+def _join(state, scratch, constants, source, target, j, layout, mask, like):
+    """Feature j joins. Scratch holds five vectors over features: v, pull, two sums of `_update_factors`, and u."""
+    psi, a_psi = constants[0], constants[1]
+    variance, inverse = _update_diagonal(state, scratch, source, target, j, layout, psi, mask, like)
+    start = like * 0.0 + mask * a_psi
+    curvature = inverse * _update_factors(state, scratch, source, target, j, layout, inverse, start, like)
+    _update_rows(state, scratch, source, target, j, layout, variance, inverse, curvature, like)
+
+
+def _prepare_two(psi, a_psi, L_00, L_10, L_11, Q_00, Q_10, Q_11, D_0, D_1):
+    """What `_two` needs to know of the model when features 0 and 1 wait."""
+    # 0 joins
+    v = D_0 * L_00
+    variance = psi + v * L_00
+    inverse = 1.0 / variance
     slope = v * inverse
-    curve = slope * slope * Q00 + apsi * inverse
-    v0, v1 = D0 * L10, D1 * L11
-    t1 = psi + v1 * L11
-    V1 = t1 + v0 * L10
-    inverse = 1.0 / V1
-    slope10, slope11 = v0 * inverse, v1 * inverse
-    u0, u1 = Q00 * slope10 + Q10 * slope11, Q10 * slope10 + Q11 * slope11
-    curve1 = slope10 * u0 + slope11 * u1 + apsi * inverse
-    # 0 joins after 1
-    m = v1 * L10 / t1
-    v = D0 * t1 * inverse * L00
-    V2 = psi + v * L00
-    inverse = 1.0 / V2
-    slope2 = v * inverse
-    curve2 = slope2 * slope2 * (Q00 - m * (2.0 * Q10 - m * Q11)) + apsi * inverse
-    first = 2.0 * slope, curve, curve * V
-    second = 2.0 * slope10, 2.0 * slope11, curve1, curve1 * V1
-    return first, second, (L00 * slope10, u0 - m * u1, m, 2.0 * slope2, curve2, curve2 * V2)
+    curve = slope * slope * Q_00 + a_psi * inverse
+    only_0 = 2.0 * slope, curve, curve * variance
+    # 1 joins
+    v_0, v_1 = D_0 * L_10, D_1 * L_11
+    t_1 = psi + v_1 * L_11
+    variance = t_1 + v_0 * L_10
+    inverse = 1.0 / variance
+    slope_0, slope_1 = v_0 * inverse, v_1 * inverse
+    u_0, u_1 = Q_00 * slope_0 + Q_10 * slope_1, Q_10 * slope_0 + Q_11 * slope_1
+    curve = slope_0 * u_0 + slope_1 * u_1 + a_psi * inverse
+    only_1 = 2.0 * slope_0, 2.0 * slope_1, curve, curve * variance
+    # 0 joins after 1; m is the entry of -M
+    m = v_1 * L_10 / t_1
+    v = D_0 * t_1 * inverse * L_00
+    variance = psi + v * L_00
+    inverse = 1.0 / variance
+    slope = v * inverse
+    curve = slope * slope * (Q_00 - m * (2.0 * Q_10 - m * Q_11)) + a_psi * inverse
+    return only_0, only_1, (L_00 * slope_0, u_0 - m * u_1, m, 2.0 * slope, curve, curve * variance)
 
 
-def _two(plan, delta0, delta1, s0, s1):
-    """Changes of value of a row when 0 joins, when 1 does, and when both do."""
-    (slope, curve, rest), (slope10, slope11, curve1, rest1), (pull, u, m, slope2, curve2, rest2) = plan
-    q0 = delta0 * (slope * s0 + curve * delta0) - rest
-    q1 = delta1 * (slope10 * s0 + slope11 * s1 + curve1 * delta1) - rest1
-    delta0 = delta0 - pull * delta1
-    s0 = s0 + u * delta1 - m * s1
-    return q0, q1, q1 + delta0 * (slope2 * s0 + curve2 * delta0) - rest2
+def _two(prepared, delta_0, delta_1, s_0, s_1):
+    """Changes of value of a row when 0 joins, when 1 joins, and when both do."""
+    only_0, only_1, both = prepared
+    slope, curve, constant = only_0
+    change_0 = delta_0 * (slope * s_0 + curve * delta_0) - constant
+    slope_0, slope_1, curve, constant = only_1
+    change_1 = delta_1 * (slope_0 * s_0 + slope_1 * s_1 + curve * delta_1) - constant
+    gain, u, m, slope, curve, constant = both
+    delta_0 = delta_0 - gain * delta_1
+    s_0 = s_0 + u * delta_1 - m * s_1
+    return change_0, change_1, change_1 + delta_0 * (slope * s_0 + curve * delta_0) - constant
 
 
-def _last_three(S, sums, weights, constants, source, R, n_sums, depth, like):
-    """The last three players join in every way."""
-    W = width(like)
-    psi, apsi = constants[0], constants[1]
-    core = source + 3 * R * W
-    L00, Q00, D0 = load(S, core, like), load(S, core + W, like), load(S, core + 2 * W, like)
-    core += (2 * R + 3) * W
-    L10, Q10 = load(S, core, like), load(S, core + W, like)
-    L11, Q11, D1 = load(S, core + 2 * W, like), load(S, core + 3 * W, like), load(S, core + 4 * W, like)
-    core += (2 * R + 5) * W
-    L20, Q20 = load(S, core, like), load(S, core + W, like)
-    L21, Q21 = load(S, core + 2 * W, like), load(S, core + 3 * W, like)
-    L22, Q22, D2 = load(S, core + 4 * W, like), load(S, core + 5 * W, like), load(S, core + 6 * W, like)
-    without = _plan_two(psi, apsi, L00, L10, L11, Q00, Q10, Q11, D0, D1)
-    # 2 joins
-    v0, v1, v2 = D0 * L20, D1 * L21, D2 * L22
-    t2 = psi + v2 * L22
-    t1 = t2 + v1 * L21
-    V = t1 + v0 * L20
-    inverse, inverse1 = 1.0 / V, 1.0 / t1
-    slope0, slope1, slope2 = v0 * inverse, v1 * inverse, v2 * inverse
-    u0 = Q00 * slope0 + Q10 * slope1 + Q20 * slope2
-    u1 = Q10 * slope0 + Q11 * slope1 + Q21 * slope2
-    u2 = Q20 * slope0 + Q21 * slope1 + Q22 * slope2
-    curve = slope0 * u0 + slope1 * u1 + slope2 * u2 + apsi * inverse
-    rest = curve * V
-    pull0, pull1 = L00 * slope0, L10 * slope0 + L11 * slope1
-    c0 = L20 * inverse1
-    m10, m20, m21 = c0 * v1, c0 * v2, L21 / t2 * v2  # of -M
-    h10, h20 = Q10 - m10 * Q11 - m20 * Q21, Q20 - m10 * Q21 - m20 * Q22  # of Q M
-    Q00 = Q00 - m10 * (Q10 + h10) - m20 * (Q20 + h20)
-    Q10 = h10 - m21 * h20
-    Q11 = Q11 - m21 * (2.0 * Q21 - m21 * Q22)
-    L10 = L10 - m10 * L11
-    D0, D1 = D0 * t1 * inverse, D1 * t2 * inverse1
-    after = _plan_two(psi, apsi, L00, L10, L11, Q00, Q10, Q11, D0, D1)
-    by_size = weights_of_three(weights, depth, like)
-    for r in range(R):
-        zeroth = source + (R + 2 * r) * W
-        first = zeroth + (2 * R + 3) * W
-        second = first + (2 * R + 5) * W
-        delta0, s0 = load(S, zeroth, like), load(S, zeroth + W, like)
-        delta1, s1 = load(S, first, like), load(S, first + W, like)
-        delta2, s2 = load(S, second, like), load(S, second + W, like)
-        value = load(S, source + r * W, like)
-        q0, q1, q01 = _two(without, delta0, delta1, s0, s1)
-        q2 = value + delta2 * (2.0 * (slope0 * s0 + slope1 * s1 + slope2 * s2) + curve * delta2) - rest
-        s0, s1, s2 = s0 + u0 * delta2, s1 + u1 * delta2, s2 + u2 * delta2
-        s0, s1 = s0 - m10 * s1 - m20 * s2, s1 - m21 * s2
-        q02, q12, q012 = _two(after, delta0 - pull0 * delta2, delta1 - pull1 * delta2, s0, s1)
-        values = q0 + value, q1 + value, q2, q01 + value, q02 + q2, q12 + q2, q012 + q2
-        add_three(sums, r * n_sums, n_sums // 2 + depth * W, by_size, values, like)
+def _prepare_last_three(state, constants, source, layout, like):
+    """What `_values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
+    width = width_of(like)
+    psi, a_psi = constants[0], constants[1]
+    L_00, Q_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
+    L_10, Q_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
+    L_11, Q_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
+    L_20, Q_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
+    L_21, Q_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
+    L_22, Q_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
+    D_0 = load(state, source + own_at(layout, 0) * width, like)
+    D_1 = load(state, source + own_at(layout, 1) * width, like)
+    D_2 = load(state, source + own_at(layout, 2) * width, like)
+    without = _prepare_two(psi, a_psi, L_00, L_10, L_11, Q_00, Q_10, Q_11, D_0, D_1)
+    v_0, v_1, v_2 = D_0 * L_20, D_1 * L_21, D_2 * L_22
+    t_2 = psi + v_2 * L_22
+    t_1 = t_2 + v_1 * L_21
+    variance = t_1 + v_0 * L_20
+    inverse, inverse_1 = 1.0 / variance, 1.0 / t_1
+    slope_0, slope_1, slope_2 = v_0 * inverse, v_1 * inverse, v_2 * inverse
+    u_0 = Q_00 * slope_0 + Q_10 * slope_1 + Q_20 * slope_2
+    u_1 = Q_10 * slope_0 + Q_11 * slope_1 + Q_21 * slope_2
+    u_2 = Q_20 * slope_0 + Q_21 * slope_1 + Q_22 * slope_2
+    curve = slope_0 * u_0 + slope_1 * u_1 + slope_2 * u_2 + a_psi * inverse
+    gain_0, gain_1 = L_00 * slope_0, L_10 * slope_0 + L_11 * slope_1
+    pull_0 = L_20 * inverse_1
+    m_10, m_20, m_21 = pull_0 * v_1, pull_0 * v_2, L_21 / t_2 * v_2  # entries of -M
+    QM_10, QM_20 = Q_10 - m_10 * Q_11 - m_20 * Q_21, Q_20 - m_10 * Q_21 - m_20 * Q_22
+    Q_00 = Q_00 - m_10 * (Q_10 + QM_10) - m_20 * (Q_20 + QM_20)
+    Q_10 = QM_10 - m_21 * QM_20
+    Q_11 = Q_11 - m_21 * (2.0 * Q_21 - m_21 * Q_22)
+    L_10 = L_10 - m_10 * L_11
+    D_0, D_1 = D_0 * t_1 * inverse, D_1 * t_2 * inverse_1
+    after = _prepare_two(psi, a_psi, L_00, L_10, L_11, Q_00, Q_10, Q_11, D_0, D_1)
+    step = (slope_0, slope_1, slope_2), (u_0, u_1, u_2), (m_10, m_20, m_21), (gain_0, gain_1), (curve, curve * variance)
+    return without, step, after
 
 
-FACTORED = Steps(tree_kernel(_join, _last_three, _pairs_of, _plan_two, _two, worth=3e9), n_own=1, n_scratch=5)
+def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+    """Feature 2 is skipped or joins; `_two` does the rest."""
+    without, step, after = prepared
+    (slope_0, slope_1, slope_2), (u_0, u_1, u_2), (m_10, m_20, m_21), (gain_0, gain_1), (curve, constant) = step
+    (delta_0, s_0), (delta_1, s_1), (delta_2, s_2) = pair_0, pair_1, pair_2
+    change_0, change_1, change_01 = _two(without, delta_0, delta_1, s_0, s_1)
+    slope = slope_0 * s_0 + slope_1 * s_1 + slope_2 * s_2
+    value_2 = value + delta_2 * (2.0 * slope + curve * delta_2) - constant
+    s_0, s_1, s_2 = s_0 + u_0 * delta_2, s_1 + u_1 * delta_2, s_2 + u_2 * delta_2
+    s_0, s_1 = s_0 - m_10 * s_1 - m_20 * s_2, s_1 - m_21 * s_2
+    then_0, then_1, then_01 = _two(after, delta_0 - gain_0 * delta_2, delta_1 - gain_1 * delta_2, s_0, s_1)
+    return (
+        *(change_0 + value, change_1 + value, value_2),
+        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
+    )
+
+
+_CALLS = (_update_diagonal, _update_factors, _update_rows, _prepare_two, _two)
+FACTORED = Steps(
+    tree_kernel(_join, _prepare_last_three, _values_of_last_three, *_CALLS, worth=3e9), n_own=1, n_scratch=5
+)

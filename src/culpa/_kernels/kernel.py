@@ -1,44 +1,84 @@
-"""A function that numba compiles when it pays.
+"""A function that numba compiles when that pays.
 
-A kernel is a plain function over NumPy arrays that numba compiles on first use and keeps on disk. Importing numba and
-compiling takes seconds the first time, so small jobs do without: each kernel has an array version of the same formula.
+A kernel is a plain Python function over NumPy arrays. numba compiles it on its first call and keeps the result on disk
+(`culpa._kernels.cache`). Importing numba and compiling takes seconds, so small jobs do without: every kernel has an array
+version of the same formula, and the engines ask `Kernel.pays` which of the two to use.
 """
 
-import hashlib
-import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from culpa._kernels.cache import CompiledOnDisk, folder_for_numba
 from culpa._kernels.vectors import FAST_MATH
 
-_READING = 8  # so many times faster than compiling a kernel is reading one that has been compiled before
+_READING_SPEEDUP = 8  # reading a compiled kernel from disk is about so many times faster than compiling it
+
+_in_python = threading.Event()
 
 
 class Kernel:
     """A function that numba compiles on its first call.
 
-    It may call functions of `culpa._kernels.vectors` and those named in ``calls``, but no other of ours: numba would not
-    notice when they change, and go on with what it keeps on disk.
+    It may call the functions of `culpa._kernels.vectors` and those listed in ``calls``. The list is needed twice: to
+    compile these functions into the kernel, and to notice that a file has changed since the kernel was compiled.
 
-    ``worth`` is the number of operations above which even the first compilation, of two to eight seconds, is worth waiting
-    for: as many as the array version does in about as long.
+    ``worth`` is the number of operations above which even the first compilation, of two to eight seconds, is worth
+    waiting for. It is about what the array version does in that time.
     """
 
     def __init__(self, function: Callable[..., Any], worth: float, calls: tuple[Callable[..., Any], ...] = ()) -> None:
         self.function, self.worth, self.calls = function, worth, calls
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
-        self._done_without = 0.0  # operations
+        self._compiling = threading.RLock()
+        self._operations_without = 0.0
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._compiled is None:
-            self._compiled = self._compile()
+        if _in_python.is_set():
+            return self.function(*arguments)
+        if self._compiled is not None:
+            return self._compiled(*arguments)
+        with self._compiling:
+            if self._compiled is None:
+                compiled = self._prepare()
+                result = compiled(*arguments)  # numba compiles here, or reads what it compiled before
+                self.on_disk.mark()
+                self._compiled = compiled
+                return result
         return self._compiled(*arguments)
 
-    def _compile(self) -> Callable[..., Any]:
+    @property
+    def is_ready(self) -> bool:
+        """Whether this process has compiled the kernel or read it from disk."""
+        return self._compiled is not None
+
+    @cached_property
+    def on_disk(self) -> CompiledOnDisk:
+        """What numba keeps of this kernel on disk."""
+        return CompiledOnDisk.of(self.function, self.calls)
+
+    def pays(self, operations: float) -> bool:
+        """Whether to use the kernel for a job of that size. Small jobs have to add up first: `note_work_without`."""
+        if self.is_ready:
+            return True
+        total = self._operations_without + operations
+        if total <= self.worth / _READING_SPEEDUP or find_spec("numba") is None:
+            return False
+        return total > self.worth or self.on_disk.is_marked()
+
+    def note_work_without(self, operations: float) -> None:
+        """Count a job that was done by arrays instead, so that many small jobs make the kernel pay."""
+        self._operations_without += operations
+
+    def forget(self) -> None:
+        """Return to the state of a new process: neither compiled nor read, and no work counted."""
+        self._compiled, self._operations_without = None, 0.0
+
+    def _prepare(self) -> Callable[..., Any]:
         import numba
 
         import culpa._kernels.numba_vectors  # noqa: F401
@@ -46,38 +86,20 @@ class Kernel:
         options: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}
         for function in self.calls:
             numba.extending.register_jitable(**options, forceinline=True)(function)
-        self.function.__qualname__ = self._kept_as
-        try:
-            compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(self.function)
-        except RuntimeError:  # there is no folder that numba may write to
-            compiled = numba.njit(nogil=True, **options)(self.function)
+        folder = self.on_disk.create()
+        if folder is None:  # there is nowhere to write: the kernel lives as long as the process
+            compiled: Callable[..., Any] = numba.njit(nogil=True, **options)(self.function)
+            return compiled
+        with folder_for_numba(folder):
+            compiled = numba.njit(nogil=True, cache=True, **options)(self.function)
         return compiled
 
-    @cached_property
-    def _kept_as(self) -> str:
-        """Name under which numba keeps the kernel on disk: of the files behind it, numba looks at the kernel's only."""
-        here = Path(__file__).parent
-        files = {Path(function.__code__.co_filename) for function in self.calls}
-        files |= {here / "vectors.py", here / "numba_vectors.py"}
-        parts = b"".join(file.read_bytes() for file in sorted(files))
-        return f"{self.function.__name__}_{hashlib.sha256(parts).hexdigest()[:8]}"
 
-    def _is_on_disk(self) -> bool:
-        """Whether it has been compiled before, in the place where numba looks first."""
-        file = Path(self.function.__code__.co_filename)
-        folder = Path(os.environ.get("NUMBA_CACHE_DIR") or file.parent / "__pycache__")
-        return any(folder.rglob(f"{file.stem}.{self._kept_as}-*.nbi"))
-
-    def pays(self, operations: float) -> bool:
-        """Whether to use the kernel for a job of that size: not for small ones, until they have added up."""
-        if self._compiled is not None:
-            return True
-        self._done_without += operations
-        if self._done_without <= self.worth / _READING or find_spec("numba") is None:
-            return False
-        return self._done_without > self.worth or self._is_on_disk()
-
-
-def kernel(*, worth: float, calls: tuple[Callable[..., Any], ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
-    """Decorator that makes a function a `Kernel`."""
-    return lambda function: Kernel(function, worth, calls)
+@contextmanager
+def kernels_in_python() -> Iterator[None]:
+    """Run all kernels as plain Python while this lasts: slow, but a debugger can step through them."""
+    _in_python.set()
+    try:
+        yield
+    finally:
+        _in_python.clear()

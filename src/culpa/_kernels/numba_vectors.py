@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._kernels.vectors import FAST_MATH, LANES, gather, lanes_of_zero, load, store, width
+from culpa._kernels.vectors import FAST_MATH, LANES, gather, lanes_of_zero, load, store, width_of
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INDEX = ir.IntType(32)
@@ -120,7 +120,7 @@ def _():
     return lambda: _zero()
 
 
-@overload(width)
+@overload(width_of)
 def _(like):
     return (lambda like: LANES) if isinstance(like, _Lanes) else (lambda like: 1)
 

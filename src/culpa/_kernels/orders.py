@@ -1,62 +1,150 @@
-"""Walking several orders side by side, one in each lane of a vector.
+"""Sampled orders, compiled: four orders at a time, one in each SIMD lane.
 
-The step of `culpa.games.latent` for features that are alike, with the posterior covariance as U D U^T: U has ones on its
-diagonal and zeros below, D is diagonal. That keeps the digits of a square root without taking one, and takes as few
-operations as the covariance itself (Bierman 1976). With f = U^T w, v = D f, and alpha_j = psi + v_0 f_0 + ... + v_j f_j:
+This is the step of `culpa.games.latent` for features with the same noise psi and the same weight a. The covariance of the
+latent variables, given the coalition, is kept as U D U^T, where U has ones on its diagonal and zeros below, and D is
+diagonal. That keeps as many digits as a square root without taking one, and costs no more than the covariance itself
+(Bierman 1976). When a feature with loadings w joins, with f = U^T w, v = D f and t_j = psi + v_0 f_0 + ... + v_j f_j:
 
-    U_ij <- U_ij - K_i f_j / alpha_(j-1),  K_i <- K_i + U_ij v_j   for i < j, column after column; then K_j = v_j
-    D_j <- D_j alpha_(j-1) / alpha_j
+    for each column j and i < j:   U_ij <- U_ij - h_i pull_j,   h_i <- h_i + U_ij v_j;   then h_j = v_j
+    D_j <- D_j t_(j-1) / t_j,      pull_j = f_j / t_(j-1),      t_(-1) = psi
 
-At the end the last alpha is V, and K / V is y. The pass that moves U on also multiplies it by the next feature's loadings.
-Likewise z moves by what the step before found, in the same pass that looks at it.
+At the end the last t is the variance of the feature, and y = h / variance is the gain of the latent variables. Then,
+for every row,
+
+    delta = x - w^T z,   slope = 2 sum of b y z + curvature delta,   curvature = a psi / variance + sum of b y^2
+    change of value = delta slope - curvature variance,   z <- z + y delta
+
+The pass that updates U also multiplies it by the loadings of the feature that joins next, which gives the next f. In the
+same way z is updated by the previous step's y in the pass that reads it.
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| W | ``loadings`` | (d, p) |
+| U, D, f, h, y, z | ``U``, ``D``, ``f``, ``h``, ``y``, ``z`` | see above; each entry is as wide as there are lanes |
+| b y | ``by`` | weighted gain |
+| delta, slope | ``delta``, ``slope`` | the factors of a change of value |
+| | ``paid`` | which player each step pays |
+| | ``earned`` | changes of value by lane, row and player |
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
+from typing import NamedTuple
+
 import numpy as np
 
-from culpa._kernels.kernel import kernel
+from culpa._core.types import Floats, Positions
+from culpa._kernels.kernel import Kernel
 from culpa._kernels.vectors import LANES, gather, lanes_of_zero, load, store
 
 
-def _pay(values, weights, own, first, row, i, like):
-    """Add the weighted changes of value that players from i on were paid in the orders from ``first`` on."""
+class OrderWalk(NamedTuple):
+    """Model and rows of a game whose sampled orders a compiled kernel can walk."""
+
+    loadings: Floats  # (d, p)
+    psi: float
+    a: float
+    b: Floats  # (p,)
+    rows: Floats  # (n, d)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that does it."""
+        return ORDERS
+
+    def changes(self, queues: Positions, paid: Positions, weights: Floats) -> tuple[Floats, Floats]:
+        """Everybody joins, in each order.
+
+        Takes the features in the order in which they join and the player that each step pays, both (orders, k), and
+        weights (replicates, orders, players) of the steps that pay each player. Returns weighted changes of value by
+        player, (replicates, players, n), and their unweighted total, (n,).
+        """
+        nothing = np.empty((0, 0, 0))
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
+        values, total, _ = ORDERS(self._as_floats(), queues, paid, weights, nothing, nothing)
+        return values.transpose(0, 2, 1), total
+
+    def factors(self, queues: Positions) -> tuple[Floats, Floats, Floats]:
+        """Each step's change of value as delta * slope + constant, by the feature that joins.
+
+        Delta and slope are (d, orders, n), constants (d, orders).
+        """
+        n_orders, n, d = len(queues), len(self.rows), len(self.loadings)
+        delta, slope = np.zeros((d, n_orders, n)), np.zeros((d, n_orders, n))
+        _, _, constant = ORDERS(self._as_floats(), queues, queues, np.empty((0, n_orders, d)), delta, slope)
+        return delta, slope, constant
+
+    def _as_floats(self) -> "OrderWalk":
+        loadings, b, rows = (
+            np.ascontiguousarray(array, dtype=np.float64) for array in (self.loadings, self.b, self.rows)
+        )
+        return OrderWalk(loadings, self.psi, self.a, b, rows)
+
+
+def _pay(values, weights, earned, first, row, i, like):
+    """Add the weighted changes of value that players from i on earned in the orders from ``first`` on."""
     for s in range(values.shape[0]):
         mine = values[s, row]
         total = load(mine, i, like)
-        for q in range(min(LANES, weights.shape[1] - first)):
-            total = total + load(weights[s, first + q], i, like) * load(own[q, row], i, like)
+        for lane in range(min(LANES, weights.shape[1] - first)):
+            total = total + load(weights[s, first + lane], i, like) * load(earned[lane, row], i, like)
         store(mine, i, total)
 
 
-@kernel(worth=5e8, calls=(_pay,))
-def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, deltas, slopes):
-    """Everybody joins, in the orders ``queues`` (B, k), for ``rows`` (n, d); W is (d, p).
+def _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero):
+    """Move U and D on, leave the next f and h. Returns the variance and its inverse."""
+    t = zero + psi
+    inverse = 1.0 / t
+    cell = 0
+    for j in range(p):
+        f_j, D_j = load(f, j * LANES, zero), load(D, j * LANES, zero)
+        f_next = gather(loadings, j, loadings_of, zero)
+        store(w_next, j * LANES, f_next)
+        v_j, pull = D_j * f_j, f_j * inverse
+        t_before = t
+        t = t + v_j * f_j
+        inverse = 1.0 / t
+        store(D, j * LANES, D_j * t_before * inverse)
+        for i in range(j):
+            U_ij, h_i = load(U, cell, zero), load(h, i * LANES, zero)
+            moved = U_ij - h_i * pull
+            store(U, cell, moved)
+            store(h, i * LANES, h_i + U_ij * v_j)
+            f_next = f_next + moved * load(w_next, i * LANES, zero)
+            cell += LANES
+        store(h, j * LANES, v_j)
+        store(f, j * LANES, f_next)
+    return t, inverse
 
-    Returns changes of value, weighted (R, B, players) and added up by whom each step pays, (R, n, players); their plain
-    total (n,); and the constants of the steps by feature, (d, B). Where ``deltas`` and ``slopes`` (d, B, n) are not empty,
-    each step's factors are kept there under its feature.
+
+def order_walk(walk, queues, paid, weights, deltas, slopes):
+    """Everybody joins, in the orders ``queues`` (orders, k).
+
+    Returns changes of value, weighted and added up by the player that each step pays, (replicates, n, players); their
+    unweighted total, (n,); and the constants of the steps by feature, (d, orders). Where ``deltas`` and ``slopes`` (d,
+    orders, n) are not empty, the factors of each step are stored there under its feature.
     """
-    (d, p), n = W.shape, rows.shape[0]
+    a, b, psi = walk.a, walk.b, walk.psi
+    (d, p), n = walk.loadings.shape, walk.rows.shape[0]
     n_replicates, n_orders, n_players = weights.shape
     k = queues.shape[1]
     keep = deltas.shape[0] > 0
-    loadings, cells = W.reshape(d * p), rows.reshape(n * d)
+    loadings, cells = walk.loadings.reshape(d * p), walk.rows.reshape(n * d)
     values, total, constants = np.zeros((n_replicates, n, n_players)), np.zeros(n), np.zeros((d, n_orders))
-    U, D, f, K = np.empty(p * (p - 1) // 2 * LANES), np.empty(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
+    U, D, f, h = np.empty(p * (p - 1) // 2 * LANES), np.empty(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
     z, delta, w, w_next = np.empty(n * p * LANES), np.zeros(n * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
     y, y_before, by = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    change, slope_of, own = np.empty(LANES), np.empty(LANES), np.empty((LANES, n, n_players))
+    change, slope_of, earned = np.empty(LANES), np.empty(LANES), np.empty((LANES, n, n_players))
     order, feature, loadings_of = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
     payee = np.empty(LANES, np.int64)
     zero = lanes_of_zero()
     for first in range(0, n_orders, LANES):
-        for q in range(LANES):
-            order[q] = min(first + q, n_orders - 1)  # lanes to spare repeat the last order, and are not paid
-            loadings_of[q] = queues[order[q], 0] * p
+        for lane in range(LANES):
+            order[lane] = min(first + lane, n_orders - 1)  # spare lanes repeat the last order, and are not paid
+            loadings_of[lane] = queues[order[lane], 0] * p
         z[:] = 0.0
         y[:] = 0.0  # so that the first step moves nothing
-        own[:] = 0.0
+        earned[:] = 0.0
         U[:] = 0.0
         for i in range(p):
             start = gather(loadings, i, loadings_of, zero)
@@ -65,64 +153,48 @@ def side_by_side_kernel(W, psi, a, b, rows, queues, paid, weights, deltas, slope
             store(D, i * LANES, zero + 1.0)
         for step in range(k):
             w, w_next, y, y_before = w_next, w, y_before, y
-            for q in range(LANES):
-                feature[q] = queues[order[q], step]
-                payee[q] = paid[order[q], step]
-                loadings_of[q] = queues[order[q], min(step + 1, k - 1)] * p
-            V = zero + psi
-            inverse = 1.0 / V
-            cell = 0
-            for j in range(p):
-                fj, Dj = load(f, j * LANES, zero), load(D, j * LANES, zero)
-                fj_next = gather(loadings, j, loadings_of, zero)
-                store(w_next, j * LANES, fj_next)
-                vj, pull = Dj * fj, fj * inverse
-                before = V
-                V = V + vj * fj
-                inverse = 1.0 / V
-                store(D, j * LANES, Dj * before * inverse)
-                for i in range(j):
-                    u, Ki = load(U, cell, zero), load(K, i * LANES, zero)
-                    moved = u - Ki * pull
-                    store(U, cell, moved)
-                    store(K, i * LANES, Ki + u * vj)
-                    fj_next = fj_next + moved * load(w_next, i * LANES, zero)
-                    cell += LANES
-                store(K, j * LANES, vj)
-                store(f, j * LANES, fj_next)
+            for lane in range(LANES):
+                feature[lane] = queues[order[lane], step]
+                payee[lane] = paid[order[lane], step]
+                loadings_of[lane] = queues[order[lane], min(step + 1, k - 1)] * p
+            variance, inverse = _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero)
             curvature = a * psi * inverse
             for i in range(p):
-                yi = load(K, i * LANES, zero) * inverse
-                store(y, i * LANES, yi)
-                store(by, i * LANES, b[i] * yi)
-                curvature = curvature + b[i] * yi * yi
+                y_i = load(h, i * LANES, zero) * inverse
+                store(y, i * LANES, y_i)
+                store(by, i * LANES, b[i] * y_i)
+                curvature = curvature + b[i] * y_i * y_i
             if keep:
-                store(change, 0, curvature * V)
-                for q in range(LANES):
-                    constants[feature[q], order[q]] = -change[q]
+                store(change, 0, curvature * variance)
+                for lane in range(LANES):
+                    constants[feature[lane], order[lane]] = -change[lane]
             for r in range(n):
-                found, slope, by_how_much = gather(cells, r * d, feature, zero), zero, load(delta, r * LANES, zero)
+                surprise, slope = gather(cells, r * d, feature, zero), zero
+                delta_before = load(delta, r * LANES, zero)
                 for i in range(p):
                     at = (r * p + i) * LANES
-                    zi = load(z, at, zero) + load(y_before, i * LANES, zero) * by_how_much
-                    store(z, at, zi)
-                    found = found - load(w, i * LANES, zero) * zi
-                    slope = slope + load(by, i * LANES, zero) * zi
-                store(delta, r * LANES, found)
-                slope = 2.0 * slope + curvature * found
-                store(change, 0, found * slope - curvature * V)
-                for q in range(LANES):
-                    own[q, r, payee[q]] += change[q]
+                    z_i = load(z, at, zero) + load(y_before, i * LANES, zero) * delta_before
+                    store(z, at, z_i)
+                    surprise = surprise - load(w, i * LANES, zero) * z_i
+                    slope = slope + load(by, i * LANES, zero) * z_i
+                store(delta, r * LANES, surprise)
+                slope = 2.0 * slope + curvature * surprise
+                store(change, 0, surprise * slope - curvature * variance)
+                for lane in range(LANES):
+                    earned[lane, r, payee[lane]] += change[lane]
                 if keep:
                     store(slope_of, 0, slope)
-                    for q in range(LANES):
-                        deltas[feature[q], order[q], r] = delta[r * LANES + q]
-                        slopes[feature[q], order[q], r] = slope_of[q]
+                    for lane in range(LANES):
+                        deltas[feature[lane], order[lane], r] = delta[r * LANES + lane]
+                        slopes[feature[lane], order[lane], r] = slope_of[lane]
         whole = n_players - n_players % LANES
         for r in range(n):
-            total[r] += min(LANES, n_orders - first) * own[0, r].sum()  # every order adds up to the same
+            total[r] += min(LANES, n_orders - first) * earned[0, r].sum()  # every order adds up to the same
             for i in range(0, whole, LANES):
-                _pay(values, weights, own, first, r, i, zero)
+                _pay(values, weights, earned, first, r, i, zero)
             for i in range(whole, n_players):
-                _pay(values, weights, own, first, r, i, 0.0)
+                _pay(values, weights, earned, first, r, i, 0.0)
     return values, total, constants
+
+
+ORDERS = Kernel(order_walk, worth=5e8, calls=(_pay, _update_covariance))

@@ -1,9 +1,15 @@
-"""Several numbers at a time, for compiled kernels.
+"""SIMD lanes for compiled kernels: several numbers that go through the same operations at once.
 
-numba makes vector instructions of loops, but only of long ones: it cannot know that arrays do not overlap, and finding out
-takes longer than a short loop. So kernels may say it: what `load` returns is `LANES` numbers on which + - * / work, one
-by one, also with a plain number. This is what the functions do in Python; what numba makes of them is in
-`culpa._kernels.numba_vectors`.
+numba vectorises long loops by itself, but not short ones: it cannot know that arrays do not overlap, and checking takes
+longer than a short loop. So kernels ask for vectors explicitly. `load` returns `LANES` numbers on which + - * / work lane
+by lane, also together with a plain number. This file says what the functions do in plain Python;
+`culpa._kernels.numba_vectors` says which machine instructions numba makes of them.
+
+| name | meaning |
+| --- | --- |
+| ``like`` | a vector or a plain number, as a template: it decides whether `load` returns `LANES` numbers or one |
+| ``offset`` | position in an array of doubles |
+| ``width`` | doubles that one number takes up: `LANES` for a vector, 1 for a plain number |
 """
 
 from typing import Any
@@ -21,22 +27,22 @@ def lanes_of_zero() -> Any:
     return np.zeros(LANES)
 
 
-def width(like: Any) -> int:
-    """How many numbers ``like`` has: 1 for a plain one."""
+def width_of(like: Any) -> int:
+    """How many numbers ``like`` holds: 1 for a plain number."""
     return np.size(like)
 
 
-def load(array: NDArray[np.float64], index: int, like: Any) -> Any:
-    """As many numbers as ``like`` has, from there on."""
-    return array[index : index + len(like)].copy() if np.ndim(like) else array[index]
+def load(array: NDArray[np.float64], offset: int, like: Any) -> Any:
+    """As many consecutive numbers as ``like`` holds, from ``offset`` on."""
+    return array[offset : offset + len(like)].copy() if np.ndim(like) else array[offset]
 
 
-def store(array: NDArray[np.float64], index: int, value: Any) -> None:
-    """Write a number or a vector, from there on."""
-    array[index : index + np.size(value)] = value
+def store(array: NDArray[np.float64], offset: int, value: Any) -> None:
+    """Write a number or a vector to ``offset`` and the places after it."""
+    array[offset : offset + np.size(value)] = value
 
 
-def gather(array: NDArray[np.float64], index: int, beyond: NDArray[np.int64], like: Any) -> Any:
-    """One number for each of ``like``, that far beyond ``index``."""
-    found = array[index + beyond[: np.size(like)]]
+def gather(array: NDArray[np.float64], offset: int, distances: NDArray[np.int64], like: Any) -> Any:
+    """For each lane of ``like``, the number that lies that lane's distance after ``offset``."""
+    found = array[offset + distances[: np.size(like)]]
     return found if np.ndim(like) else found[0]

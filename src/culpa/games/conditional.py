@@ -1,30 +1,40 @@
-"""The conditional game: a coalition is worth the expected score of the row given the coalition's features.
+"""The conditional game: a coalition is worth the expected score of the row, given the coalition's features.
 
-v(S) = E[q(x) | x_S] = m^T A m + Tr(A V) with m and V the conditional mean and covariance of the whole row: for the
-score "mse" the paper's v2. Two ways to walk it, chosen by cost and by conditioning:
+v(S) = E[q(x) | x_S] = m^T A m + Tr(A V), where m and V are the conditional mean and covariance of the whole row. For the
+score "mse" this is the paper's v2. The game can be walked in two ways, chosen by cost and by conditioning:
 
-- `culpa.games.elimination`: Gaussian elimination over the features still waiting. Any Gaussian, any quadratic score;
-  unbeatable for trees of coalitions.
-- `culpa.games.latent`: the p latent variables with the root or factors of their covariance. For sampled orders, where all
-  features alike make it cheap, and for tiny noise.
+- `culpa.games.elimination`: Gaussian elimination over the features still waiting. For any Gaussian and any quadratic
+  score, and by far the fastest for the tree of coalitions.
+- `culpa.games.latent`: the p latent variables with a root or factors of their covariance. For sampled orders, where
+  features with the same noise and weight make it cheap, and for tiny noise.
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| C | ``covariance`` | covariance of the row |
+| A | ``score.matrix`` | matrix of the score |
+| C A C | ``sandwich`` | |
+| W, psi, a, b | | see `culpa.games.latent` |
 """
 
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._core.types import Array, Floats
-from culpa.games import elimination
-from culpa.games.game import Coalitions, Cost, Game
+from culpa._core.types import Array, Floats, Positions
+from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
+from culpa._kernels.factored_steps import FACTORED, factored_model
+from culpa._kernels.orders import OrderWalk
+from culpa._kernels.tree import TreeJob, TreeModel
+from culpa.games.elimination import OPERATIONS, Elimination
+from culpa.games.game import Axes, Cost, FactoredCoalitions, Game
 from culpa.games.latent import Latent, array_cost, isotropic_weights
 from culpa.scores import QuadraticScore
 
-# Elimination loses log10(largest eigenvalue / noise) digits of a residual and twice as many of a latent variable.
+# Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
 _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quadratic forms
-_MOSTLY_LATENT = 0.01  # what residuals weigh against latent variables in a score that hardly counts them
+_MOSTLY_LATENT = 0.01  # weight of residuals relative to latent variables below which a score is mostly about the latter
 
 
 class Conditional(Game):
@@ -38,37 +48,49 @@ class Conditional(Game):
     (0.5, array([0.5]))
     """
 
-    quadratic = True
-
     def __init__(self, score: QuadraticScore) -> None:
         self.score = score
-        self.n_features = score.gaussian.n_features
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return self.score.gaussian.n_features
+
+    @property
+    def base_value(self) -> float:
+        """Mean score of normal rows."""
+        return self.score.expectation
+
+    @property
+    def quadratic(self) -> bool:
+        """Yes: the conditional mean is linear in the row."""
+        return True
 
     @cached_property
-    def cost(self) -> Cost:  # type: ignore[override]
-        """A tree that only looks at who waits costs next to nothing; else latent variables pay for their covariance."""
+    def cost(self) -> Cost:
+        """In a tree, elimination costs next to nothing per coalition; latent variables pay for their covariance."""
         p = self.score.gaussian.n_components
-        alike = isotropic_weights(self.score) is not None
+        alike = self._isotropic is not None
         tree = array_cost(p)
         if self._well_conditioned:
-            tree = 0.0, elimination.OPERATIONS
+            tree = 0.0, OPERATIONS
         elif alike:
-            tree = 0.0, 2 * elimination.OPERATIONS
+            tree = 0.0, 2 * OPERATIONS
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
         return Cost(*tree, *order)
 
     @cached_property
-    def forms_keep_digits(self) -> bool:  # type: ignore[override]
-        """Forms take differences of numbers as large as x^2 / noise, which for normal rows are small."""
+    def forms_keep_digits(self) -> bool:
+        """Forms take differences of numbers as large as x^2 / noise, which are small for normal rows."""
         return self._noise_ratio >= _FORMS_KEEP_DIGITS or self.axes is not None
 
     @cached_property
-    def axes(self) -> tuple[Floats, Floats] | None:  # type: ignore[override]
-        """Principal axes, as long as the standard deviation along them, where noise is tiny: no differences there.
+    def axes(self) -> Axes | None:
+        """Principal axes, as long as the standard deviation along them. With tiny noise they avoid the differences.
 
-        Not for T2 and the like, which are small for rows far out along the shortest of them.
+        Not for T2 and similar scores, which are small for rows far out along the shortest axes.
         """
-        g, alike = self.score.gaussian, isotropic_weights(self.score)
+        g, alike = self.score.gaussian, self._isotropic
         if alike is None or not _FORMS_ON_AXES_KEEP_DIGITS <= self._noise_ratio < _FORMS_KEEP_DIGITS:
             return None
         noise = float(g.noise_variance)
@@ -77,26 +99,52 @@ class Conditional(Game):
         directions, sizes, _ = np.linalg.svd(g.loadings)
         variance = np.full(self.n_features, noise)
         variance[: len(sizes)] += sizes**2
-        return (directions * np.sqrt(variance)).T, directions / np.sqrt(variance)
+        return Axes((directions * np.sqrt(variance)).T, directions / np.sqrt(variance))
 
     @cached_property
-    def scale(self) -> Floats:  # type: ignore[override]
+    def scale(self) -> Floats:
         """Standard deviations under the model."""
         return np.sqrt(np.diag(self.covariance))
 
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
-
-    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
-        """Pick the cheaper of the two walks that is accurate enough."""
-        if self._well_conditioned and (branching or isotropic_weights(self.score) is None):
-            return elimination.Elimination.start(self.covariance, self.sandwich, X, queues)
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
+        """The cheaper of the two walks that is accurate enough."""
+        if self._well_conditioned and (branching or self._isotropic is None):
+            return Elimination.start(self.covariance, self.sandwich, X, queues)
         return Latent.start(self.score, X, queues)
 
+    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions:
+        """Both walks have steps that factorise."""
+        return self.start(X, queues, branching=False)
+
+    def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
+        """By elimination if it is accurate enough, else by factors of the covariance if features are alike."""
+        if self._well_conditioned:
+
+            def eliminate() -> TreeModel:
+                pairs = np.ix_(queue, queue)
+                return elimination_model(self.covariance[pairs], self.sandwich[pairs], X[:, queue], self.base_value)
+
+            return TreeJob(ELIMINATION, OPERATIONS * len(X), eliminate)
+        if self._isotropic is None:
+            return None
+        (a, b), g = self._isotropic, self.score.gaussian
+        psi = float(g.noise_variance)
+        once, per_row = array_cost(g.n_components)
+        return TreeJob(
+            FACTORED,
+            once + per_row * len(X),
+            lambda: factored_model(g.loadings[queue], psi, a, b, X[:, queue], self.base_value),
+        )
+
+    def order_walk(self, X: Array) -> OrderWalk | None:
+        """In the latent variables, if features are alike."""
+        if self._isotropic is None or not isinstance(X, np.ndarray):
+            return None
+        (a, b), g = self._isotropic, self.score.gaussian
+        return OrderWalk(g.loadings, float(g.noise_variance), a, b, X)
+
     def deciding_order(self, players: list[list[int]]) -> list[int]:
-        """Where noise is tiny, of equally large players those that others explain come first: that keeps digits."""
+        """With tiny noise, features that others predict well decide first among equally large players, to keep digits."""
         order = super().deciding_order(players)
         if self._well_conditioned or not all(players):
             return order
@@ -107,7 +155,7 @@ class Conditional(Game):
         rank = {features[at]: place for place, at in enumerate(pivots)}
         return sorted(order, key=lambda i: (-len(players[i]), -min(rank[feature] for feature in players[i])))
 
-    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
+    def value(self, X: Floats, members: Positions) -> Floats:
         """Formula (16) of the paper, with a linear solve."""
         C, A = self.covariance, self.score.matrix
         hidden = np.setdiff1d(np.arange(self.n_features), members)
@@ -117,7 +165,7 @@ class Conditional(Game):
         mean[:, hidden] = X[:, members] @ gain.T
         return np.asarray((mean @ A * mean).sum(axis=1) + (A[np.ix_(hidden, hidden)] * spread).sum())
 
-    def total(self, X: Floats, observed: NDArray[np.intp]) -> Floats:
+    def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""
         return self.score(X)
 
@@ -128,11 +176,16 @@ class Conditional(Game):
 
     @cached_property
     def sandwich(self) -> Floats:
-        """C A C, (d, d), without ever forming the product: what elimination needs to know of the score."""
+        """C A C, (d, d), computed without forming A: what elimination needs to know about the score."""
         g = self.score.gaussian
         residual = np.diag(g.noise) - (g.decoder - g.loadings) @ g.loadings.T
         weighted = residual.T @ (self.score.residual_weights[:, None] * residual)
         return np.asarray(weighted + (g.loadings * self.score.latent_weights) @ g.loadings.T)
+
+    @cached_property
+    def _isotropic(self) -> tuple[float, Floats] | None:
+        """Weights ``(a, b')`` of `culpa.games.latent`, or ``None`` where features differ in noise or weight."""
+        return isotropic_weights(self.score)
 
     @cached_property
     def _well_conditioned(self) -> bool:

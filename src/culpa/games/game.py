@@ -1,23 +1,58 @@
-"""What every game offers to the engines.
+"""What a game is, and everything that an engine may ask of it.
 
-A game is walked, not tabulated. `Game.start` puts a batch of empty coalitions in front of queues of features. Then, again
-and again, the first feature of every queue either joins (`Coalitions.join`, which tells how the value of every
-coalition changes for every row) or is passed over for good (`Coalitions.skip`). Exact enumeration joins and skips;
-sampled orders only join. Because features that were passed over never come back, a game need only keep what
-the features still waiting can see.
+A game assigns a value to every coalition of features, for every row. A new game has to say how many features it has, what
+the empty coalition is worth, and what a coalition is worth:
 
-Arrays follow the array API standard, so the same code runs on NumPy arrays and on torch tensors. Shapes:
-batch B (coalitions), k (features still waiting), n (rows).
+>>> import numpy as np
+>>> from culpa import shapley
+>>> class Largest(Game):
+...     '''A coalition is worth the largest of its features' values, and 0 if it is empty.'''
+...     n_features = 3
+...     base_value = 0.0
+...
+...     def value(self, X, members):
+...         return X[:, members].max(axis=1, initial=0.0)
+>>> shapley.exact(Largest(), np.array([[6.0, 3.0, 1.0]]), [[0], [1], [2]]).values.round(3)
+array([[4.333, 1.333, 0.333]])
+
+Everything else has a default that works, and is overridden to be faster:
+
+| member | what it is for | default |
+| --- | --- | --- |
+| `Game.values` | values of many coalitions at once | calls `Game.value` for each |
+| `Game.start` | coalitions that grow step by step | calls `Game.values` at every step |
+| `Game.start_factored` | the same, with factorised steps | not offered |
+| `Game.tree_job` | the tree of all coalitions by a compiled kernel | not offered |
+| `Game.order_walk` | sampled orders by a compiled kernel | not offered |
+| `Game.closed_form` | Shapley values by a formula | not offered |
+| `Game.quadratic` and the three members after it | Shapley values as quadratic forms of the row | not offered |
+| `Game.cost` | choosing between exact and sampled values | as for one linear solve per coalition |
+
+A game is *walked*: `Game.start` puts a batch of empty coalitions in front of queues of features. Then, again and again, the
+first feature of every queue either joins (`Coalitions.join`, which returns how the value of every coalition changes for
+every row) or is skipped for good (`Coalitions.skip`). Exact enumeration joins and skips; sampled orders only join. A
+feature that was skipped never comes back, so coalitions need to know only what matters to the features still waiting.
+
+Arrays follow the array API standard, so that the same code runs on NumPy arrays and on torch tensors. Shapes:
+
+| symbol | meaning |
+| --- | --- |
+| B | coalitions of a batch |
+| k | features still waiting |
+| n | rows |
+| d | features |
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from array_api_compat import array_namespace, device
-from numpy.typing import NDArray
+from array_api_compat import array_namespace
 
-from culpa._core.types import Array, Floats
+from culpa._core.types import Array, Floats, Positions
+from culpa._kernels.orders import OrderWalk
+from culpa._kernels.tree import TreeJob
+from culpa.games.arrays import as_array_like
 
 
 class Cost(NamedTuple):
@@ -29,15 +64,22 @@ class Cost(NamedTuple):
     order_row: float
 
 
+class Axes(NamedTuple):
+    """Coordinates u for finding quadratic forms, where the rows' own coordinates would lose digits."""
+
+    directions: Floats  # (d, d): rows x = u @ directions
+    coordinates: Floats  # (d, d): u = x @ coordinates
+
+
 class Coalitions(Protocol):
-    """A batch of coalitions on their way, each with its own queue of features."""
+    """A batch of growing coalitions, each with its own queue of features."""
 
     def join(self) -> tuple[Self, Array]:
         """The first feature of every queue joins; also returns the change of value, (B, n)."""
         ...
 
     def skip(self) -> Self:
-        """The first feature of every queue is passed over for good."""
+        """The first feature of every queue is skipped for good."""
         ...
 
     def concat(self, other: Self) -> Self:
@@ -45,16 +87,21 @@ class Coalitions(Protocol):
         ...
 
 
-class Game(ABC):
-    """The value of every coalition of features, for every row."""
+class FactoredCoalitions(Coalitions, Protocol):
+    """Coalitions whose change of value is a product of two linear functions of the row, plus a constant."""
 
-    n_features: int
-    cost: Cost
-    scale: Floats  # natural size of each feature, (d,)
-    quadratic: bool = False  # whether values are quadratic in the row, so that Shapley values can be compiled
-    forms_keep_digits: bool = True  # whether they should be
-    # Coordinates u for compiling, where those of the rows would cost digits: rows x = u @ axes, u = x @ coordinates.
-    axes: tuple[Floats, Floats] | None = None
+    def join_factored(self) -> tuple[Self, Array, Array, Array]:
+        """`join`, with the change of value as two factors (B, n) that are linear in the rows, and a constant (B,)."""
+        ...
+
+
+class Game(ABC):
+    """The value of every coalition of features, for every row. The module's text says what to override, and why."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features, d."""
 
     @property
     @abstractmethod
@@ -62,47 +109,97 @@ class Game(ABC):
         """Value of the empty coalition, the same for all rows."""
 
     @abstractmethod
-    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
-        """Empty coalitions in front of ``queues`` (B, k); ``branching`` tells that features will also be skipped."""
+    def value(self, X: Floats, members: Positions) -> Floats:
+        """Value of one coalition from the definition, (n,). May be slow: tests compare everything else with it."""
 
-    @abstractmethod
-    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
-        """Value of one coalition straight from the definition, (n,): slow, and the witness for everything else."""
+    def values(self, X: Array, members: Array) -> Array:
+        """Values (B, n) of coalitions that are given as (B, d) arrays of 0 and 1.
 
-    def total(self, X: Floats, observed: NDArray[np.intp]) -> Floats:
+        The default serves NumPy arrays. To run on other libraries, override it with array API code.
+        """
+        return np.stack([self.value(X, np.flatnonzero(mask)) for mask in members])
+
+    def total(self, X: Floats, observed: Positions) -> Floats:
         """Value of the coalition of all observed features, (n,): the score that is explained."""
         return self.value(X, observed)
 
-    def deciding_order(self, players: list[list[int]]) -> list[int]:
-        """In which order players should decide in a tree of coalitions: it is smallest when the large ones come first."""
-        return sorted(range(len(players)), key=lambda i: -len(players[i]))
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
+        """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""
+        xp = array_namespace(X)
+        members = xp.zeros((len(queues), self.n_features), dtype=X.dtype, device=X.device)
+        value = xp.full((len(queues), X.shape[0]), self.base_value, dtype=X.dtype, device=X.device)
+        return ValuedCoalitions(self, X, as_array_like(queues, X), members, value)
 
-    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats | None:
-        """Shapley values (n, players) where a formula gives them; ``None`` where the game must be walked."""
+    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
+        """`start` with steps that factorise, for orders; ``None`` if they do not."""
         return None
 
+    def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
+        """All coalitions by a compiled kernel, features in the order in which they decide; ``None`` if there is none."""
+        return None
 
-def like(array: Any, X: Array) -> Array:
-    """``array`` in the namespace and on the device of ``X``; a number is one of 64 bits."""
-    if isinstance(X, np.ndarray):
-        return np.asarray(array)
-    # torch would make 32 bits of a Python number, and warns of arrays that may not be written to
-    return array_namespace(X).asarray(np.array(array), device=device(X))
+    def order_walk(self, X: Array) -> OrderWalk | None:
+        """Sampled orders by a compiled kernel; ``None`` if there is none."""
+        return None
+
+    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats | None:
+        """Shapley values (n, players) by a formula; ``None`` if there is none."""
+        return None
+
+    def deciding_order(self, players: list[list[int]]) -> list[int]:
+        """Order in which players decide in the tree of coalitions. The tree is smallest if large players come first."""
+        return sorted(range(len(players)), key=lambda i: -len(players[i]))
+
+    @property
+    def cost(self) -> Cost:
+        """What a coalition costs. The default is that of one linear solve or eigendecomposition."""
+        d = self.n_features
+        return Cost(60.0 * d**3, 4.0 * d**2, 60.0 * d**3, 4.0 * d**2)
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether values are quadratic in the row, so that Shapley values are quadratic forms."""
+        return False
+
+    @property
+    def forms_keep_digits(self) -> bool:
+        """Whether quadratic forms would be accurate."""
+        return True
+
+    @property
+    def axes(self) -> Axes | None:
+        """Coordinates for the forms, if the rows' own coordinates would lose digits."""
+        return None
+
+    @property
+    def scale(self) -> Floats:
+        """Natural size of each feature, (d,), for finding the forms."""
+        return np.ones(self.n_features)
 
 
-def row_chunks(X: Array, size: int) -> list[Array]:
-    """``X`` cut into pieces of at most ``size`` rows."""
-    n = X.shape[0]
-    return [X[start : min(start + size, n), :] for start in range(0, n, size)]
+class ValuedCoalitions(NamedTuple):
+    """Coalitions of any game: every step computes their values anew."""
 
+    game: Game
+    X: Array
+    queue: Array  # (B, k)
+    members: Array  # (B, d) of 0 and 1
+    value: Array  # (B, n)
 
-def gather_pairs(matrix: Floats, queues: NDArray[np.intp], X: Array) -> Array:
-    """Submatrices (B, k, k) of a (d, d) matrix, rows and columns in the order of each queue."""
-    return like(matrix[queues[:, :, None], queues[:, None, :]], X)
+    def join(self) -> tuple[Self, Array]:
+        """The values with one more member, minus the values before."""
+        xp = array_namespace(self.X)
+        everybody = xp.arange(self.game.n_features, device=self.queue.device)[None, :]
+        members = self.members + xp.astype(self.queue[:, 0:1] == everybody, self.X.dtype)
+        value = self.game.values(self.X, members)
+        return self._replace(queue=self.queue[:, 1:], members=members, value=value), value - self.value
 
+    def skip(self) -> Self:
+        """The queue moves on."""
+        return self._replace(queue=self.queue[:, 1:])
 
-def gather_columns(X: Array, queues: NDArray[np.intp]) -> Array:
-    """Columns of ``X`` in the order of each queue, (B, k, n)."""
-    xp = array_namespace(X)
-    flat = xp.take(xp.permute_dims(X, (1, 0)), like(queues.reshape(-1), X), axis=0)
-    return xp.reshape(flat, (*queues.shape, X.shape[0]))
+    def concat(self, other: Self) -> Self:
+        """Both batches."""
+        xp = array_namespace(self.X)
+        pairs = zip(self[2:], other[2:], strict=True)
+        return type(self)(self.game, self.X, *(xp.concat(pair, axis=0) for pair in pairs))

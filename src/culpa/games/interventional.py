@@ -1,4 +1,4 @@
-"""The interventional game: absent features are drawn from their marginal distribution, whatever the others say.
+"""The interventional game: absent features are drawn from their marginal distribution, independently of the others.
 
 v(S) = E[q(x_S, X_T)] = x_S^T A_SS x_S + Tr(A_TT C_TT), T the absent features. It breaks correlations apart, as kernel
 SHAP does, and is here for comparison. Its Shapley values have a closed form, phi_i = x_i (A x)_i - (A C)_ii, so the
@@ -9,10 +9,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
-from culpa._core.types import Array, Floats
-from culpa.games.game import Coalitions, Cost, Game, gather_columns, gather_pairs, like
+from culpa._core.types import Array, Floats, Positions
+from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
+from culpa.games.game import Coalitions, Cost, Game
 from culpa.scores import QuadraticScore
 from culpa.scores.quadratic import response
 
@@ -20,26 +20,33 @@ from culpa.scores.quadratic import response
 class Interventional(Game):
     """Expected score with absent features drawn from their own marginal."""
 
-    cost = Cost(0.0, 0.0, 0.0, 6.0)  # there is a closed form
-
     def __init__(self, score: QuadraticScore) -> None:
         self.score = score
-        self.n_features = score.gaussian.n_features
         self._mixed = score.matrix * score.gaussian.covariance
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return self.score.gaussian.n_features
+
+    @property
+    def cost(self) -> Cost:
+        """Next to nothing, because there is a closed form."""
+        return Cost(0.0, 0.0, 0.0, 6.0)
 
     @property
     def base_value(self) -> float:
         """Mean score of normal rows."""
         return self.score.expectation
 
-    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
-        """Nobody has joined yet: everybody is drawn from the marginal."""
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
+        """Empty coalitions: all features are drawn from the marginal."""
         rows = gather_columns(X, queues)
-        absent = like(2 * self._mixed.sum(axis=1)[queues] - np.diag(self._mixed)[queues], X)
+        absent = as_array_like(2 * self._mixed.sum(axis=1)[queues] - np.diag(self._mixed)[queues], X)
         A, mixed = gather_pairs(self.score.matrix, queues, X), gather_pairs(self._mixed, queues, X)
         return _Walk(A, mixed, rows, array_namespace(X).zeros_like(rows), absent)
 
-    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
+    def value(self, X: Floats, members: Positions) -> Floats:
         """The definition."""
         hidden = np.setdiff1d(np.arange(self.n_features), members)
         present = X.copy()
@@ -47,7 +54,7 @@ class Interventional(Game):
         return np.asarray(self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum())
 
     def closed_form(self, X: Floats, players: list[list[int]]) -> Floats:
-        """phi_i = x_i (A x)_i - (A C)_ii; an absent partner's share of the base line falls to the player alone."""
+        """phi_i = x_i (A x)_i - (A C)_ii. Partners of missing features take over their share of the base line."""
         observed = [i for player in players for i in player]
         outside = np.setdiff1d(np.arange(self.n_features), observed)
         present = X.copy()
@@ -74,10 +81,12 @@ class _Walk(NamedTuple):
         ), change
 
     def skip(self) -> Self:
+        """Drop the feature: no other feature needs it any more."""
         return type(self)(
             self.A[:, 1:, 1:], self.mixed[:, 1:, 1:], self.x[:, 1:, :], self.pull[:, 1:, :], self.absent[:, 1:]
         )
 
     def concat(self, other: Self) -> Self:
+        """Both batches."""
         xp = array_namespace(self.A)
         return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))

@@ -4,15 +4,16 @@ The paper's v1(S) = e^(S)(x_S) / |S| with v1 of nobody = 0 ("mse"), or e^(S)(x_S
 data: PCA on the columns S is the eigendecomposition of a submatrix of the sample covariance.
 """
 
-from typing import Literal, NamedTuple, Self
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from culpa._core.choices import one_of
-from culpa._core.types import Array, Floats
-from culpa.games.game import Coalitions, Cost, Game, like
+from culpa._core.types import Array, Floats, Positions
+from culpa.games.arrays import as_array_like
+from culpa.games.game import Game
 
 Rank = Literal["components", "share"]
 
@@ -20,37 +21,40 @@ Rank = Literal["components", "share"]
 class Retraining(Game):
     """Reconstruction error of a PCA retrained on the coalition's features.
 
-    ``rank`` decides how many components it keeps: "components" min(p, |S|), "share" the smallest number that
+    ``rank`` is the number of components that it keeps: "components" means min(p, |S|), "share" the smallest number that
     explains as large a share of the variance as p components do on all features.
     """
-
-    quadratic = True
 
     def __init__(self, covariance: Floats, n_components: int, *, mean: bool, rank: Rank = "components") -> None:
         one_of(rank, ("components", "share"), "rank")
         self.covariance = covariance
-        self.n_features = len(covariance)
         self.n_components = n_components
-        self.cost = Cost(*(60.0 * len(covariance) ** 3, 4.0 * len(covariance) ** 2) * 2)
-        self.scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1.0))
         self.mean = mean
         variances = np.linalg.eigvalsh(covariance)[::-1]
         self._share = variances[:n_components].sum() / (variances.sum() or 1.0) if rank == "share" else None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return len(self.covariance)
 
     @property
     def base_value(self) -> float:
         """Nothing to reconstruct, no error."""
         return 0.0
 
-    def start(self, X: Array, queues: NDArray[np.intp], *, branching: bool) -> Coalitions:
-        """Nobody has joined yet."""
-        xp = array_namespace(X)
-        B = len(queues)
-        members = xp.zeros((B, self.n_features), dtype=X.dtype, device=X.device)
-        value = xp.zeros((B, X.shape[0]), dtype=X.dtype, device=X.device)
-        return _Walk(self, X, like(queues, X), members, value)
+    @property
+    def quadratic(self) -> bool:
+        """Yes: the squared residuals of a projection."""
+        return True
 
-    def value(self, X: Floats, members: NDArray[np.intp]) -> Floats:
+    @cached_property
+    def scale(self) -> Floats:
+        """Standard deviations."""
+        variances = np.diag(self.covariance)
+        return np.sqrt(np.where(variances > 0, variances, 1.0))
+
+    def value(self, X: Floats, members: Positions) -> Floats:
         """One coalition: the batched computation with a batch of one."""
         mask = np.zeros((1, self.n_features))
         mask[0, members] = 1.0
@@ -62,7 +66,7 @@ class Retraining(Game):
         both = members[:, :, None] * members[:, None, :]
         # features outside get eigenvalue -1, so that their axes come last whatever the coalition's rank
         outside = xp.eye(self.n_features, dtype=X.dtype, device=X.device) * (1 - members)[:, None, :]
-        variances, axes = xp.linalg.eigh(like(self.covariance, X) * both - outside)
+        variances, axes = xp.linalg.eigh(as_array_like(self.covariance, X) * both - outside)
         kept = self._kept(variances, members)
         present = members[:, None, :] * X[None, :, :]
         scores = present @ (axes * kept[:, None, :])
@@ -89,27 +93,3 @@ class Retraining(Game):
             lacking = xp.astype(~enough & (rank_from_top <= size[:, None]), variances.dtype)
             limit = xp.minimum(size, xp.sum(lacking, axis=1) + 1)
         return xp.astype(rank_from_top <= limit[:, None], variances.dtype)
-
-
-class _Walk(NamedTuple):
-    game: Retraining
-    X: Array
-    queue: Array  # (B, k)
-    members: Array  # (B, d) of 0 and 1
-    value: Array  # (B, n)
-
-    def join(self) -> tuple[Self, Array]:
-        """Retrain with one feature more."""
-        xp = array_namespace(self.X)
-        everybody = xp.arange(self.game.n_features, device=self.queue.device)[None, :]
-        members = self.members + xp.astype(self.queue[:, 0:1] == everybody, self.X.dtype)
-        value = self.game.values(self.X, members)
-        return self._replace(queue=self.queue[:, 1:], members=members, value=value), value - self.value
-
-    def skip(self) -> Self:
-        return self._replace(queue=self.queue[:, 1:])
-
-    def concat(self, other: Self) -> Self:
-        xp = array_namespace(self.X)
-        pairs = zip(self[2:], other[2:], strict=True)
-        return type(self)(self.game, self.X, *(xp.concat(pair, axis=0) for pair in pairs))

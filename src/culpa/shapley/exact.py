@@ -17,7 +17,7 @@ from culpa._core.threads import in_threads
 from culpa._core.types import Array
 from culpa._kernels.tree import FEWEST_PLAYERS, Tree
 from culpa.games import Coalitions, Game
-from culpa.games.game import like, row_chunks
+from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.shares import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
@@ -73,15 +73,18 @@ def size_weights(n_players: int) -> tuple[NDArray[np.float64], NDArray[np.float6
 
 
 def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
-    """The tree of all coalitions, if a compiled walk applies and is worth its preparation."""
+    """The tree of all coalitions, if the game offers a kernel for it and that pays."""
     if not isinstance(X, np.ndarray) or not len(X) or len(players) < FEWEST_PLAYERS:
         return None
-    start: Any = game.start(X, queue_of(players), branching=True)
-    if not getattr(start, "tree_pays", lambda _: False)(2.0 ** len(players)):
+    job = game.tree_job(X, queue_of(players)[0])
+    if job is None:
         return None
-    inside, outside = size_weights(len(players))
-    tree: Tree = start.tree(game.base_value, (inside + outside, outside), [len(player) for player in players])
-    return tree
+    kernel, operations = job.steps.kernel, 2.0 ** len(players) * job.operations
+    if not kernel.pays(operations):
+        kernel.note_work_without(operations)
+        return None
+    member, outsider = size_weights(len(players))
+    return Tree(job.steps, job.prepare(), (member + outsider, outsider), [len(player) for player in players])
 
 
 def _walk_tree(tree: Tree, n: int, n_players: int, n_jobs: int | None, progress: Progress | None) -> Array:
@@ -102,8 +105,8 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
     wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
     decided = n_players - wide
     # everything as large as the tree is made where the rows are: nothing large travels to a GPU
-    tables = like(inside + outside, X), like(outside, X)
-    count = like(np.zeros(1, dtype=np.int64), X)
+    tables = as_array_like(inside + outside, X), as_array_like(outside, X)
+    count = as_array_like(np.zeros(1, dtype=np.int64), X)
     for _ in range(wide):
         count = xp.concat([count, count + 1], axis=0)
 

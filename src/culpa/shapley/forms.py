@@ -16,11 +16,11 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa._core.threads import in_threads, n_threads, one_blas_thread
-from culpa._core.types import Array, Floats
+from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
-from culpa.games.game import like, row_chunks
+from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.exact import exact
-from culpa.shapley.permutation import permutation, steps, summarise
+from culpa.shapley.permutation import permutation, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -46,13 +46,14 @@ class QuadraticForms:
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
         """Shapley values of complete rows, with standard errors where they were sampled."""
-        xp, (R, P, _) = array_namespace(X), self.coefficients.shape
-        flat, constants = self.coefficients.reshape(R * P, -1), self.constants.reshape(R * P)
+        xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
+        flat = self.coefficients.reshape(n_replicates * n_players, -1)
+        constants = self.constants.reshape(n_replicates * n_players)
         evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
         values = evaluate(flat, constants, X, self.coordinates, n_jobs)
-        if R > 1:
-            replicates = xp.permute_dims(xp.reshape(values, (X.shape[0], R, P)), (1, 0, 2))
-            return summarise(replicates, self.n_evaluations)
+        if n_replicates > 1:
+            by_replicate = xp.reshape(values, (X.shape[0], n_replicates, n_players))
+            return summarise(xp.permute_dims(by_replicate, (1, 0, 2)), self.n_evaluations)
         return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -93,37 +94,49 @@ def compile_rule(
     game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> QuadraticForms:
     """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
-    queues = steps(players, rule.orders[:1])[0]
-    if not hasattr(game.start(_probes(game)[:1], queues, branching=False), "join_factored"):
+    if game.start_factored(_probes(game)[:1], steps(players, rule.orders[:1])[0]) is None:
         return _compile_rule_by_probing(game, players, rule, n_jobs)
-    d, P, R = game.n_features, len(players), rule.n_replicates
-    matrices, constants = np.zeros((P, d, R, d)), np.zeros((R, P))
-    total, total_constant = np.zeros((d, d)), 0.0
+    d, n_players = game.n_features, len(players)
+    sums = _FormSums(players, rule, d)
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
-        delta, slope, constant = _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs)
-
-        def add_up(
-            player: int, at: slice = which, forms: tuple[Floats, Floats, Floats] = (delta, slope, constant)
-        ) -> None:
-            weights = rule.weights[:, at, player]  # (R, B)
-            for left, right, rest in zip(*(form[players[player]] for form in forms), strict=True):
-                weighted = weights.T[:, :, None] * right[:, None, :]  # (B, R, d)
-                matrices[player] += (left.T @ weighted.reshape(len(weighted), R * d)).reshape(d, R, d)
-                constants[:, player] += weights @ rest
-
-        in_threads(add_up, range(P), n_jobs)
-        with one_blas_thread():
-            total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
-        total_constant += constant.sum()
+        sums.add(which, _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
-    coefficients = _packed(matrices.transpose(2, 0, 1, 3))
+    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
     # what the weights leave over of the score is shared out equally, as when the rule is walked
-    coefficients += (_packed(total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / P
-    constants += (total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / P
+    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
+    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
     return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+
+
+class _FormSums:
+    """Weighted sums over orders of products of linear forms, by player, and their unweighted total."""
+
+    def __init__(self, players: Players, rule: Rule, d: int) -> None:
+        self._players, self._rule, self._d = players, rule, d
+        self.matrices = np.zeros((len(players), d, rule.n_replicates, d))
+        self.constants = np.zeros((rule.n_replicates, len(players)))
+        self.total, self.total_constant = np.zeros((d, d)), 0.0
+
+    def add(self, which: slice, forms: tuple[Floats, Floats, Floats], n_jobs: int | None) -> None:
+        """Add the orders ``which`` with these linear forms."""
+        delta, slope, constant = forms
+        d, n_replicates = self._d, self._rule.n_replicates
+
+        def add_player(player: int) -> None:
+            weights = self._rule.weights[:, which, player]  # (replicates, B)
+            for left, right, rest in zip(*(form[self._players[player]] for form in forms), strict=True):
+                weighted = weights.T[:, :, None] * right[:, None, :]  # (B, replicates, d)
+                product = left.T @ weighted.reshape(len(weighted), n_replicates * d)
+                self.matrices[player] += product.reshape(d, n_replicates, d)
+                self.constants[:, player] += weights @ rest
+
+        in_threads(add_player, range(len(self._players)), n_jobs)
+        with one_blas_thread():
+            self.total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
+        self.total_constant += constant.sum()
 
 
 def _packed(matrices: Floats) -> Floats:
@@ -139,39 +152,38 @@ def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: i
     return _from_probes(game, np.stack(values), rule.n_evaluations)
 
 
-def _linear_forms(game: Game, queues: NDArray[np.intp], n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
+def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
-    unit = np.eye(game.n_features) if game.axes is None else game.axes[0]
-    first: Any = game.start(unit, queues[:1], branching=False)
-    if getattr(first, "walk_pays", lambda _: False)(
-        queues.size * (game.cost.order_coalition + game.n_features * game.cost.order_row)
-    ):
-        parts = np.array_split(queues, min(len(queues), 4 * n_threads(n_jobs)))
-        walked = in_threads(lambda part: game.start(unit, part, branching=False).walk_forms(), parts, n_jobs)  # type: ignore[attr-defined]
-        return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*walked, strict=True))  # type: ignore[return-value]
-    coalitions: Any = game.start(unit, queues, branching=False)
-    B, d = len(queues), game.n_features
-    delta, slope, constant = np.zeros((d, B, d)), np.zeros((d, B, d)), np.zeros((d, B))
+    n_orders, d = len(queues), game.n_features
+    unit = np.eye(d) if game.axes is None else game.axes.directions
+    compiled = usable_order_walk(game, unit, queues.size * (game.cost.order_coalition + d * game.cost.order_row))
+    if compiled is not None:
+        parts = np.array_split(queues, min(n_orders, 4 * n_threads(n_jobs)))
+        deltas, slopes, constants = zip(*in_threads(compiled.factors, parts, n_jobs), strict=True)
+        return np.concatenate(deltas, axis=1), np.concatenate(slopes, axis=1), np.concatenate(constants, axis=1)
+    coalitions = game.start_factored(unit, queues)
+    assert coalitions is not None  # compile_rule has asked before
+    delta, slope, constant = np.zeros((d, n_orders, d)), np.zeros((d, n_orders, d)), np.zeros((d, n_orders))
     for step in range(queues.shape[1]):
         coalitions, left, right, rest = coalitions.join_factored()
-        who = queues[:, step], np.arange(B)
+        who = queues[:, step], np.arange(n_orders)
         delta[who], slope[who], constant[who] = left, right, rest
     return delta, slope, constant
 
 
 def _coordinates(game: Game) -> Floats | None:
-    return None if game.axes is None else game.axes[1]
+    return None if game.axes is None else game.axes.coordinates
 
 
 def _probes(game: Game) -> Floats:
     """Nothing, each axis alone, each pair of axes; without axes, each feature by its own natural scale."""
-    alone = np.diag(game.scale) if game.axes is None else game.axes[0]
+    alone = np.diag(game.scale) if game.axes is None else game.axes.directions
     first, second = np.triu_indices(game.n_features, 1)
     return np.vstack([np.zeros((1, game.n_features)), alone, alone[first] + alone[second]])
 
 
 def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticForms:
-    """Forms from values (R, probes, P)."""
+    """Forms from values (replicates, probes, players)."""
     d = game.n_features
     constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
     first, second = np.triu_indices(d, 1)
@@ -188,7 +200,7 @@ def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticFor
 def _evaluate_threaded(
     flat: Floats, constants: Floats, X: Floats, coordinates: Floats | None, n_jobs: int | None
 ) -> Floats:
-    """flat @ products of features + constants, for all rows, (n, R P): threads over chunks, one BLAS thread in each."""
+    """flat @ products of features + constants, for all rows: threads over chunks, one BLAS thread in each."""
     n, d = X.shape
     chunk = max(256, _CHUNK // n_products(d))
     # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
@@ -218,13 +230,13 @@ def _evaluate_elsewhere(
     """The same for arrays of another library, such as torch tensors on a GPU."""
     xp = array_namespace(X)
     d = X.shape[1]
-    first, second = (like(index, X) for index in np.triu_indices(d))
-    weights, shift = like(flat.T, X), like(constants, X)
+    first, second = (as_array_like(index, X) for index in np.triu_indices(d))
+    weights, shift = as_array_like(flat.T, X), as_array_like(constants, X)
     chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
     parts = []
     for rows in row_chunks(X, chunk):
         if coordinates is not None:
-            rows = rows @ like(coordinates, X)
+            rows = rows @ as_array_like(coordinates, X)
         products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
         parts.append(products @ weights + shift)
     return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

@@ -1,26 +1,25 @@
 """Shapley values from sampled orders.
 
-One order serves all players: everybody joins in turn and is paid the change of value it brings, times the weight that the
-rule gives to that step. What the weights leave over of the score is shared out equally, so that the values add up.
+One order serves all players: they join in turn, and each is paid its marginal contribution times the weight that the rule
+gives to that step. What the weighted contributions leave over of the score is shared out equally, so that the values add
+up.
 """
-
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from culpa._core.threads import in_threads, n_threads
-from culpa._core.types import Array
-from culpa.games import Game
-from culpa.games.game import like, row_chunks
+from culpa._core.types import Array, Floats, Positions
+from culpa._kernels.orders import OrderWalk
+from culpa.games import Coalitions, Game
+from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
 _CELLS_PER_CHUNK = 1 << 20  # numbers of coalitions' state held at a time by arrays
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
-_LONG = 1e9  # operations
+_LONG_JOB = 1e9  # operations
 
 
 def permutation(
@@ -35,7 +34,7 @@ def permutation(
     """Shapley values by the given rule, with standard errors from its replicates."""
     xp = array_namespace(X)
     chunks = row_chunks(X, _ROWS_PER_TASK)
-    replicates: list[Any] = []
+    replicates: list[Array] = []
     for done, rows in enumerate(chunks):
         replicates.append(_replicates(game, rows, players, rule, n_jobs))
         if progress is not None:
@@ -45,15 +44,16 @@ def permutation(
 
 
 def summarise(replicates: Array, n_evaluations: int) -> Shares:
-    """Mean and standard error of replicates (R, n, players)."""
-    xp, R = array_namespace(replicates), replicates.shape[0]
+    """Mean and standard error of replicates (replicates, n, players)."""
+    xp, n = array_namespace(replicates), replicates.shape[0]
     values = xp.mean(replicates, axis=0)
-    unknown = xp.full_like(values, float("nan"))
-    return Shares(values, xp.std(replicates, axis=0, correction=1) / R**0.5 if R > 1 else unknown, n_evaluations, R)
+    if n == 1:
+        return Shares(values, xp.full_like(values, float("nan")), n_evaluations, n)
+    return Shares(values, xp.std(replicates, axis=0, correction=1) / n**0.5, n_evaluations, n)
 
 
-def steps(players: Players, orders: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Features in the order in which they join, and whom each step pays, both (Q, k).
+def steps(players: Players, orders: Positions) -> tuple[Positions, Positions]:
+    """Features in the order in which they join, and the player that each step pays, both (orders, k).
 
     A group's features join one after the other, and each of these steps pays the group.
     """
@@ -68,46 +68,52 @@ def steps(players: Players, orders: NDArray[np.intp]) -> tuple[NDArray[np.intp],
     return np.ascontiguousarray(queues), np.ascontiguousarray(paid)
 
 
+def usable_order_walk(game: Game, X: Array, operations: float) -> OrderWalk | None:
+    """The compiled walk over orders, if the game offers one and it pays for that many operations."""
+    walk = game.order_walk(X)
+    if walk is None or walk.kernel.pays(operations):
+        return walk
+    walk.kernel.note_work_without(operations)
+    return None
+
+
 def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
-    """Estimates (R, n, players) of every replicate, each adding up to the score."""
+    """Estimates (replicates, n, players), each adding up to the score."""
     xp = array_namespace(X)
     queues, paid = steps(players, rule.orders)
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
-    nobody: Any = game.start(X, queues[:1], branching=False)
-    compiled = getattr(nobody, "walk_pays", lambda _: False)(operations)
-    if not compiled:
+    compiled = usable_order_walk(game, X, operations)
+    if compiled is None:
         batch = max(1, _CELLS_PER_CHUNK // (game.n_features * (X.shape[0] + game.n_features)))
     else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
-        pieces = n_threads(n_jobs) * (4 if operations > _LONG else 1)
+        pieces = n_threads(n_jobs) * (4 if operations > _LONG_JOB else 1)
         batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))
 
-    def walk(which: slice) -> tuple[Any, Any]:
-        if compiled:
-            return nobody.walk(queues[which], paid[which], rule.weights[:, which])  # type: ignore[no-any-return]
+    def walk(which: slice) -> tuple[Array, Array]:
+        if compiled is not None:
+            return compiled.changes(queues[which], paid[which], rule.weights[:, which])
         coalitions = game.start(X, queues[which], branching=False)
         return _walk_arrays(coalitions, X, paid[which], rule.weights[:, which])
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
-    parts = in_threads(walk, tasks, n_jobs if compiled else 1)
+    parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
     values = sum(part[0] for part in parts)
     score = sum(part[1] for part in parts) / len(rule.orders)
     gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)
     return xp.permute_dims(values + gap / len(players), (0, 2, 1))
 
 
-def _walk_arrays(
-    coalitions: Any, X: Array, paid: NDArray[np.intp], weights: NDArray[np.float64]
-) -> tuple[Array, Array]:
-    """Weighted changes of value by player, (R, players, n), and their unweighted total over all orders, (n,)."""
+def _walk_arrays(coalitions: Coalitions, X: Array, paid: Positions, weights: Floats) -> tuple[Array, Array]:
+    """Weighted changes of value by player, (replicates, players, n), and their unweighted total over all orders, (n,)."""
     xp = array_namespace(X)
-    R, batch, n_players = weights.shape
+    n_replicates, batch, n_players = weights.shape
     each = np.arange(batch)
-    values = xp.zeros((R * n_players, X.shape[0]), dtype=X.dtype, device=X.device)
+    values = xp.zeros((n_replicates * n_players, X.shape[0]), dtype=X.dtype, device=X.device)
     total = xp.zeros((X.shape[0],), dtype=X.dtype, device=X.device)
     for step in range(paid.shape[1]):
         coalitions, change = coalitions.join()
-        pay = np.zeros((R, n_players, batch))
+        pay = np.zeros((n_replicates, n_players, batch))
         pay[:, paid[:, step], each] = weights[:, each, paid[:, step]]
-        values = values + like(pay.reshape(R * n_players, batch), X) @ change
+        values = values + as_array_like(pay.reshape(n_replicates * n_players, batch), X) @ change
         total = total + xp.sum(change, axis=0)
-    return xp.reshape(values, (R, n_players, X.shape[0])), total
+    return xp.reshape(values, (n_replicates, n_players, X.shape[0])), total
