@@ -1,8 +1,7 @@
 """Measures one version of culpa when it is told to: see `benchmarks.compare`.
 
 Uses only names that all versions have, one thread, and processor time, because the kernels are what is compared and other
-processes are not. Reads the name of a job
-from each line of standard input and writes seconds.
+processes are not. Reads the name of a job from each line of standard input and writes seconds.
 """
 
 import gc
