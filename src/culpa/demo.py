@@ -11,12 +11,12 @@ from culpa.datasets import load_wine_outliers
 from culpa.detector import PCADetector
 
 _NEXT = """\
-Next, try your own table (an array or a data frame of numbers, one row per observation):
+Next, try your own table of numbers, with one row per observation:
 
     from culpa import PCADetector
     detector = PCADetector().fit(normal)   # rows you trust
     strange = new[detector.predict(new) == -1]
-    detector.explain(strange).top(3)       # features to blame, and their expected values
+    detector.explain(strange).top(3)       # features to blame, expected values
     detector.report(new).save("report.html")
 """
 
