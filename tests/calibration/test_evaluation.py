@@ -349,9 +349,9 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
     ("options", "message"),
     [
         (["--kinds", "stuck,bias 9 sd"], "unknown kind of fault 'bias 9 sd': choose one of 'bias 1 sd', "),
-        (["--at-once", "0"], "--at-once must be whole numbers from 1, such as 1 or '1,2', got '0'"),
+        (["--at-once", "0"], "--at-once must be whole numbers of at least 1, such as 1 or '1,2', got '0'"),
         (["--at-once", "1,two"], "got 'two'"),
-        (["--at-once", "12"], "--at-once 12 would leave no column sound: of 12 columns in use, at most 11 can fail"),
+        (["--at-once", "12"], "--at-once 12 leaves no column normal: with 12 columns, at most 11 can be faulty"),
     ],
 )
 def test_command_refuses_faults_that_cannot_be(normal_csv, options, message):

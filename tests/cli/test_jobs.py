@@ -146,7 +146,7 @@ def test_fit_names_the_worst_training_row(folder):
         ["--complete-only", "--limit", "conformal", "--confidence", "0.9"],
     ):  # rows left out do not shift the others
         told = run("fit", write(dirty, folder / "dirty.csv"), "-o", folder / "m.culpa", "--force", *options).stderr
-        worst = r"the worst \(row 207\) at \d+ times its limit: look at it before you trust the model"
+        worst = r"the worst \(row 207\) at \d+ times its limit: check it before you rely on the model"
         assert re.search(worst, told)
 
 
@@ -388,7 +388,7 @@ USER_ERRORS = {
     "statistic": (["fit", "normal.csv", "-o", "o", "--statistic", "sep"], "did you mean 'spe'"),
     "confidence": (["fit", "normal.csv", "-o", "o", "--confidence", "99"], "above 0 and below 1"),
     "unit": (["fit", "normal.csv", "-o", "o", "--unit", "x=m"], "--unit"),
-    "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single sign"),
+    "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single ASCII character"),
     "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot both"),
     "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
     "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "give a file"),

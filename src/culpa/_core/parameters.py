@@ -193,7 +193,7 @@ _RANKING = Parameter(
     "ranking",
     Choice(RANKINGS),
     "shapley",
-    "Ranking criterion: how the features of a row are ordered.",
+    "Criterion that ranks the features of a row.",
     '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
     '"leave-one-out" and "fault-odds", find a single wrong feature more often.',
 )

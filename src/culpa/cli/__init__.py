@@ -1,4 +1,4 @@
-"""The command line: argument parsing only. What a command does lives in the library."""
+"""The command line: it only parses arguments. The library does the work."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from culpa.cli.calibrate import calibrate
-from culpa.cli.common import guarded
+from culpa.cli.command import command
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
 from culpa.cli.incidents import incidents
@@ -16,7 +16,7 @@ from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
 
 app = typer.Typer(
-    help="Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame.",
+    help="Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -35,26 +35,23 @@ def _show_version(wanted: bool) -> None:
 def root(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, help="Show the version.")] = False,
 ) -> None:
-    """Whose fault is this anomaly? Learn normal rows, flag strange ones, name the features to blame."""
+    """Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame."""
 
 
-@app.command()
+@command
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Report to write at the end.")] = Path(
-        "culpa-demo-report.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Report to write.")] = Path("culpa-demo-report.html"),
 ) -> None:
-    """Run everything on a real data set: strange wines, which measurement makes each of them strange, and a report."""
-    with guarded():
-        from rich.console import Console
+    """Run everything on a small data set of wines: find unusual wines, explain them, and write a report."""
+    from rich.console import Console
 
-        from culpa import demo as story
+    from culpa import demo as story
 
-        story.run(Console(), output)
+    story.run(Console(), output)
 
 
-for command in (fit, calibrate, score, explain, incidents, report, info, reproduce):
-    app.command()(command)
+for each in (demo, fit, calibrate, score, explain, incidents, report, info, reproduce):
+    app.command()(each)
 
 
 def main() -> None:

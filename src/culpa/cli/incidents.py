@@ -1,79 +1,47 @@
-"""`culpa incidents`: what happened, and whose fault was it?"""
+"""`culpa incidents`: what happened, and which features are to blame?"""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import nullcontext
+from typing import Annotated, Any
 
 import typer
 
-from culpa.cli import common
+from culpa.cli import options
+from culpa.cli.command import command
+from culpa.cli.console import warn
 
-if TYPE_CHECKING:
-    from culpa.io.tables import Sink
 
-
+@command
 def incidents(
-    table: common.Table,
-    model: common.Model,
-    output: common.Output = "-",
-    format: common.OutputFormat = None,
-    time: common.Time = None,
-    gap: common.Gap = "0",
-    min_length: common.MinLength = 1,
-    text: Annotated[bool, typer.Option("--text", help="Print the sentences alone, one line each.")] = False,
-    input_format: common.InputFormat = None,
-    delimiter: common.Delimiter = None,
-    decimal: common.Decimal = None,
-    encoding: common.Encoding = "utf-8",
-    missing: common.Missing = None,
-    strict: common.Strict = False,
-    sparse: common.Sparse = False,
-    force: common.Force = False,
-    fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help="Exit with 1 if there is an incident.")
-    ] = False,
-    quiet: common.Quiet = False,
+    rows: options.NewRowsOptions,
+    answer: options.OutputOptions,
+    grouping: options.IncidentOptions,
+    text: Annotated[bool, typer.Option("--text", help="Print only a sentence for each incident.")] = False,
 ) -> None:
-    """Gather flagged rows that follow each other: when, whose fault, what was expected, in one sentence each.
+    """Group flagged rows into incidents: when, which features are to blame, and what was expected.
 
-    An incident is written as soon as it is over.
+    Each incident is written as soon as it is over.
 
     \b
     culpa incidents new.csv -m plant.culpa --time time --gap 5min --text
     culpa incidents new.parquet -m plant.culpa --min-length 3 -o incidents.csv
     """
-    with common.guarded():
-        target = common.to_path(output)
-        if text and (target or format):
-            raise ValueError("--text goes to standard output: leave out -o and --format.")
-        source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
-        detector = common.read_model(model)
+    if text and (answer.path or answer.format):
+        raise ValueError("--text writes to standard output: leave out -o and --format.")
+    with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as run
 
-        sinks: AbstractContextManager[tuple[Sink, str]]
-        sinks = nullcontext((_Lines(), "text")) if text else common.output_to(target, format, source, force=force)
-        with sinks as (sink, _), common.progress_bar(source, quiet=quiet) as (rows_done, note):
-            summary = run(
-                detector,
-                source,
-                sink,
-                time=time,
-                gap=common.to_gap(gap),
-                min_length=min_length,
-                progress=lambda summary: rows_done(summary.rows),
-                report=common.warn,
-                note=note,
-            )
-        common.finish(
-            summary,
-            source,
-            target,
-            quiet=quiet,
-            fail_on_anomaly=False,
-            told=common.count(summary.incidents, "incident"),
+        summary = run(
+            job.detector,
+            job.source,
+            job.sink,
+            time=grouping.time,
+            **grouping.grouping(),
+            progress=job.progress,
+            report=warn,
+            note=job.note,
         )
-        if fail_on_anomaly and summary.incidents:
-            raise typer.Exit(1)
+    rows.finish(summary, job.source, answer.path, incidents=True, found=summary.incidents)
 
 
 class _Lines:

@@ -5,33 +5,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from culpa.cli import common
+from culpa.cli import options
+from culpa.cli.command import command
 
 if TYPE_CHECKING:
     from culpa.jobs import Description
 
 
+@command
 def info(
-    model: Annotated[Path, typer.Argument(help="Model file that 'culpa fit' wrote.", show_default=False)],
-    json: Annotated[bool, typer.Option("--json", help="JSON for programs instead of text.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file, written by 'culpa fit'.", show_default=False)],
+    json: options.Json = False,
 ) -> None:
-    """Show what a model is: its features, components, limits and training rows, and what looks odd about it.
+    """Show the features, components, limits and training rows of a model, with warnings.
 
     \b
     culpa info plant.culpa
     culpa info plant.culpa --json
     """
-    with common.guarded():
-        from culpa.jobs import describe
+    from culpa.jobs import describe
 
-        about = describe(model)
-        if json:
-            from dataclasses import asdict
-            from json import dumps
+    about = describe(model)
+    if json:
+        from dataclasses import asdict
+        from json import dumps
 
-            typer.echo(dumps(asdict(about), indent=2, ensure_ascii=False))
-        else:
-            _print(about)
+        typer.echo(dumps(asdict(about), indent=2, ensure_ascii=False))
+    else:
+        _print(about)
 
 
 def _print(about: "Description") -> None:
@@ -41,7 +42,7 @@ def _print(about: "Description") -> None:
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
-        "blame": f"{about.game} game, culprits ranked by {about.ranking}",
+        "blame": f"{about.game} game, features ranked by {about.ranking}",
         "explainer": about.explainer,
         "format": f"{about.format}, written by culpa {about.culpa}",
     }

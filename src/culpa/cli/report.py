@@ -5,84 +5,65 @@ from typing import Annotated
 
 import typer
 
-from culpa.cli import common
+from culpa.cli import console, options
+from culpa.cli.command import command
 
 
+@command
 def report(
-    table: common.Table,
-    model: common.Model,
+    rows: options.NewRowsOptions,
+    grouping: options.IncidentOptions,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
-            help="File to write; '-' is standard output.",
-            show_default="report.html, or '-' for --json",
+            help="File to write; '-' for standard output.",
+            show_default="report.html, or '-' with --json",
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="The same content as data for programs, instead of a page.")
+        bool, typer.Option("--json", help="Write the content as JSON for programs instead of a page.")
     ] = False,
-    time: common.Time = None,
     id: Annotated[
         str | None,
-        typer.Option(help="Column that names the rows, where they have no times.", show_default="row numbers"),
+        typer.Option(help="Column with the names of the rows, if they have no times.", show_default="row numbers"),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Whose fault is it?",
-    gap: common.Gap = "0",
-    min_length: common.MinLength = 1,
-    input_format: common.InputFormat = None,
-    delimiter: common.Delimiter = None,
-    decimal: common.Decimal = None,
-    encoding: common.Encoding = "utf-8",
-    missing: common.Missing = None,
-    strict: common.Strict = False,
-    sparse: common.Sparse = False,
-    force: common.Force = False,
-    fail_on_anomaly: common.FailOnAnomaly = False,
-    quiet: common.Quiet = False,
+    force: options.Force = False,
 ) -> None:
-    """Write a report that opens offline in any browser: charts, incidents, culprits, the model.
+    """Write a report that opens offline in any browser: charts, incidents, the features to blame, and the model.
 
-    The features of the table are held in memory: 1.3 GB in all for a million rows of 12.
+    The columns of the model are held in memory: a million rows of 12 features take 1.3 GB in total.
 
     \b
     culpa report new.csv -m plant.culpa -o report.html
     culpa report new.csv -m plant.culpa --time time --gap 5min -o report.html
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
-    with common.guarded():
-        from culpa._core.files import check_free
+    from culpa._core.files import check_free
 
-        target = common.to_path(output or ("-" if json else "report.html"))
-        if target is not None:
-            check_free(target, force=force)
-        source = common.source_from(table, input_format, delimiter, decimal, encoding, missing, strict, sparse)
-        detector = common.read_model(model)
-        from culpa.report import report_on
+    target = options.to_path(output or ("-" if json else "report.html"))
+    if target is not None:
+        check_free(target, force=force)
+    source = rows.open()
+    detector = rows.detector()
+    from culpa.report import report_on
 
-        with common.progress_bar(source, quiet=quiet) as (rows_done, note):
-            made = report_on(
-                detector,
-                source,
-                time=time,
-                id=id,
-                progress=rows_done,
-                report=common.warn,
-                note=note,
-                title=title,
-                gap=common.to_gap(gap),
-                min_length=min_length,
-            )
-        if target is None:
-            sys.stdout.write(made.to_json() if json else made.to_html())
-        else:
-            made.save(target, json=json or None, force=force)
-        common.finish(
-            made.summary,
+    with console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
+        made = report_on(
+            detector,
             source,
-            target,
-            quiet=quiet,
-            fail_on_anomaly=fail_on_anomaly,
-            told=common.count(made.summary.incidents, "incident"),
+            time=grouping.time,
+            id=id,
+            progress=rows_done,
+            report=console.warn,
+            note=note,
+            title=title,
+            **grouping.grouping(),
         )
+    if target is None:
+        sys.stdout.write(made.to_json() if json else made.to_html())
+    else:
+        made.save(target, json=json or None, force=force)
+    rows.finish(made.summary, source, target, incidents=True, found=made.summary.anomalies)

@@ -1,4 +1,4 @@
-"""`culpa reproduce`: the paper's tables and figures beside ours."""
+"""`culpa reproduce`: the tables and figures of the paper, side by side with ours."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from culpa.cli.common import work_bar
+from culpa.cli import options
+from culpa.cli.command import command
+from culpa.cli.console import console_of_width, work_bar
 
 if TYPE_CHECKING:
     from culpa.experiments.run import Results
@@ -23,40 +25,35 @@ class Part(StrEnum):
     limits = "limits"
 
 
+@command
 def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, all of it, or beyond it: localisation of faults, false alarms of limits.",
+            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false alarms of 'limits'.",
             show_default=False,
         ),
     ],
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the data files (cars04.csv, odds/*.npz, or the original files). Without it the folder named "
-            "by CULPA_DATA, else they are downloaded.",
-            show_default=False,
+            help="Folder with the data files (cars04.csv, odds/*.npz, or the original files). If they are not there, they "
+            "are downloaded.",
+            show_default="$CULPA_DATA",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for figures and pages.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write figures and pages to.")] = Path(
         "culpa-reproduction"
     ),
-    seeds: Annotated[int, typer.Option(min=2, max=1000, help="Runs of Algorithm 1 behind means and ranges.")] = 20,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")] = False,
+    seeds: Annotated[int, typer.Option(min=2, max=1000, help="Number of runs of Algorithm 1.")] = 20,
+    json: options.Json = False,
 ) -> None:
-    """Reproduce the paper (arXiv:1909.03495): its tables and figures beside ours, and what it could not know.
+    """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones.
 
-    'localisation' goes beyond it: faults injected into twelve data sets, and which criterion finds the culprits. It takes
-    some minutes and is not part of 'all'.
+    'localisation' injects faults into twelve data sets and compares which criterion finds the faulty features; 'limits'
+    counts false alarms. Each takes some minutes, and neither is part of 'all'.
     """
-    from culpa.datasets import DataFileError
-
-    try:
-        results = _run(what.value, data, output, seeds)
-    except (DataFileError, ImportError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
+    results = _run(what.value, data, output, seeds)
     if json:
         from json import dumps
 
@@ -73,13 +70,9 @@ def _run(what: str, data: Path | None, output: Path, seeds: int) -> "Results":
 
 
 def _print(results: "Results") -> None:
-    from rich.console import Console
-
     from culpa.experiments.sheets import to_rich
 
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe: nothing to wrap for
-        console = Console(width=150)
+    console = console_of_width(150)
     for sheet in results.sheets():
         console.print(to_rich(sheet), "")
     missed = [check for check in results.checks if not check.holds]

@@ -1,0 +1,137 @@
+"""From blocks of options to a command: typer needs a flat signature, so blocks are expanded into one.
+
+A command takes ordinary options, blocks of options (dataclasses with a typer option per field) and parameters of the
+library (``Annotated[dict[str, Any], Described(...)]``), whose options, help and checks come from `culpa._core.parameters`.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from culpa._core.kinds import AnyOf, Choice, Flag, Kind, Number, Whole
+from culpa._core.parameters import Parameter, Parameters
+from culpa.cli.console import guarded
+
+Flat = dict[str, inspect.Parameter]  # options of the command line by the name of their variable
+
+
+@dataclass(frozen=True)
+class Described:
+    """Parameters of the library as options: all of a set, or those with the given names."""
+
+    parameters: Parameters
+    names: tuple[str, ...] = ()
+    panel: str | None = None
+
+    def chosen(self) -> list[Parameter]:
+        """The parameters, as the command line takes them."""
+        return [_numbers_only(self.parameters[name]) for name in self.names or self.parameters]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Expand the blocks of a command into one flat signature, and turn user errors into one sentence."""
+    flat: Flat = {}
+    builders: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        options, builders[name] = _expand(name, hints[name], parameter.default)
+        if twice := options.keys() & flat.keys():
+            raise TypeError(f"{function.__name__} has the option {min(twice)!r} twice.")
+        flat |= options
+
+    def run(**given: Any) -> None:
+        with guarded():
+            function(**{name: build(given) for name, build in builders.items()})
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {name: option.annotation for name, option in flat.items()}
+    run.__signature__ = inspect.Signature(list(flat.values()))  # type: ignore[attr-defined]
+    return run
+
+
+def _expand(name: str, hint: Any, default: Any) -> tuple[Flat, Callable[[Mapping[str, Any]], Any]]:
+    """The options behind one argument of a command, and how to build the argument from their values."""
+    described = [item for item in get_args(hint)[1:] if isinstance(item, Described)] if _is_annotated(hint) else []
+    if described:
+        parameters, panel = described[0].chosen(), described[0].panel
+        options = {_variable(parameter): _option_of(parameter, panel) for parameter in parameters}
+        return options, lambda given: {parameter.name: _value(parameter, given) for parameter in parameters}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        types = get_type_hints(hint, include_extras=True)
+        options = {
+            field.name: _option(field.name, types[field.name], _default(field)) for field in dataclasses.fields(hint)
+        }
+        return options, lambda given: hint(**{name: given[name] for name in options})
+    return {name: _option(name, hint, default)}, lambda given: given[name]
+
+
+def _is_annotated(hint: Any) -> bool:
+    return get_origin(hint) is Annotated
+
+
+def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    # keyword-only, so that an option with a default may precede one without
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
+    """A parameter of the library as an option of the command line."""
+    kind, help = parameter.kind, parameter.help
+    names = list(kind.names) if isinstance(kind, Choice) else []
+    if names:
+        help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."
+    info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
+    default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
+    return _option(_variable(parameter), Annotated[_type_of(kind), info], default)
+
+
+def _type_of(kind: Kind) -> type:
+    return (
+        bool
+        if isinstance(kind, Flag)
+        else int
+        if isinstance(kind, Whole)
+        else float
+        if isinstance(kind, Number)
+        else str
+    )
+
+
+def _variable(parameter: Parameter) -> str:
+    return parameter.option or parameter.name
+
+
+def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
+    """The checked value of an option."""
+    value = given[_variable(parameter)]
+    if isinstance(parameter.kind, AnyOf):
+        value = _number(value)
+    dataclasses.replace(parameter, name=f"--{_variable(parameter).replace('_', '-')}").check(value)
+    return value
+
+
+def _number(text: str) -> int | float | str:
+    """A whole number, a number, or the text itself."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _numbers_only(parameter: Parameter) -> Parameter:
+    """A parameter without the names among its values: "mle" needs all rows in memory, and commands read in batches."""
+    if not isinstance(parameter.kind, AnyOf):
+        return parameter
+    return dataclasses.replace(
+        parameter, kind=AnyOf([kind for kind in parameter.kind.kinds if not isinstance(kind, Choice)])
+    )

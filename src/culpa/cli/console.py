@@ -1,0 +1,121 @@
+"""What commands say to people: messages on standard error, one-sentence errors, progress on a terminal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from culpa.io.tables import Source
+
+
+def say(text: str) -> None:
+    """One line for a person, on standard error."""
+    typer.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """A problem that does not stop the command."""
+    say(f"Warning: {text}")
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "incident"), count(2000, "row")
+    ('1 incident', '2,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def fail(text: str) -> NoReturn:
+    """A user error: one sentence, exit code 2."""
+    say(f"Error: {' '.join(text.split())}")
+    raise typer.Exit(2)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turn errors into one sentence, warnings into one line, Ctrl-C into exit code 130, and stop when a pipe closes."""
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: warn(str(message))
+            yield
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        _close_quietly()
+        raise typer.Exit(0) from None
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except (ValueError, ImportError, MemoryError, NotImplementedError) as error:
+        fail(str(error) or "not enough memory.")
+
+
+def console_of_width(width: int) -> "Console":
+    """A console for tables; a file or a pipe gets ``width`` columns, because it has no width of its own."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=width)
+
+
+@contextmanager
+def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """Functions that report the number of rows and the current step: a bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty() or source.live:
+        yield lambda rows: None, lambda text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns: tuple[Any, ...] = (
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0, rows=0, rate=0.0)
+
+        def rows_done(rows: int) -> None:
+            rate = rows / (bar.tasks[0].elapsed or 1.0)
+            bar.update(task, completed=source.share() or 0.0, rows=rows, rate=rate)
+
+        yield rows_done, lambda text: bar.update(task, description=text)
+
+
+@contextmanager
+def work_bar(*, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """A function that reports the share of the work done and the current step: a bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda share, doing: bar.update(task, completed=share, description=doing)
+
+
+def _close_quietly() -> None:
+    """The reader of our output is gone: keep Python from complaining about it at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,271 @@
+"""Options that several commands share, each described once, in blocks of options that belong together."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from culpa._core.choices import TABLE_FORMATS, one_of
+from culpa.cli import console
+
+if TYPE_CHECKING:
+    from culpa.fitted import FittedDetector
+    from culpa.io.tables import Sink, Source
+    from culpa.jobs import Summary
+
+READING = "Reading the table"
+COLUMNS = "Columns"
+MODEL = "Model"
+
+_FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
+
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
+Id = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--id",
+        help="Column that is not a feature, such as a time; copied to the output. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """The table to read, and how."""
+
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="Table to read: CSV, Parquet, Arrow (Feather) or NDJSON; '-' for standard input.", show_default=False
+        ),
+    ]
+    input_format: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Override the file extension: {_FORMATS}.",
+            show_default="file extension, ndjson for '-'",
+            rich_help_panel=READING,
+            autocompletion=lambda: list(TABLE_FORMATS),
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="CSV: field delimiter; '\\t' for a tab.", show_default="detected", rich_help_panel=READING),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="CSV: decimal mark, '.' or ','.", show_default="detected", rich_help_panel=READING),
+    ] = None
+    encoding: Annotated[str, typer.Option(help="CSV: text encoding.", rich_help_panel=READING)] = "utf-8"
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Value that means a missing cell, besides 'NA' and the like: a number such as -9999, or a text in CSV and "
+            "NDJSON. Repeatable.",
+            show_default=False,
+            rich_help_panel=READING,
+        ),
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="NDJSON: stop at a line that cannot be read.", rich_help_panel=READING),
+    ] = False
+    sparse: Annotated[
+        bool,
+        typer.Option("--sparse", help="NDJSON: treat absent fields as missing cells.", rich_help_panel=READING),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.input_format is not None:
+            one_of(self.input_format, TABLE_FORMATS, "--input-format")
+
+    def open(self) -> "Source":
+        """The table."""
+        from culpa.io.tables import Options, TableError, open_source
+
+        delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
+        for mark, name in ((delimiter, "--delimiter"), (self.decimal, "--decimal")):
+            if mark is not None and len(mark.encode()) != 1:
+                raise TableError(f"{name} must be a single ASCII character, got {mark!r}.")
+        options = Options(
+            self.input_format,
+            delimiter,
+            self.decimal,
+            self.encoding,
+            tuple(self.missing or ()),
+            self.strict,
+            self.sparse,
+        )
+        return open_source(to_path(self.table), options, console.warn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """The columns to learn from."""
+
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns to learn from, as 'a,b,c'. Repeatable.", show_default="all", rich_help_panel=COLUMNS
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns to leave out, as 'a,b'. Repeatable.", show_default=False, rich_help_panel=COLUMNS),
+    ] = None
+    id: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that is not a feature, such as a time. Repeatable.",
+            show_default=False,
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None
+
+    def features(self, source: "Source") -> list[str]:
+        """The names of the columns to learn from: at least two."""
+        from culpa.io.tables import TableError
+        from culpa.io.tables.columns import choose_features, split_names
+
+        known = source.columns()
+        wanted, dropped, carried = (
+            split_names(names or [], list(known)) for names in (self.columns, self.drop, self.id)
+        )
+        features = choose_features(known, source.name, wanted, dropped, carried)
+        if len(features) < 2:
+            raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+        return features
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRowsOptions(TableOptions):
+    """New rows, and the model that judges them."""
+
+    model: Annotated[
+        Path, typer.Option("--model", "-m", help="Model file, written by 'culpa fit'.", show_default=False)
+    ]
+    fail_on_anomaly: Annotated[
+        bool, typer.Option("--fail-on-anomaly", help="Exit with code 1 if there is an anomaly.")
+    ] = False
+    quiet: Quiet = False
+
+    def detector(self) -> "FittedDetector":
+        """The detector in the model file."""
+        from culpa.io.model_file import load
+
+        return load(self.model).fitted
+
+    def finish(
+        self, summary: "Summary", source: "Source", output: Path | None, *, incidents: bool = False, found: int
+    ) -> None:
+        """Print the summary, with incidents where they were counted; ``found`` anomalies choose the exit code."""
+        if summary.empty:
+            console.warn(f"{summary.empty:,} row(s) have no observed feature and get no score.")
+        if not self.quiet:
+            parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
+            parts += [console.count(summary.incidents, "incident")] if incidents else []
+            parts += [f"{console.count(source.skipped, 'line')} skipped"] if source.skipped else []
+            console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
+        if self.fail_on_anomaly and found:
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Where a table of results is written."""
+
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write; '-' for standard output.")] = "-"
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"Override the file extension of the output: {_FORMATS}.",
+            show_default="file extension",
+            autocompletion=lambda: list(TABLE_FORMATS),
+        ),
+    ] = None
+    force: Force = False
+
+    def __post_init__(self) -> None:
+        if self.format is not None:
+            one_of(self.format, TABLE_FORMATS, "--format")
+
+    @property
+    def path(self) -> Path | None:
+        """The file to write, or ``None`` for standard output."""
+        return to_path(self.output)
+
+    @contextmanager
+    def open(self, source: "Source") -> Iterator[tuple["Sink", str]]:
+        """The sink and its format. On standard output, NDJSON from a pipe gives NDJSON, and everything else CSV."""
+        from culpa.io.tables import format_of, open_sink
+
+        kind = format_of(self.path, self.format, otherwise=None if self.path else "ndjson" if source.live else "csv")
+        with open_sink(self.path, kind, force=self.force, flush=not source.again) as sink:
+            yield sink, kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentOptions:
+    """How flagged rows are grouped into incidents."""
+
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column with the times of the rows, in ascending order.", show_default="row numbers"),
+    ] = None
+    gap: Annotated[
+        str,
+        typer.Option(
+            help="Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'."
+        ),
+    ] = "0"
+    min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
+
+    def grouping(self) -> dict[str, Any]:
+        """The gap and the length, as the library takes them."""
+        try:
+            return {"gap": int(self.gap), "min_length": self.min_length}
+        except ValueError:  # a time span, as it was written
+            return {"gap": self.gap, "min_length": self.min_length}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a command over new rows works with."""
+
+    detector: "FittedDetector"
+    source: "Source"
+    sink: "Sink"
+    format: str
+    progress: "Callable[[Summary], None]"
+    note: "Callable[[str], None]"
+
+
+@contextmanager
+def open_job(rows: NewRowsOptions, sinks: "OutputOptions | AbstractContextManager[tuple[Sink, str]]") -> Iterator[Job]:
+    """Open the table, the model and the output, with a progress bar."""
+    source = rows.open()
+    detector = rows.detector()
+    opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
+    with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
+        yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
+
+
+def names_of(given: list[str] | None, source: "Source") -> list[str]:
+    """Columns to carry, given as 'a,b' or one by one."""
+    from culpa.io.tables.columns import split_names
+
+    if not any("," in name for name in given or []):  # the table need not be opened for its column names
+        return list(dict.fromkeys(given or []))
+    return split_names(given or [], list(source.columns()))
+
+
+def to_path(text: str) -> Path | None:
+    """A path, or ``None`` for a dash."""
+    return None if text == "-" else Path(text)
