@@ -314,11 +314,11 @@ def test_command_runs_everything(tmp_path, monkeypatch, first, second):
         monkeypatch.setitem(run._EXPERIMENTS, part, (lambda *_, result=result, **__: result, check, work))
     result = command("all", "--json", "--output", tmp_path)
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert told["table1"]["rows"][1]["criterion"] == "reconstruction error"
-    assert [figure["shapley_blames"] for figure in told["figures"]["figures"]] == [7, 8, 9]
-    assert all(check["holds"] for check in told["checks"])
-    assert [Path(name).exists() for name in told["files"]] == [True] * 9
+    printed = json.loads(result.stdout)
+    assert printed["table1"]["rows"][1]["criterion"] == "reconstruction error"
+    assert [figure["shapley_blames"] for figure in printed["figures"]["figures"]] == [7, 8, 9]
+    assert all(check["holds"] for check in printed["checks"])
+    assert [Path(name).exists() for name in printed["files"]] == [True] * 9
     assert (tmp_path / "reproduction.md").read_text(encoding="utf-8").startswith("# The paper, reproduced")
     shown = command("all", "--output", tmp_path).stdout
     for title in ("Table I:", "Table II:", "Figures 1-3", "Noise variance", ".8508 .7914 .7071"):
