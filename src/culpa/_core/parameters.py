@@ -238,7 +238,7 @@ DETECTOR = Parameters(
         ),
         Parameter(
             "holdout",
-            FRACTION,
+            Number(above=0, below=1, note="0.2 means 20%"),
             0.2,
             "Share of the rows, taken from the end, that the conformal limit holds out.",
         ),
