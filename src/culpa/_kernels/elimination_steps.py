@@ -38,7 +38,7 @@ def elimination_model(covariance: Floats, sandwich: Floats, rows: Floats, value:
     return TreeModel(np.empty(0), pairs, np.empty((len(covariance), 0)), rows[:, ::-1], value)
 
 
-def _join(state, scratch, constants, source, target, j, layout, mask, like):
+def join(state, scratch, constants, source, target, j, layout, mask, like):
     """Feature j joins. Scratch keeps gain and shift of each row and feature; rows count before features in ``e``."""
     width, n_rows = width_of(like), layout.n_rows
     own = source + feature_at(layout, j) * width
@@ -87,7 +87,7 @@ def _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11):
     return _one(delta_0, k_0, V_00, K_00), only_1, only_1 + then_0
 
 
-def _prepare_last_three(state, constants, source, layout, like):
+def prepare_last_three(state, constants, source, layout, like):
     """V and K of the last three features."""
     width = width_of(like)
     V_00, K_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
@@ -99,7 +99,7 @@ def _prepare_last_three(state, constants, source, layout, like):
     return (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22)
 
 
-def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     """Feature 2 is skipped or joins; `_two` does the rest."""
     (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22) = prepared
     (delta_0, k_0), (delta_1, k_1), (delta_2, k_2) = pair_0, pair_1, pair_2
@@ -123,5 +123,5 @@ def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
 
 
 ELIMINATION = Steps(
-    tree_kernel(_join, _prepare_last_three, _values_of_last_three, _one, _two, worth=5e8), n_own=0, n_scratch=2
+    tree_kernel(join, prepare_last_three, values_of_last_three, _one, _two, worth=5e8), n_own=0, n_scratch=2
 )

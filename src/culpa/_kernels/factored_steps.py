@@ -128,7 +128,7 @@ def _update_rows(state, scratch, source, target, j, layout, variance, inverse, c
         store(state, target + value_at(r) * width, value + change)
 
 
-def _join(state, scratch, constants, source, target, j, layout, mask, like):
+def join(state, scratch, constants, source, target, j, layout, mask, like):
     """Feature j joins. Scratch holds five vectors over features: v, pull, two sums of `_update_factors`, and u."""
     psi, a_psi = constants[0], constants[1]
     variance, inverse = _update_diagonal(state, scratch, source, target, j, layout, psi, mask, like)
@@ -178,8 +178,8 @@ def _two(prepared, delta_0, delta_1, s_0, s_1):
     return change_0, change_1, change_1 + delta_0 * (slope * s_0 + curve * delta_0) - constant
 
 
-def _prepare_last_three(state, constants, source, layout, like):
-    """What `_values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
+def prepare_last_three(state, constants, source, layout, like):
+    """What `values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
     width = width_of(like)
     psi, a_psi = constants[0], constants[1]
     L_00, Q_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
@@ -216,7 +216,7 @@ def _prepare_last_three(state, constants, source, layout, like):
     return without, step, after
 
 
-def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     """Feature 2 is skipped or joins; `_two` does the rest."""
     without, step, after = prepared
     (slope_0, slope_1, slope_2), (u_0, u_1, u_2), (m_10, m_20, m_21), (gain_0, gain_1), (curve, constant) = step
@@ -234,6 +234,4 @@ def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
 
 
 _CALLS = (_update_diagonal, _update_factors, _update_rows, _prepare_two, _two)
-FACTORED = Steps(
-    tree_kernel(_join, _prepare_last_three, _values_of_last_three, *_CALLS, worth=3e9), n_own=1, n_scratch=5
-)
+FACTORED = Steps(tree_kernel(join, prepare_last_three, values_of_last_three, *_CALLS, worth=3e9), n_own=1, n_scratch=5)
