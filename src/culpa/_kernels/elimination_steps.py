@@ -28,7 +28,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_at, feature_pair_at, load_pair, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.tree_kernel import seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -103,7 +103,7 @@ def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     """Feature 2 is skipped or joins; `_two` does the rest."""
     (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22) = prepared
     (delta_0, k_0), (delta_1, k_1), (delta_2, k_2) = pair_0, pair_1, pair_2
-    change_0, change_1, change_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    without_2 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
     inverse = 1.0 / V_22
     kappa = K_22 * inverse
     gain_r, gain_0, gain_1 = delta_2 * inverse, V_20 * inverse, V_21 * inverse
@@ -114,12 +114,9 @@ def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     K_00 = K_00 - gain_0 * K_20 - shift_0 * gain_0
     K_10 = K_10 - gain_1 * K_20 - shift_1 * gain_0
     K_11 = K_11 - gain_1 * K_21 - shift_1 * gain_1
-    then_0, then_1, then_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    after_2 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
     value_2 = value - gain_r * (k_2 + shift_r) - kappa
-    return (
-        *(change_0 + value, change_1 + value, value_2),
-        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
-    )
+    return seven_values(value, without_2, value_2, after_2)
 
 
 ELIMINATION = Steps(

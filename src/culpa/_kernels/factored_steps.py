@@ -32,7 +32,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_pair_at, load_pair, own_at, row_pair_at, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.tree_kernel import seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -221,16 +221,13 @@ def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     without, step, after = prepared
     (slope_0, slope_1, slope_2), (u_0, u_1, u_2), (m_10, m_20, m_21), (gain_0, gain_1), (curve, constant) = step
     (delta_0, s_0), (delta_1, s_1), (delta_2, s_2) = pair_0, pair_1, pair_2
-    change_0, change_1, change_01 = _two(without, delta_0, delta_1, s_0, s_1)
+    without_2 = _two(without, delta_0, delta_1, s_0, s_1)
     slope = slope_0 * s_0 + slope_1 * s_1 + slope_2 * s_2
     value_2 = value + delta_2 * (2.0 * slope + curve * delta_2) - constant
     s_0, s_1, s_2 = s_0 + u_0 * delta_2, s_1 + u_1 * delta_2, s_2 + u_2 * delta_2
     s_0, s_1 = s_0 - m_10 * s_1 - m_20 * s_2, s_1 - m_21 * s_2
-    then_0, then_1, then_01 = _two(after, delta_0 - gain_0 * delta_2, delta_1 - gain_1 * delta_2, s_0, s_1)
-    return (
-        *(change_0 + value, change_1 + value, value_2),
-        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
-    )
+    after_2 = _two(after, delta_0 - gain_0 * delta_2, delta_1 - gain_1 * delta_2, s_0, s_1)
+    return seven_values(value, without_2, value_2, after_2)
 
 
 _CALLS = (_update_diagonal, _update_factors, _update_rows, _prepare_two, _two)

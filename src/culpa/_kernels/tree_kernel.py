@@ -140,6 +140,14 @@ def count_last_seven(sums, row_sums, n_below, depth, weights, values):
     store(sums, at, load(sums, at, like) + everything)
 
 
+def seven_values(value, without_2, value_2, after_2):
+    """Values of the seven coalitions, from the changes that {0}, {1} and {0, 1} bring without feature 2 and after it."""
+    change_0, change_1, change_01 = without_2
+    then_0, then_1, then_01 = after_2
+    small = change_0 + value, change_1 + value, value_2
+    return (*small, change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2)
+
+
 def weights_of_last_seven(weights, depth, like):
     """Weights, for members and for outsiders, of coalitions one, two and three players larger than at ``depth``."""
     width = width_of(like)
@@ -186,8 +194,8 @@ def add_to_result(out, first_row, sums, walk, n_below, piece, choice):
 
 
 HELPERS = (
-    *(empty_coalition, fill_weights, count_coalition, count_last_seven, weights_of_last_seven),
-    *(add_subtree, add_to_result),
+    *(empty_coalition, fill_weights, count_coalition, count_last_seven, seven_values),
+    *(weights_of_last_seven, add_subtree, add_to_result),
 )
 
 
