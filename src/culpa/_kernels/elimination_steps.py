@@ -28,7 +28,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_at, feature_pair_at, load_pair, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import seven_values, tree_kernel
+from culpa._kernels.tree_kernel import pairs_of_last_three, seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -89,14 +89,7 @@ def _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11):
 
 def prepare_last_three(state, constants, source, layout, like):
     """V and K of the last three features."""
-    width = width_of(like)
-    V_00, K_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
-    V_10, K_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
-    V_11, K_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
-    V_20, K_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
-    V_21, K_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
-    V_22, K_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
-    return (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22)
+    return pairs_of_last_three(state, source, layout, like)
 
 
 def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):

@@ -32,7 +32,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_pair_at, load_pair, own_at, row_pair_at, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import seven_values, tree_kernel
+from culpa._kernels.tree_kernel import pairs_of_last_three, seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -182,12 +182,9 @@ def prepare_last_three(state, constants, source, layout, like):
     """What `values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
     width = width_of(like)
     psi, a_psi = constants[0], constants[1]
-    L_00, Q_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
-    L_10, Q_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
-    L_11, Q_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
-    L_20, Q_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
-    L_21, Q_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
-    L_22, Q_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
+    L, Q = pairs_of_last_three(state, source, layout, like)
+    L_00, L_10, L_11, L_20, L_21, L_22 = L
+    Q_00, Q_10, Q_11, Q_20, Q_21, Q_22 = Q
     D_0 = load(state, source + own_at(layout, 0) * width, like)
     D_1 = load(state, source + own_at(layout, 1) * width, like)
     D_2 = load(state, source + own_at(layout, 2) * width, like)

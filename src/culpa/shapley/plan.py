@@ -37,9 +37,10 @@ def check_affordable(game: Game, n_players: int) -> None:
     """Raise an error if exact values would take longer than anybody waits."""
     operations = exact_operations(game, n_players)
     if operations > _REFUSED_OPERATIONS:
+        duration = _duration(operations / _OPERATIONS_PER_SECOND)
         raise ValueError(
             f"method='exact' would value 2^{n_players} coalitions of the {n_players} features, which takes about "
-            f"{_duration(operations / _OPERATIONS_PER_SECOND)}: use method='auto' or 'permutation', or put features into groups."
+            f"{duration}: use method='auto' or 'permutation', or put features into groups."
         )
 
 
