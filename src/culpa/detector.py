@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from culpa import games, scores
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
 from culpa._core.kinds import FRACTION
-from culpa._core.parameters import DETECTOR, documented, known_keywords
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import DETECTOR
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
 from culpa.columns import Lagged, lagged_names

@@ -11,7 +11,8 @@ import numpy as np
 
 from culpa import scores
 from culpa._core.missing import warn_about_empty_rows
-from culpa._core.parameters import EXPLAINER, check_keywords
+from culpa._core.parameter import check_keywords
+from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading

@@ -12,7 +12,8 @@ from culpa import PPCA, Explainer, PCADetector, calibrate
 from culpa._core import kinds
 from culpa._core.choices import RANKINGS, suggestion
 from culpa._core.kinds import FRACTION, AnyOf, Choice, Flag, Number, Text, Whole
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, check_keywords
+from culpa._core.parameter import check_keywords
+from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
 from culpa._core.parameters_page import page
 from culpa.calibration import Plan
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from culpa._core.kinds import Choice
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, Parameter, Parameters
+from culpa._core.parameter import Parameter, Parameters
+from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
 
 _HEAD = """# Parameters
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import FAULT_KINDS, FaultKind
-from culpa._core.parameters import CALIBRATION, documented, known_keywords
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import CALIBRATION
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like, read_table
 from culpa.calibration.evaluation import (
