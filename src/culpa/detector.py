@@ -18,7 +18,7 @@ from culpa import games, scores
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
 from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import DETECTOR
+from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
 from culpa.columns import Lagged, lagged_names
@@ -29,6 +29,7 @@ from culpa.joint_fix import JointFix
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.moments import mean_and_spread, spread
 from culpa.monitoring import Incidents, find_incidents, split_time
+from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
@@ -144,19 +145,28 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return self._set_fitted(replace(self._judging(ppca, model, [judged]), abnormal_training_rows=abnormal))
 
     @available_if(_merges)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
+    def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
         """Learn from more normal rows: the result is that of ``fit`` on all rows so far, to rounding.
 
         It keeps only mean and covariance, so it needs complete rows and a limit by formula; `calibrate_limit` can follow.
         With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+
+        Parameters
+        ----------
+        X
+            Normal rows, the oldest first.
+        forget
+            Share of its weight that every earlier row loses with each row of ``X``. With ``forget=0.001`` a row counts
+            half after 693 more rows (log 2 / forget), and the model rests on about 1,000 rows (1 / forget). Mean and
+            covariance are those of the weighted rows, however they are cut into calls. 0 forgets nothing.
         """
         self._check_parameters()
+        FORGET.check(forget)
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
-        moments = Moments.of(self._with_history(table).array)
-        if not first:
-            moments = self._moments_so_far().merge(moments)
+        rows = self._with_history(table).array
+        moments = (Moments.of(rows[:0]) if first else self.moments_so_far()).then(rows, forget)
         self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
         self._gathered = moments
         return self
@@ -376,6 +386,38 @@ class PCADetector(OutlierMixin, BaseEstimator):
             self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
         )
 
+    def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
+        """Which features account for the change of the mean score between two periods, and which correlations changed.
+
+        The parts of the features are the differences of their mean Shapley values: exact, and they add up to the change.
+        Their 95% intervals allow for rows that depend on each other (means of consecutive stretches of rows).
+
+        Parameters
+        ----------
+        before, after
+            Rows of the two periods, each in the order of time.
+        options
+            Those of `Explainer`, such as ``groups``.
+
+        Returns
+        -------
+        Comparison
+            With ``sentence``, ``features``, ``correlations``, ``to_frame()``, ``correlations_to_frame()`` and
+            ``to_json()``.
+
+        Examples
+        --------
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector().fit(plant.normal)
+        >>> comparison = detector.compare(plant.normal, plant.new)
+        >>> change = sum(each.change.value for each in comparison.features)
+        >>> bool(abs(change - comparison.score.value) < 1e-9)
+        True
+        """
+        periods = (self.fitted.read(self.read(X)) for X in (before, after))
+        return compare(self.fitted, *periods, **options)
+
     def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
 
@@ -478,8 +520,12 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
-    def _moments_so_far(self) -> Moments:
-        """Mean and covariance of the training rows: as gathered, or as a fitted model has them."""
+    def moments_so_far(self) -> Moments:
+        """Mean and covariance of the training rows: as gathered, or as a fitted model has them.
+
+        With lags, of the lag matrix. They start what ``fit_moments`` takes.
+        """
+        check_is_fitted(self, "model_")
         if self._gathered is not None:
             return self._gathered
         # the model's own mean is what rounding left over, so no digits are lost to a large mean

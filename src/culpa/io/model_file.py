@@ -119,7 +119,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "noise_variance": float(fitted.ppca.noise_variance_),
         "training": {
-            "rows": int(fitted.ppca.n_samples_),
+            "rows": to_json_value(fitted.ppca.n_samples_),
             "iterations": int(fitted.ppca.n_iter_),
             "converged": bool(fitted.ppca.converged_),
         },
@@ -305,7 +305,8 @@ def _check_header(header: dict[str, Any], d: int) -> None:
         "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
         "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "training": isinstance(training, dict)
-        and _is_count(training.get("rows"))
+        and _is_number(training.get("rows"))
+        and 0 <= training["rows"] < 1 << 62
         and _is_count(training.get("iterations"))
         and isinstance(training.get("converged"), bool),
     }

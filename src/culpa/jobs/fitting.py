@@ -74,11 +74,11 @@ def _fit(
         return _fit_whole(detector, source, features, progress, note, complete_only=False)
     if moments.n < 2:
         raise TableError(
-            f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
+            f"{source.name}: {moments.n:.0f} complete row(s) are too few to learn from: at least 2 are needed."
         )
     note("fitting")
     detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
-    return sentences(ends.alone(moments.n), features, source.name, moments.column)
+    return sentences(ends.alone(round(moments.n)), features, source.name, moments.column)
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:

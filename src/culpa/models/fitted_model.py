@@ -23,7 +23,7 @@ class FittedModel:
     centre: Floats
     scale: Floats
     sample_covariance: Floats | None = None
-    n_samples: int | None = None
+    n_samples: float | None = None  # the sum of their weights
     feature_names: tuple[str, ...] | None = None
     encoding: Columns | None = None
     shrinkage: float = 0.0

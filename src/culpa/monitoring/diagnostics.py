@@ -41,7 +41,7 @@ def oddities(fitted: FittedDetector) -> list[str]:
     d, found = len(names), []
     if model.n_samples_ < _ROWS_PER_FEATURE * d:
         found.append(
-            f"{model.n_samples_:,} rows are few for {d:,} features: new rows will lie further from the model than these "
+            f"{model.n_samples_:,.0f} rows are few for {d:,} features: new rows will lie further from the model than these "
             f"do, and more than asked for will be flagged. {_ROWS_PER_FEATURE} rows per feature or more are better."
         )
     variance = np.diag(model.covariance_)
