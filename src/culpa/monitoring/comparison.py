@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.json_values import to_json_value
+from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats, Mask
 from culpa._core.validation import frame_like
 from culpa.columns import Reading
@@ -188,9 +189,10 @@ def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: 
     first, second = periods = (Period(explainer), Period(explainer))
     explainer.count_rows(before.features)
     explainer.count_rows(after.features)
-    for period, reading in zip(periods, (before, after), strict=True):
-        for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):
-            period.add(reading.choose(slice(start, start + _ROWS_PER_CHUNK)), count=False)
+    with one_blas_thread(len(before.labels) + len(after.labels)):
+        for period, reading in zip(periods, (before, after), strict=True):
+            for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):
+                period.add(reading.choose(slice(start, start + _ROWS_PER_CHUNK)), count=False)
     return compare_periods(first, second, before.native)
 
 
@@ -243,7 +245,8 @@ class Period:
             self.explainer.compile()
         standard = self.explainer.model.standardise(reading.features)
         known = np.asarray(~np.isnan(standard).all(axis=1))  # others have no score
-        reading, standard = reading.choose(known), standard[known]
+        if not known.all():
+            reading, standard = reading.choose(known), standard[known]
         complete: Mask = np.asarray(~np.isnan(standard).any(axis=1))
         one_by_one: Mask = np.ones(len(standard), dtype=bool) if self.explainer.forms is None else ~complete
         explained = np.zeros((len(standard), 2 * len(self.explainer.players) + 1))
