@@ -1,6 +1,5 @@
 """PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,24 +13,24 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import games, scores
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
+from culpa import games
+from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName, StatisticName
 from culpa._core.kinds import FRACTION
 from culpa._core.parameters import DETECTOR, documented, known_keywords
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
-from culpa.columns import Lagged, lagged_names
+from culpa.columns import Lagged
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.fitted import FittedDetector, charted
+from culpa.fitted import FittedDetector
 from culpa.joint_fix import JointFix
-from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.moments import mean_and_spread, spread
+from culpa.learning import Recipe, limits_from_rows
+from culpa.models import FittedModel, Moments
+from culpa.models.blocks import BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
-from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.ranking import contributions
 from culpa.scores.by_name import named_score
-from culpa.scores.limits import FROM_ROWS, Limits
+from culpa.scores.limits import FROM_ROWS
 
 _NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at once
 
@@ -82,10 +81,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
     @known_keywords
     def __init__(
         self,
-        n_components: int | float | Literal["mle"] = 0.95,
+        n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
         scale: bool = True,
-        statistic: ScoreName = "spe",
+        statistic: StatisticName = "auto",
         confidence: float = 0.99,
         limit: LimitKind = "auto",
         holdout: float = 0.2,
@@ -119,21 +118,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
         given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
-        table = self._with_history(given)
-        n = len(table.array) - (math.ceil(self.holdout * len(table.array)) if self.limit == "conformal" else 0)
-        if n < 2:
-            raise ValueError(
-                f"limit='conformal' with holdout={self.holdout:g} leaves {n} of {len(table.array)} rows to learn from: "
-                "give more rows."
-            )
-        rows, held_out = table.array[:n], table.array[n:]
-        (ppca, model), kept = fit_without_worst(
-            lambda rows: self._learn(rows, table.names), rows, self.trim, self.confidence
-        )
-        judged = rows[in_limit(model, rows, kept, self.confidence)] if self.limit == "empirical" else held_out
-        labels = given.row_labels()[self.lags :][:n]
-        abnormal = abnormal_rows(model, rows, kept, labels, self.confidence, self.lags)
-        return self._set_fitted(replace(self._judging(ppca, model, [judged]), abnormal_training_rows=abnormal))
+        recipe = self._recipe()
+        rows = recipe.columns.read(given).features[self.lags :]
+        return self._set_fitted(recipe.fit_rows(rows, given.row_labels()[self.lags :]))
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None) -> Self:
@@ -161,8 +148,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         fitted = self.fitted
         rows = fitted.read(self.read(X)).features[fitted.columns.lags :]
-        statistic = named_score(self.statistic, fitted.model, confidence=self.confidence)
-        limits = _limits_from_rows(fitted.model, statistic, "conformal", [rows])
+        statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
+        limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
         return self._set_fitted(
             replace(
@@ -178,7 +165,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         )
 
     def fit_moments(
-        self, moments: Moments, names: tuple[str, ...] | None = None, batches: Iterable[Floats] | None = None
+        self,
+        moments: Moments | BlockMoments,
+        names: tuple[str, ...] | None = None,
+        batches: Iterable[Floats] | None = None,
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
@@ -188,19 +178,17 @@ class PCADetector(OutlierMixin, BaseEstimator):
         with _all_or_nothing(self):
             return self._fit_moments(moments, names, batches)
 
-    def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None, batches: Iterable[Floats] | None) -> Self:
+    def _fit_moments(
+        self,
+        moments: Moments | BlockMoments,
+        names: tuple[str, ...] | None = None,
+        batches: Iterable[Floats] | None = None,
+    ) -> Self:
         self._check_parameters()
-        if self.limit == "conformal" or self.trim:
-            what = "trim" if self.trim else "limit='conformal'"
-            raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
-        n_columns = moments.n_features // (self.lags + 1)
+        blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
+        n_columns = blocks.total.n_features // (self.lags + 1)
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-        mean, scale = moments.mean, np.ones(moments.n_features)
-        if self.scale:
-            scale = spread(moments.mean, np.diag(moments.covariance))
-        names = None if names is None else lagged_names(names, self.lags)
-        ppca = self._ppca().fit_moments(moments.scaled(mean, scale), names)
-        return self._set_fitted(self._judging(ppca, self._model_of(ppca, mean, scale), batches))
+        return self._set_fitted(self._recipe().fit_blocks(blocks, batches))
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -301,9 +289,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Shapley values, which respect correlations.
         """
         table = self.read(X, min_rows=0)
-        if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
-            statistic = self.statistic
-        return contributions.of_model(self, table, criterion, statistic and self.fitted.named(statistic))
+        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
+        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
 
     def explainer(self, **options: Any) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
@@ -415,57 +402,26 @@ class PCADetector(OutlierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _with_history(self, table: Table) -> Table:
-        """Rows to learn from: with lags, those whose whole history is known, beside it."""
-        if not self.lags:
-            return table
-        rows = Lagged(table.names, table.array.shape[1], self.lags).read(table).features[self.lags :]
-        return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
-
     def _check_parameters(self) -> None:
         DETECTOR.check(self.get_params())
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
-        if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
+        if self.game == "retraining" and self.statistic not in ("auto", *games.RETRAINABLE):
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
 
-    def _ppca(self) -> PPCA:
-        return PPCA(self.n_components, noise=self.noise, shrinkage=self.shrinkage)
-
-    def _learn(self, X: Floats, names: tuple[str, ...] | None) -> tuple[PPCA, FittedModel]:
-        """Scaling and model of some rows."""
-        mean, scale = mean_and_spread(X)
-        if not self.scale:
-            scale = np.ones_like(mean)
-        ppca = self._ppca().fit(Table((X - mean) / scale, names))
-        return ppca, self._model_of(ppca, mean, scale)
-
-    def _model_of(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
+    def _recipe(self) -> Recipe:
         names = getattr(self, "feature_names_in_", None)  # set by scikit-learn, if the table had names
         known = None if names is None else tuple(map(str, names))
-        return ppca.scaled(mean, scale, Lagged(known, self.n_features_in_, self.lags))
-
-    def _judging(self, ppca: PPCA, model: FittedModel, batches: Iterable[Floats] | None) -> FittedDetector:
-        """A model with statistic and limits; limits that come from scores of rows need the rows."""
-        statistic = named_score(self.statistic, model, confidence=self.confidence)
-        if self.limit not in FROM_ROWS:
-            limits = Limits(model, self.limit)
-        elif batches is None:
-            raise ValueError(
-                f"limit={self.limit!r} needs the training rows' scores: pass the rows again as batches, or use fit."
-            )
-        else:
-            limits = _limits_from_rows(model, statistic, self.limit, batches)
-        limit = limits(statistic, self.confidence)
-        return FittedDetector(model, ppca, statistic, self.confidence, limits, limit, self.get_params(deep=False))
+        return Recipe(self.get_params(deep=False), Lagged(known, self.n_features_in_, self.lags))
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""
         self._fitted, self._gathered = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_ = fitted.abnormal_training_rows
+        self.false_alarm_rate_ = fitted.false_alarm_rate
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
@@ -478,14 +434,6 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return Moments(
             model.n, self.mean_, self.scale_ * model.mean, model.scatter * np.outer(self.scale_, self.scale_)
         )
-
-
-def _limits_from_rows(
-    model: FittedModel, statistic: scores.QuadraticScore, kind: str, batches: Iterable[Floats]
-) -> Limits:
-    """Limits that are quantiles of the scores of some rows."""
-    rows = (model.standardise(X) for X in batches)
-    return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
 
 
 @contextmanager

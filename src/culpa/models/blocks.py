@@ -1,6 +1,5 @@
 """Mean and covariance of consecutive blocks of rows, gathered in one pass over a table of unknown length."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -15,6 +14,23 @@ _HELD = 4096  # rows held before moments are taken, so that small tables are cut
 _PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many
 
 
+def block_starts(n_rows: int, n_blocks: int = N_BLOCKS) -> NDArray[np.int64]:
+    """Position of the first row of each block: exact tenths of a small table, nearly tenths of a large one.
+
+    >>> block_starts(100).tolist()
+    [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
+    """
+    if n_rows <= _HELD:
+        n_blocks = max(1, min(n_blocks, n_rows))
+        return np.array([n_rows * at // n_blocks for at in range(n_blocks)], dtype=np.int64)
+    size = _HELD // _PIECES
+    while n_rows >= 2 * _PIECES * size:
+        size *= 2
+    ends = np.append(np.arange(size, n_rows, size), n_rows)
+    wanted = n_rows * np.arange(1, n_blocks) / n_blocks
+    return np.concatenate([[0], ends[np.abs(ends - wanted[:, None]).argmin(axis=1)]]).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class BlockMoments:
     """Moments of consecutive blocks of about the same number of complete rows."""
@@ -24,9 +40,9 @@ class BlockMoments:
     @classmethod
     def of(cls, X: Floats, n_blocks: int = N_BLOCKS) -> "BlockMoments":
         """Blocks of complete rows that are all at hand."""
-        gatherer = BlockGatherer(X.shape[1], n_blocks)
-        gatherer.add(X)
-        return gatherer.finish()
+        reference = X[0].copy() if len(X) else None
+        parts = np.split(X, block_starts(len(X), n_blocks)[1:])
+        return cls(tuple(Moments.of(part, reference) for part in parts))
 
     @cached_property
     def total(self) -> Moments:
@@ -51,12 +67,10 @@ class BlockMoments:
 
 
 class BlockGatherer:
-    """Takes rows in any portions and ends with blocks whose borders depend on the number of rows alone."""
+    """Takes rows in any portions and ends with the blocks that `BlockMoments.of` makes of all rows at once."""
 
-    def __init__(self, n_columns: int, n_blocks: int = N_BLOCKS) -> None:
-        self._n_columns, self._n_blocks = n_columns, n_blocks
-        self._held: list[Floats] = []
-        self._n_held = 0
+    def __init__(self, n_columns: int) -> None:
+        self._held = [np.empty((0, n_columns))]
         self._pieces: list[Moments] = []
         self._size = _HELD // _PIECES
         self._reference: Floats | None = None
@@ -65,46 +79,33 @@ class BlockGatherer:
         """The next complete rows."""
         if self._reference is None and len(X):
             self._reference = X[0].copy()
-        if self._held is not None and not self._pieces:
+        if not self._pieces:
             self._held.append(X)
-            self._n_held += len(X)
-            if self._n_held <= _HELD:
+            if sum(map(len, self._held)) <= _HELD:
                 return
-            X = np.concatenate(self._held)
-            self._held = []
+            X, self._held = np.concatenate(self._held), self._held[:1]
         self._gather(X)
 
     def finish(self) -> BlockMoments:
-        """The blocks; fewer than asked for where there are fewer rows."""
+        """The blocks; fewer than usual where there are fewer rows."""
         if not self._pieces:
-            X = np.concatenate([np.empty((0, self._n_columns)), *self._held])
-            k = max(1, min(self._n_blocks, len(X)))
-            cuts = [len(X) * at // k for at in range(k + 1)]
-            return BlockMoments(tuple(self._moments(X[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)))
-        return BlockMoments(tuple(self._joined()))
-
-    def _moments(self, X: Floats) -> Moments:
-        return Moments.of(X, self._reference)
+            return BlockMoments.of(np.concatenate(self._held))
+        ends = np.cumsum([piece.n for piece in self._pieces])
+        cuts = np.searchsorted(ends, block_starts(int(ends[-1]))[1:]) + 1
+        groups = np.split(np.arange(len(ends)), cuts)
+        return BlockMoments(tuple(reduce(Moments.merge, [self._pieces[at] for at in group]) for group in groups))
 
     def _gather(self, X: Floats) -> None:
         while len(X):
-            room = self._size - self._pieces[-1].n if self._pieces and self._pieces[-1].n < self._size else 0
-            if room:
-                self._pieces[-1] = self._pieces[-1].merge(self._moments(X[:room]))
+            unfinished = self._pieces and self._pieces[-1].n < self._size
+            room = self._size - self._pieces[-1].n if unfinished else self._size
+            piece = Moments.of(X[:room], self._reference)
+            if unfinished:
+                self._pieces[-1] = self._pieces[-1].merge(piece)
             else:
-                room = self._size
-                self._pieces.append(self._moments(X[:room]))
+                self._pieces.append(piece)
             X = X[room:]
             if len(self._pieces) == 2 * _PIECES and self._pieces[-1].n == self._size:
                 pairs = zip(self._pieces[::2], self._pieces[1::2], strict=True)
                 self._pieces = [first.merge(second) for first, second in pairs]
                 self._size *= 2
-
-    def _joined(self) -> Iterator[Moments]:
-        """Neighbouring pieces joined to blocks of nearly the same number of rows."""
-        ends = np.cumsum([piece.n for piece in self._pieces])
-        wanted = ends[-1] * np.arange(1, self._n_blocks) / self._n_blocks
-        cuts = [0, *(int(np.argmin(np.abs(ends - at))) + 1 for at in wanted), len(ends)]
-        for first, last in zip(cuts, cuts[1:], strict=False):
-            if first < last:
-                yield reduce(Moments.merge, self._pieces[first:last])

@@ -39,7 +39,7 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 10)) + 0.5 * rng.normal(size=(500, 10))
-    >>> choose_components(BlockMoments.of(X)).n_components
+    >>> choose_components(BlockMoments.of(X), scale=False).n_components
     3
     """
     everything = _correlation(blocks.total, scale=scale)[1]

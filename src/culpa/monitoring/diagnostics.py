@@ -8,6 +8,11 @@ from culpa.fitted import FittedDetector
 from culpa.models import PPCA
 from culpa.models.latent import RELATIVE_FLOOR
 
+
+class FitWarning(UserWarning):
+    """Something that a user should know before trusting a fitted detector."""
+
+
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
 
