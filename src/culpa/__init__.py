@@ -22,6 +22,7 @@ from culpa._core.version import __version__
 _HOMES = {
     "Explainer": "culpa.explainer",
     "Explanation": "culpa.explanation",
+    "FitWarning": "culpa._core.fit_warning",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
@@ -34,6 +35,7 @@ __all__ = [
     "PPCA",
     "Explainer",
     "Explanation",
+    "FitWarning",
     "Lags",
     "LatentGaussian",
     "PCADetector",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from culpa._core.fit_warning import FitWarning
     from culpa.calibration.choice import calibrate
     from culpa.columns import Lags
     from culpa.detector import PCADetector

@@ -1,5 +1,6 @@
 """PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName, StatisticName
+from culpa._core.fit_warning import FitWarning
 from culpa._core.kinds import FRACTION
 from culpa._core.parameters import DETECTOR, documented, known_keywords
 from culpa._core.types import Floats
@@ -28,8 +30,10 @@ from culpa.learning import Recipe, limits_from_rows
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
+from culpa.monitoring.diagnostics import oddities
+from culpa.monitoring.fill_values import Ends, sentences
 from culpa.ranking import contributions
-from culpa.scores.by_name import named_score
+from culpa.scores import discoveries, named_score
 from culpa.scores.limits import FROM_ROWS
 
 _NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at once
@@ -113,7 +117,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
         with _all_or_nothing(self):
-            return self._fit(X)
+            self._fit(X)
+        return self._warned(self._fill_values(X))
 
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
@@ -136,7 +141,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         moments = Moments.of(self._with_history(table).array)
         if not first:
             moments = self._moments_so_far().merge(moments)
-        self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
+        with warnings.catch_warnings():
+            if not first:  # once is enough
+                warnings.simplefilter("ignore", FitWarning)
+            self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
         self._gathered = moments
         return self
 
@@ -176,7 +184,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
         """
         with _all_or_nothing(self):
-            return self._fit_moments(moments, names, batches)
+            self._fit_moments(moments, names, batches)
+        return self._warned([])
 
     def _fit_moments(
         self,
@@ -241,11 +250,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def statistics(self, X: Any) -> Any:
-        """Table of the classical statistics: SPE and T2 with their limits and flags, in the kind of table given.
+    def statistics(self, X: Any, *, fdr: float | None = None) -> Any:
+        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
 
-        ``anomaly`` is what `predict` says: it follows the detector's own ``statistic`` alone. Limits are at the detector's
-        ``confidence``; `control_limits` has others.
+        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it is
+        missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
+        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
+        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
+        `control_limits` has others.
         """
         table, fitted = self.read(X), self.fitted
         columns: dict[str, Any] = {"row": table.row_labels()}
@@ -253,10 +265,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
         limits = {
             line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence
         }
-        for name in ("spe", "t2"):
-            columns |= {name: values[name], f"{name}_limit": np.full(len(table.array), limits[name])}
-            columns[f"{name}_flag"] = values[name] > limits[name]
-        columns["anomaly"] = fitted.is_flagged(values[fitted.statistic.name])
+        for name, cells in values.items():
+            columns |= {
+                name: cells,
+                f"{name}_limit": np.full(len(cells), limits[name]),
+                f"{name}_flag": cells > limits[name],
+            }
+        own = values[fitted.statistic.name]
+        p_value = fitted.p_values(own)
+        columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value
+        columns["anomaly"] = fitted.is_flagged(own)
+        if fdr is not None:
+            FRACTION.check(fdr, "fdr")
+            if p_value is None:
+                raise ValueError(
+                    "fdr=... needs p-values, which a limit by formula does not have: fit with limit='auto'."
+                )
+            columns["discovery"] = discoveries(p_value, fdr)
         return frame_like(table.native, columns)
 
     def control_limits(self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:
@@ -424,6 +449,24 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.false_alarm_rate_ = fitted.false_alarm_rate
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
+
+    def _warned(self, more: Sequence[str]) -> Self:
+        for text in [*more, *oddities(self.fitted)]:
+            warnings.warn(text, FitWarning, stacklevel=3)
+        return self
+
+    def _fill_values(self, X: Any) -> list[str]:
+        """What to say about numbers like -9999 among the training rows."""
+        table = self.read(X)
+        ends, observed = Ends(table.array.shape[1]), ~np.isnan(table.array)
+        ends.add(np.arange(len(table.array)), table.array)
+        cells = table.array.T
+        return sentences(
+            ends.alone(observed.sum(axis=0)),
+            table.feature_names(),
+            "X",
+            lambda j: Moments.of(cells[j, observed[:, j]][:, None]),
+        )
 
     def _moments_so_far(self) -> Moments:
         """Mean and covariance of the training rows: as gathered, or as a fitted model has them."""

@@ -6,7 +6,6 @@ table, and from a second pass for the scores; only missing cells and trimming ne
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,10 +18,9 @@ from culpa._core.validation import Table
 from culpa.columns import Lagged
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.blocks import N_BLOCKS, BlockMoments, block_starts
+from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.moments import mean_and_spread, spread
-from culpa.monitoring.diagnostics import FitWarning
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 
@@ -167,7 +165,6 @@ class Recipe:
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None:
-            _warn("the limit is a formula, because the training rows could not be read again: it may be too low.")
             return Limits(learned.model, "formula")
         p = None if learned.choice is None else learned.choice.n_components
 
@@ -199,11 +196,6 @@ class Recipe:
         """Limits from rows, with their positions, each scored by the model of the other blocks."""
         lags, ends = self.columns.lags, np.append(starts[1:], n)
         if n < _FEWEST_ROWS or (ends - starts).min() < _FEWEST_PER_BLOCK + 2 * lags:
-            needed = max(_FEWEST_ROWS, N_BLOCKS * (_FEWEST_PER_BLOCK + 2 * lags))
-            _warn(
-                f"{n:,} rows are too few to check the limit on rows that the model did not see ({needed:,} are needed): "
-                "it is a formula, and more rows than asked for may be flagged."
-            )
             return Limits(learned.model, "formula")
         judges: dict[int, tuple[FittedModel, dict[str, QuadraticScore]]] = {}
         found: dict[str, list[Floats]] = {}
@@ -246,7 +238,3 @@ def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.in
     for rows in batches:
         yield rows, np.arange(done, done + len(rows))
         done += len(rows)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, FitWarning, stacklevel=2)

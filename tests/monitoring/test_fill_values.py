@@ -20,9 +20,10 @@ import culpa
 from culpa import PCADetector
 from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
-from culpa.io.fill_values import Codes, Ends, is_code
+from culpa.monitoring.fill_values import Codes, Ends, is_code
 from culpa.io.tables import Batch, Options, open_source
-from culpa.io.tables.missing import Missing, as_typed
+from culpa._core.json_values import as_typed
+from culpa.io.tables.missing import Missing
 from culpa.jobs import fit, fitting
 from culpa.models import Moments
 
