@@ -28,7 +28,7 @@ from culpa.fitted import FittedDetector
 from culpa.joint_fix import JointFix
 from culpa.learning import Recipe, limits_from_rows
 from culpa.models import FittedModel, Moments
-from culpa.models.blocks import BlockMoments
+from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.fill_values import Ends, sentences
@@ -80,7 +80,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     """
 
     _fitted: FittedDetector
-    _gathered: Moments | None = None  # of the rows that partial_fit has seen
+    # of the rows that partial_fit has seen
+    _gathered: Moments | None = None
+    _gatherer: BlockGatherer | None = None
 
     @known_keywords
     def __init__(
@@ -129,23 +131,28 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Learn from more normal rows: the result is that of ``fit`` on all rows so far, to rounding.
+        """Learn from more normal rows: the model is that of ``fit`` on all rows so far, to rounding.
 
-        It keeps only mean and covariance, so it needs complete rows and a limit by formula; `calibrate_limit` can follow.
-        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+        It keeps only mean and covariance, so it needs complete rows, and the limit is a formula; `calibrate_limit` can
+        follow. After ``fit`` or `culpa.load`, an automatic number of components stays what it is. With lags, the rows of
+        each call must be consecutive, and the first ones serve only as the others' past.
         """
         self._check_parameters()
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
-        moments = Moments.of(self._with_history(table).array)
-        if not first:
-            moments = self._moments_so_far().merge(moments)
+        rows = self._recipe().columns.read(table).features[self.lags :]
+        gatherer = BlockGatherer(rows.shape[1]) if first else self._gatherer
+        if gatherer is None:
+            blocks = BlockMoments((self._moments_so_far().merge(Moments.of(rows)),))
+        else:
+            gatherer.add(rows)
+            blocks = gatherer.finish()
         with warnings.catch_warnings():
             if not first:  # once is enough
                 warnings.simplefilter("ignore", FitWarning)
-            self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
-        self._gathered = moments
+            self.fit_moments(blocks, table.names if first else self.fitted.columns.known_names)
+        self._gatherer, self._gathered = gatherer, blocks.total
         return self
 
     def calibrate_limit(self, X: Any) -> Self:
@@ -196,8 +203,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self._check_parameters()
         blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
         n_columns = blocks.total.n_features // (self.lags + 1)
+        p = self.model_.n_components_ if hasattr(self, "model_") else None
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-        return self._set_fitted(self._recipe().fit_blocks(blocks, batches))
+        return self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -253,8 +261,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def statistics(self, X: Any, *, fdr: float | None = None) -> Any:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
 
-        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it is
-        missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
+        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
+        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
         alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
         among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
         `control_limits` has others.
@@ -443,7 +451,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""
-        self._fitted, self._gathered = fitted, None
+        self._fitted, self._gathered, self._gatherer = fitted, None, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_ = fitted.abnormal_training_rows
         self.false_alarm_rate_ = fitted.false_alarm_rate

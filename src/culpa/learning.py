@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
-from culpa.columns import Lagged
+from culpa.columns import Lagged, lagged_names
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.blocks import BlockMoments, block_starts
@@ -74,13 +74,18 @@ class Recipe:
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
         return self._fitted(learned, limits, blocks, abnormal)
 
-    def fit_blocks(self, blocks: BlockMoments, batches: Iterable[Floats] | None) -> FittedDetector:
-        """Learn from the moments of complete rows; limits from scores need the rows once more, as batches in order."""
+    def fit_blocks(
+        self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
+    ) -> FittedDetector:
+        """Learn from the moments of complete rows; limits from scores need the rows once more, as batches in order.
+
+        ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
+        """
         kind = self.parameters["limit"]
         if kind in ("conformal",) or self.parameters["trim"]:
             what = "trim" if self.parameters["trim"] else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
-        learned = self.learn_moments(blocks.total, blocks)
+        learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         if kind == "empirical":
             if batches is None:
                 raise ValueError(
@@ -99,30 +104,35 @@ class Recipe:
         choice = None
         if self.n_components == "auto":
             choice = choose_components(_complete_blocks(X, mean, scale), scale=False)
-        ppca = self._ppca(choice).fit(Table((X - mean) / scale))
+        ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
         return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
 
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
         mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)))
         choice = None
-        if self.n_components == "auto" and p is None and blocks is not None:
+        if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
-        ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale))
+        ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+
+    @property
+    def _names(self) -> tuple[str, ...] | None:
+        """Of the features, with lags of the past ones, too."""
+        known = self.columns.known_names
+        return None if known is None else lagged_names(known, self.columns.lags)
 
     def _scaling(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         return mean, std if self.parameters["scale"] else np.ones_like(mean)
 
     def _ppca(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
         wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
+        if wanted == "auto":  # nothing to choose it by
+            wanted = _SPE_SHARE
         return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
 
     def _with_scaling(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
-        model = ppca.scaled(mean, scale, self.columns)
-        if model.feature_names is not None:
-            ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
-        return model
+        return ppca.scaled(mean, scale, self.columns)
 
     def _score(self, model: FittedModel) -> QuadraticScore:
         return named_score(self.statistic, model, confidence=self.parameters["confidence"])

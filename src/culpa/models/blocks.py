@@ -86,8 +86,13 @@ class BlockGatherer:
             X, self._held = np.concatenate(self._held), self._held[:1]
         self._gather(X)
 
+    @property
+    def n(self) -> int:
+        """Rows so far."""
+        return sum(map(len, self._held)) + sum(piece.n for piece in self._pieces)
+
     def finish(self) -> BlockMoments:
-        """The blocks; fewer than usual where there are fewer rows."""
+        """The blocks so far; fewer than usual where there are fewer rows."""
         if not self._pieces:
             return BlockMoments.of(np.concatenate(self._held))
         ends = np.cumsum([piece.n for piece in self._pieces])

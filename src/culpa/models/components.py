@@ -45,6 +45,8 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     everything = _correlation(blocks.total, scale=scale)[1]
     n, d = blocks.total.n, blocks.total.n_features
     eigenvalues = np.linalg.eigvalsh(everything)[::-1]
+    if n < 2 or not eigenvalues[0] > 0:
+        return ComponentChoice(1, np.zeros(1))  # whoever fits the model refuses it
     rank = int((eigenvalues > _NO_VARIANCE * eigenvalues[0]).sum()) if n > d else d
     most = max(1, min(rank - 1, min(n - block.n for block in blocks.blocks) - 2))
     curves, weights = [], []
