@@ -7,16 +7,22 @@ among earlier downloads. If the file is in none of them, they download it and ve
 from culpa.datasets.dataset import DataFileError, Dataset
 from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
 from culpa.datasets.plant import Fault, Plant, make_plant
+from culpa.datasets.plants import SERVERS, Server, TennesseeEastman, load_server, load_tennessee_eastman
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers
 
 __all__ = [
     "ODDS_NAMES",
+    "SERVERS",
     "DataFileError",
     "Dataset",
     "Fault",
     "Plant",
+    "Server",
+    "TennesseeEastman",
     "load_cars04",
     "load_odds",
+    "load_server",
+    "load_tennessee_eastman",
     "load_wbc",
     "load_wine_outliers",
     "make_plant",
