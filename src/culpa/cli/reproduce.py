@@ -31,7 +31,8 @@ def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default detector and of formula 'limits'.",
+            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default "
+            "detector, and of 'limits' by formula.",
             show_default=False,
         ),
     ],

@@ -171,8 +171,10 @@ def simulate(kind: str, n: int, d: int, seed: int) -> Floats:
 def _detection(normal: Floats, later: Floats, fault: str, rows: Floats) -> Detection:
     classic = PCADetector(0.95, limit="formula").fit(normal).fitted
     default = PCADetector().fit(normal).fitted
-    found = [_detected(classic, classic.named(name), later, rows) for name in ("spe", "t2", "mahalanobis")]
-    return Detection(fault, *found, _detected(default, default.statistic, later, rows))
+    spe, t2, mahalanobis = (
+        _detected(classic, classic.named(name), later, rows) for name in ("spe", "t2", "mahalanobis")
+    )
+    return Detection(fault, spe, t2, mahalanobis, _detected(default, default.statistic, later, rows))
 
 
 def _detected(fitted: FittedDetector, statistic: QuadraticScore, later: Floats, rows: Floats) -> float:

@@ -10,8 +10,8 @@ from culpa.experiments.sheets import Sheet, to_markdown
 _HEAD = """\
 # False alarms of the default detector
 
-This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. Beside it
-stands what a limit by formula does (`PCADetector(0.95, statistic="spe", limit="formula")`).
+This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. Beside
+it stands what a limit by formula does (`PCADetector(0.95, statistic="spe", limit="formula")`).
 
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 
@@ -20,11 +20,11 @@ A rate *holds* if it is between 0.3 and 2 times what was asked, or inside the 95
 _CAVEAT = """\
 ## What to expect of rows that change
 
-Consecutive folds ask more than any limit can promise: the next stretch of rows may differ from all stretches before it. Musk,
-cars, wine, cover and cardio are sorted by class or by place, and their consecutive folds do differ. There `fit` warns that
-the training rows are not alike from one stretch to the next, and the limit is raised. The constants of that rule were chosen
-while looking at the sets on this page, so their consecutive rates are flattering; with 4, 8 or 10 folds instead of five,
-some of them miss. Shuffled rows hold whatever the seed.
+Consecutive folds ask more than any limit can promise: the next stretch of rows may differ from all stretches before it.
+Musk, cars, wine, cover and cardio are sorted by class or by place, and their consecutive folds do differ. There `fit` warns
+that the training rows are not alike from one stretch to the next, and the limit is raised. The constants of that rule were
+chosen while looking at the sets on this page, so their consecutive rates are flattering; with 4, 8 or 10 folds instead of
+five, some of them miss.
 """
 
 

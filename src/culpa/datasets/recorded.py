@@ -52,7 +52,7 @@ def load_tennessee_eastman(data: str | os.PathLike[str] | None = None) -> Tennes
 
 
 def load_server(name: str, data: str | os.PathLike[str] | None = None) -> Server:
-    """One of the servers `SERVERS`, from ``asd/machineNN.npz`` of the folder ``data`` or of the one that CULPA_DATA names."""
+    """One of the servers `SERVERS`, from ``asd/machineNN.npz`` in the folder ``data`` or that CULPA_DATA names."""
     arrays = _read(f"asd/machine{name}.npz", data)
     start, stop = (np.asarray(arrays[key], dtype=np.int64) for key in ("start", "stop"))
     return Server(
