@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import public_api
 import pytest
 
 import culpa
@@ -15,6 +16,10 @@ def test_public_names():
         assert getattr(culpa, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = culpa.nonsense
+
+
+def test_the_public_api_is_pinned():
+    assert public_api.public_api() == public_api.FILE.read_text(), "if this is meant, run: python tests/public_api.py"
 
 
 def loaded_after(code):

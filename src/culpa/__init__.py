@@ -15,6 +15,7 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from culpa._core.choices import suggestion
 from culpa._core.version import __version__
 
 # Public names and the modules that hold them. They are loaded on first use (PEP 562), so that `culpa --help`
@@ -53,14 +54,14 @@ if TYPE_CHECKING:
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
     from culpa.models import PPCA, LatentGaussian
+else:  # a type checker must see the names above, and that there are no others
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'culpa' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'culpa' has no attribute {name!r}{suggestion(name, __all__)}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

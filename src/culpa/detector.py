@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ from culpa import games
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName, StatisticName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.kinds import FRACTION
-from culpa._core.parameters import DETECTOR, documented, known_keywords
-from culpa._core.types import Floats
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import DETECTOR
+from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
 from culpa.columns import Lagged
 from culpa.explainer import Explainer
@@ -32,9 +33,16 @@ from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.fill_values import Ends, sentences
+from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
 from culpa.scores import discoveries, named_score
 from culpa.scores.limits import FROM_ROWS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from culpa.plots import DetectorPlots
+    from culpa.report import Report
 
 _NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at once
 
@@ -258,7 +266,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def statistics(self, X: Any, *, fdr: float | None = None) -> Any:
+    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
 
         ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
@@ -292,7 +300,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
             columns["discovery"] = discoveries(p_value, fdr)
         return frame_like(table.native, columns)
 
-    def control_limits(self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False) -> Any:
+    def control_limits(
+        self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
+    ) -> "pd.DataFrame":
         """Table of limits for control charts: statistic, confidence, kind, limit.
 
         One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
@@ -306,7 +316,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
         return frame_like(None, dict(columns))
 
-    def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
+    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
 
         ``options`` are those of `Explainer`. No rows give an empty explanation. With lags, give whole stretches of
@@ -325,7 +335,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
         return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
 
-    def explainer(self, **options: Any) -> Explainer:
+    def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
         return self.fitted.explainer(**options)
 
@@ -344,7 +354,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         gap: Any = 0,
         min_length: int = 1,
         units: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[BlameOptions],
     ) -> Incidents:
         """Flagged rows that follow each other, as incidents: when, whose fault, what was expected, in one sentence each.
 
@@ -386,18 +396,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
             self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
         )
 
-    def report(self, X: Any, *, time: Any = None, title: str = "Whose fault is it?", **options: Any) -> Any:
+    def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
 
         Parameters
         ----------
         X, time
             As for `incidents`.
-        title
-            What the page is called.
         options
-            ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for `incidents`; and those of
-            `Explainer`, such as ``groups``.
+            ``title`` of the page; ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for
+            `incidents`; and those of `Explainer`, such as ``groups``.
 
         Returns
         -------
@@ -407,13 +415,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         features, times, name = split_time(X, time)
         table = self.read(features)
-        make_report = import_module("culpa.report").make_report
-        return make_report(self.fitted, table, times=times, time_name=name, title=title, **options)
+        report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
+        return report
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> "DetectorPlots":
         """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
-        return import_module("culpa.plots").Plots(self)
+        plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
+        return plots
 
     def reconstruct(self, X: Any) -> Floats:
         """What the model makes of each row, in the user's units; missing cells are filled in."""

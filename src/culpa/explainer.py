@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from culpa import games, shapley
 from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
 from culpa._core.missing import patterns, warn_about_empty_rows
-from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER, documented, known_keywords
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions

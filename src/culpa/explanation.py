@@ -4,14 +4,17 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.json_values import to_json_value
-from culpa._core.types import Floats
+from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like
+
+if TYPE_CHECKING:
+    from culpa.plots import ExplanationPlots
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "row_labels")
@@ -117,9 +120,10 @@ class Explanation:
         return ~np.isnan(self.score_if_fixed)
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> "ExplanationPlots":
         """Pictures, with matplotlib: ``why.plot.waterfall(0)``, ``bar``, ``heatmap``, ``scatter``; see `culpa.plots`."""
-        return import_module("culpa.plots").Plots(self)
+        plots: ExplanationPlots = import_module("culpa.plots").ExplanationPlots(self)
+        return plots
 
     @staticmethod
     def concatenate(parts: Sequence["Explanation"]) -> "Explanation":
@@ -147,7 +151,7 @@ class Explanation:
         half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)
         return self.values - half, self.values + half
 
-    def top(self, k: int = 3) -> Any:
+    def top(self, k: int = 3) -> DataFrame:
         """The ``k`` worst culprits of each row, as a table a person can act on.
 
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
@@ -186,7 +190,7 @@ class Explanation:
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
         return frame_like(self.native, columns)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """One line per row: its label, its score, and a column of Shapley values per player."""
         columns: dict[str, Any] = {}
         for name, cells in (("row", self.row_labels), ("score", self.score)):

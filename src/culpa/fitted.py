@@ -5,13 +5,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from culpa import scores
 from culpa._core.missing import warn_about_empty_rows
-from culpa._core.parameters import EXPLAINER, check_keywords
+from culpa._core.parameter import check_keywords
+from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
@@ -21,6 +22,7 @@ from culpa.joint_fix import JointFix, fix_jointly
 from culpa.models import PPCA, FittedModel
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
+from culpa.options import ExplainerOptions
 from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
 from culpa.scores.held_out import Rate
 
@@ -139,24 +141,24 @@ class FittedDetector:
             if self.limits.knows(score, level)
         ]
 
-    def explainer(self, **options: Any) -> Explainer:
+    def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
-        options = self._explained_by() | EXPLAINER.without_aliases(options)
-        if options["score"] in scores.SCORE_NAMES and "features" not in options:
-            options["score"] = self.named(options["score"])
+        chosen = self._explained_by() | EXPLAINER.without_aliases(options)
+        if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
+            chosen["score"] = self.named(chosen["score"])
         for known, explainer in self._explainers:
-            if _same(known, options):
+            if _same(known, chosen):
                 return explainer
-        explainer = Explainer(self.model, **options)
-        self._explainers[:] = [*self._explainers[1 - _EXPLAINERS_KEPT :], (options, explainer)]
+        explainer = Explainer(self.model, **chosen)
+        self._explainers[:] = [*self._explainers[1 - _EXPLAINERS_KEPT :], (chosen, explainer)]
         return explainer
 
     def _explained_by(self) -> dict[str, Any]:
         own = {name: self.parameters[name] for name in ("game", "ranking")}
         return {"score": self.statistic.name} | own
 
-    def explain(self, X: Any, rows: Any = None, **options: Any) -> Explanation:
+    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
         return self.explainer(**options).explain(X, rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.types import Floats, Positions
+from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.validation import feature_positions, frame_like
 from culpa.columns import Reading
 from culpa.explainer import Explainer
@@ -52,7 +52,7 @@ class JointFix:
         """Whether no alarm is left, (rows,)."""
         return self.score_if_fixed <= self.limit
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """One line per row and feature."""
         k = self.features.shape[1]
         columns: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -11,7 +12,9 @@ from culpa import PPCA, Explainer, PCADetector, calibrate
 from culpa._core import kinds
 from culpa._core.choices import RANKINGS, suggestion
 from culpa._core.kinds import FRACTION, AnyOf, Choice, Flag, Number, Text, Whole
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, check_keywords
+from culpa._core.parameter import check_keywords
+from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
+from culpa._core.parameters_page import page
 from culpa.calibration import Plan
 
 DESCRIBED = {PCADetector: DETECTOR, PPCA: PPCA_PARAMETERS, Explainer: EXPLAINER, calibrate: CALIBRATION}
@@ -106,3 +109,8 @@ def test_two_names_of_one_parameter():
 def test_suggestions():
     assert suggestion("shaply", RANKINGS) == "; did you mean 'shapley'?"
     assert suggestion("zzz", RANKINGS) == ""
+
+
+def test_the_page_is_up_to_date():
+    written = Path(__file__).parents[2] / "docs" / "parameters.md"
+    assert written.read_text() == page(), "run: python -m culpa._core.parameters_page docs/parameters.md"

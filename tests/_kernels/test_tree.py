@@ -88,8 +88,8 @@ class TestTree:
         edges = np.linspace(0, whole.n_pieces, n_pieces + 1).astype(int)
         values = np.zeros((3, 10))
         for first, last in pairwise(edges):
-            rows, part = whole.walk(first, last)
-            values[rows] += part
+            part = whole.walk(first, last)
+            values[part.rows] += part.values
         np.testing.assert_allclose(values, by_arrays(game, X, singles(10), monkeypatch), rtol=1e-10, atol=1e-12)
 
     def test_what_was_in_memory_before_does_not_matter(self, steps, monkeypatch):

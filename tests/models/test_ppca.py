@@ -168,7 +168,7 @@ class TestPPCA:
             with pytest.raises(ValueError, match="noise must be a number above 0"):
                 PPCA(2, **options).fit(X)
         for share in (-0.1, 1.1, "some"):
-            with pytest.raises(ValueError, match="shrinkage must be a number of at least 0 and of at most 1"):
+            with pytest.raises(ValueError, match="shrinkage must be a number from 0 to 1"):
                 PPCA(2, shrinkage=share).fit(X)
 
     def test_attributes_agree_with_scikit_learn(self):

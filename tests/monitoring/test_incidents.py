@@ -404,7 +404,6 @@ class TestSentences:
             assert other.sentence == told
             assert [culprit.unit for culprit in other.culprits] == [culprit.unit for culprit in one.culprits]
 
-    @pytest.mark.filterwarnings("ignore:X has feature names", "ignore:X does not have valid feature names")
     def test_the_noun_is_the_users(self, plant):
         detector = PCADetector(noun="sensor").fit(plant.normal)
         incidents = detector.incidents(plant.new, gap=3, min_length=5)
@@ -413,6 +412,7 @@ class TestSentences:
         detector.set_params(noun="metric")  # needs no new fit
         assert "the other metrics imply" in str(detector.incidents(plant.new, gap=3, min_length=5))
 
+    @pytest.mark.filterwarnings("ignore:X has feature names", "ignore:X does not have valid feature names")
     def test_names_that_only_new_rows_have(self, detector, plant, new):
         nameless = PCADetector().fit(plant.normal)
         units = {"flow_reflux": "m3/h"}

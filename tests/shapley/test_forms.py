@@ -13,7 +13,8 @@ import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Retraining
 from culpa.games.arrays import as_array_like
-from culpa.jobs.batch_explainer import Blame
+from culpa.jobs.batch_explainer import BatchExplainer
+from culpa.scores import ScoredRows
 from culpa.shapley import QuadraticForms, plan
 
 GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
@@ -192,9 +193,10 @@ class TestCompiledExplainer:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 18)) + 0.3 * rng.normal(size=(300, 18))
         explainer, notes = Explainer(PPCA(5).fit(X)), []
-        blame = Blame(explainer, explainer.columns.names, live=live, note=notes.append)
+        by_batch = BatchExplainer(explainer, live=live, note=notes.append)
         for row in X:
-            blame.explain(explainer.columns.read(row[None]))
+            reading = explainer.columns.read(row[None])
+            by_batch.explain(ScoredRows.of(reading, explainer.model, explainer.score))
         assert (explainer.forms is None) == live
         assert notes == [] if live else ["preparing to explain many rows", ""]
 

@@ -47,6 +47,8 @@ class Number(Kind):
     @property
     def description(self) -> str:
         """The bounds in words."""
+        if math.isfinite(self.at_least) and math.isfinite(self.at_most):
+            return f"a number from {self.at_least:g} to {self.at_most:g}"
         bounds = {"above": self.above, "of at least": self.at_least, "below": self.below, "of at most": self.at_most}
         finite = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
         words = " ".join(["a number", " and ".join(finite)]).strip()

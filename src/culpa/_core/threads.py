@@ -8,15 +8,23 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+Task = TypeVar("Task")
 Result = TypeVar("Result")
+_ROWS_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
 
-_working = threading.local()  # .yes in threads that do tasks
-_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
+
+class _ThisThread(threading.local):
+    """What the current thread is doing."""
+
+    is_working = False  # on a task of `in_threads`
+
+
+_this_thread = _ThisThread()
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -38,7 +46,7 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
     """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
-    if n_rows < _WORTH_LIMITING:
+    if n_rows < _ROWS_WORTH_LIMITING:
         yield
     else:
         with _blas().limit(limits=1, user_api="blas"):
@@ -56,8 +64,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_threads(
-    function: Callable[[Any], Result],
-    tasks: Iterable[Any],
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
     n_jobs: int | None,
     progress: Callable[[float, float | None], None] | None = None,
 ) -> list[Result]:
@@ -67,7 +75,7 @@ def in_threads(
     """
     tasks = list(tasks)
     threads = min(n_threads(n_jobs), len(tasks))
-    if threads <= 1 or getattr(_working, "yes", False):  # a task of a task would wait for its own thread
+    if threads <= 1 or _this_thread.is_working:  # a task of a task would wait for its own thread
         results = []
         for task in tasks:
             results.append(function(task))
@@ -78,7 +86,7 @@ def in_threads(
     waiting = deque(enumerate(tasks))
 
     def work(report: Callable[[float, float | None], None] | None = None) -> None:
-        _working.yes = True
+        _this_thread.is_working = True
         try:
             while waiting:
                 try:
@@ -89,7 +97,7 @@ def in_threads(
                 if report is not None:
                     report(len(found) / len(tasks), None)
         finally:
-            _working.yes = False
+            _this_thread.is_working = False
 
     with _blas().limit(limits=1, user_api="blas"):
         others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
+from culpa._core.types import DataFrame
 
 Rows = NDArray[np.float64]
 
@@ -111,11 +112,12 @@ def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, ar
         raise ValueError(f"{argument} {what}: pass the model's columns in its order, {list(names)[:6]}.")
 
 
-def frame_like(native: Any, columns: Mapping[str, Any]) -> Any:
+def frame_like(native: Any, columns: Mapping[str, Any]) -> DataFrame:
     """A table of the kind the user works with; pandas where the input was a bare array."""
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     backend = frame.implementation if isinstance(frame, nw.DataFrame) else "pandas"
-    return nw.from_dict(dict(columns), backend=backend).to_native()
+    frame_of_kind: DataFrame = nw.from_dict(dict(columns), backend=backend).to_native()
+    return frame_of_kind
 
 
 def same_kind(native: Any, values: Rows, names: Sequence[str] | None = None) -> Any:

@@ -28,7 +28,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_at, feature_pair_at, load_pair, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.tree_kernel import pairs_of_last_three, seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -38,7 +38,7 @@ def elimination_model(covariance: Floats, sandwich: Floats, rows: Floats, value:
     return TreeModel(np.empty(0), pairs, np.empty((len(covariance), 0)), rows[:, ::-1], value)
 
 
-def _join(state, scratch, constants, source, target, j, layout, mask, like):
+def join(state, scratch, constants, source, target, j, layout, mask, like):
     """Feature j joins. Scratch keeps gain and shift of each row and feature; rows count before features in ``e``."""
     width, n_rows = width_of(like), layout.n_rows
     own = source + feature_at(layout, j) * width
@@ -87,23 +87,16 @@ def _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11):
     return _one(delta_0, k_0, V_00, K_00), only_1, only_1 + then_0
 
 
-def _prepare_last_three(state, constants, source, layout, like):
+def prepare_last_three(state, constants, source, layout, like):
     """V and K of the last three features."""
-    width = width_of(like)
-    V_00, K_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
-    V_10, K_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
-    V_11, K_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
-    V_20, K_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
-    V_21, K_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
-    V_22, K_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
-    return (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22)
+    return pairs_of_last_three(state, source, layout, like)
 
 
-def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     """Feature 2 is skipped or joins; `_two` does the rest."""
     (V_00, V_10, V_11, V_20, V_21, V_22), (K_00, K_10, K_11, K_20, K_21, K_22) = prepared
     (delta_0, k_0), (delta_1, k_1), (delta_2, k_2) = pair_0, pair_1, pair_2
-    change_0, change_1, change_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    without_2 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
     inverse = 1.0 / V_22
     kappa = K_22 * inverse
     gain_r, gain_0, gain_1 = delta_2 * inverse, V_20 * inverse, V_21 * inverse
@@ -114,14 +107,11 @@ def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     K_00 = K_00 - gain_0 * K_20 - shift_0 * gain_0
     K_10 = K_10 - gain_1 * K_20 - shift_1 * gain_0
     K_11 = K_11 - gain_1 * K_21 - shift_1 * gain_1
-    then_0, then_1, then_01 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
+    after_2 = _two(pair_0, pair_1, V_00, V_10, V_11, K_00, K_10, K_11)
     value_2 = value - gain_r * (k_2 + shift_r) - kappa
-    return (
-        *(change_0 + value, change_1 + value, value_2),
-        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
-    )
+    return seven_values(value, without_2, value_2, after_2)
 
 
 ELIMINATION = Steps(
-    tree_kernel(_join, _prepare_last_three, _values_of_last_three, _one, _two, worth=5e8), n_own=0, n_scratch=2
+    tree_kernel(join, prepare_last_three, values_of_last_three, _one, _two, worth=5e8), n_own=0, n_scratch=2
 )

@@ -32,7 +32,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._kernels.layout import feature_pair_at, load_pair, own_at, row_pair_at, value_at
 from culpa._kernels.tree import Steps, TreeModel
-from culpa._kernels.tree_kernel import tree_kernel
+from culpa._kernels.tree_kernel import pairs_of_last_three, seven_values, tree_kernel
 from culpa._kernels.vectors import load, store, width_of
 
 
@@ -128,7 +128,7 @@ def _update_rows(state, scratch, source, target, j, layout, variance, inverse, c
         store(state, target + value_at(r) * width, value + change)
 
 
-def _join(state, scratch, constants, source, target, j, layout, mask, like):
+def join(state, scratch, constants, source, target, j, layout, mask, like):
     """Feature j joins. Scratch holds five vectors over features: v, pull, two sums of `_update_factors`, and u."""
     psi, a_psi = constants[0], constants[1]
     variance, inverse = _update_diagonal(state, scratch, source, target, j, layout, psi, mask, like)
@@ -178,16 +178,13 @@ def _two(prepared, delta_0, delta_1, s_0, s_1):
     return change_0, change_1, change_1 + delta_0 * (slope * s_0 + curve * delta_0) - constant
 
 
-def _prepare_last_three(state, constants, source, layout, like):
-    """What `_values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
+def prepare_last_three(state, constants, source, layout, like):
+    """What `values_of_last_three` needs: `_prepare_two` without feature 2, the step of 2, `_prepare_two` after it."""
     width = width_of(like)
     psi, a_psi = constants[0], constants[1]
-    L_00, Q_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
-    L_10, Q_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
-    L_11, Q_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
-    L_20, Q_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
-    L_21, Q_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
-    L_22, Q_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
+    L, Q = pairs_of_last_three(state, source, layout, like)
+    L_00, L_10, L_11, L_20, L_21, L_22 = L
+    Q_00, Q_10, Q_11, Q_20, Q_21, Q_22 = Q
     D_0 = load(state, source + own_at(layout, 0) * width, like)
     D_1 = load(state, source + own_at(layout, 1) * width, like)
     D_2 = load(state, source + own_at(layout, 2) * width, like)
@@ -216,24 +213,19 @@ def _prepare_last_three(state, constants, source, layout, like):
     return without, step, after
 
 
-def _values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
+def values_of_last_three(prepared, value, pair_0, pair_1, pair_2):
     """Feature 2 is skipped or joins; `_two` does the rest."""
     without, step, after = prepared
     (slope_0, slope_1, slope_2), (u_0, u_1, u_2), (m_10, m_20, m_21), (gain_0, gain_1), (curve, constant) = step
     (delta_0, s_0), (delta_1, s_1), (delta_2, s_2) = pair_0, pair_1, pair_2
-    change_0, change_1, change_01 = _two(without, delta_0, delta_1, s_0, s_1)
+    without_2 = _two(without, delta_0, delta_1, s_0, s_1)
     slope = slope_0 * s_0 + slope_1 * s_1 + slope_2 * s_2
     value_2 = value + delta_2 * (2.0 * slope + curve * delta_2) - constant
     s_0, s_1, s_2 = s_0 + u_0 * delta_2, s_1 + u_1 * delta_2, s_2 + u_2 * delta_2
     s_0, s_1 = s_0 - m_10 * s_1 - m_20 * s_2, s_1 - m_21 * s_2
-    then_0, then_1, then_01 = _two(after, delta_0 - gain_0 * delta_2, delta_1 - gain_1 * delta_2, s_0, s_1)
-    return (
-        *(change_0 + value, change_1 + value, value_2),
-        *(change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2),
-    )
+    after_2 = _two(after, delta_0 - gain_0 * delta_2, delta_1 - gain_1 * delta_2, s_0, s_1)
+    return seven_values(value, without_2, value_2, after_2)
 
 
 _CALLS = (_update_diagonal, _update_factors, _update_rows, _prepare_two, _two)
-FACTORED = Steps(
-    tree_kernel(_join, _prepare_last_three, _values_of_last_three, *_CALLS, worth=3e9), n_own=1, n_scratch=5
-)
+FACTORED = Steps(tree_kernel(join, prepare_last_three, values_of_last_three, *_CALLS, worth=3e9), n_own=1, n_scratch=5)

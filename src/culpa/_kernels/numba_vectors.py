@@ -1,4 +1,8 @@
-"""What numba makes of `culpa._kernels.vectors`: LLVM's vectors. Importing this registers them; it takes a second."""
+"""`culpa._kernels.vectors` as LLVM vector instructions. Importing this file registers them with numba; it takes a second.
+
+`culpa._kernels.kernel` imports it before it compiles. Every function here has the same meaning as the one of the same name
+in `culpa._kernels.vectors`; tests compare the two.
+"""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc, call-arg, import-untyped"
 
@@ -13,7 +17,7 @@ from culpa._kernels.vectors import FAST_MATH, LANES, gather, lanes_of_zero, load
 
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INDEX = ir.IntType(32)
-_unsigned = np.uint64  # an index that cannot be negative is not checked for it
+_unsigned = np.uint64  # for an unsigned index numba does not generate code that handles negative indices
 
 
 class _Lanes(types.Type):
@@ -50,7 +54,7 @@ def _load(typing, array, index):
 
     def generate(context, builder, signature, arguments):
         vector = builder.load(_pointer(context, builder, signature.args[0], *arguments))
-        vector.align = 8  # as for the plain numbers that the array has
+        vector.align = 8  # the alignment of a double: arrays promise no more
         return vector
 
     return _lanes(array, types.intp), generate
@@ -69,7 +73,7 @@ def _store(typing, array, index, value):
 
 
 @intrinsic
-def _gather(typing, array, index, beyond):
+def _gather(typing, array, index, distances):
     _check(array)
 
     def generate(context, builder, signature, arguments):
@@ -82,10 +86,10 @@ def _gather(typing, array, index, beyond):
             vector = builder.insert_element(vector, number, ir.Constant(_INDEX, lane))
         return vector
 
-    return _lanes(array, types.intp, beyond), generate
+    return _lanes(array, types.intp, distances), generate
 
 
-def _spread(context, builder, kind, value):
+def _broadcast(context, builder, kind, value):
     if isinstance(kind, _Lanes):
         return value
     number = context.cast(builder, value, kind, types.float64)
@@ -94,11 +98,11 @@ def _spread(context, builder, kind, value):
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
 
 
-def _teach(symbol, instruction):
+def _overload_operator(symbol, instruction):
     @intrinsic
     def each(typing, left, right):
         def generate(context, builder, signature, arguments):
-            sides = [_spread(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
+            sides = [_broadcast(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
             return getattr(builder, instruction)(*sides, flags=sorted(FAST_MATH))
 
         return _lanes(left, right), generate
@@ -108,11 +112,11 @@ def _teach(symbol, instruction):
         return (lambda left, right: each(left, right)) if _Lanes in (type(left), type(right)) else None
 
 
-# not += and the like, which in Python would change the vector that a name shares with others
-_teach(operator.add, "fadd")
-_teach(operator.sub, "fsub")
-_teach(operator.mul, "fmul")
-_teach(operator.truediv, "fdiv")
+# not += and similar operators: in Python they would also change other names of the same vector
+_overload_operator(operator.add, "fadd")
+_overload_operator(operator.sub, "fsub")
+_overload_operator(operator.mul, "fmul")
+_overload_operator(operator.truediv, "fdiv")
 
 
 @overload(lanes_of_zero)
@@ -141,7 +145,7 @@ def _(array, index, value):
 
 
 @overload(gather)
-def _(array, index, beyond, like):
+def _(array, index, distances, like):
     if isinstance(like, _Lanes):
-        return lambda array, index, beyond, like: _gather(array, index, beyond)
-    return lambda array, index, beyond, like: array[_unsigned(index + beyond[0])]
+        return lambda array, index, distances, like: _gather(array, index, distances)
+    return lambda array, index, distances, like: array[_unsigned(index + distances[0])]

@@ -54,6 +54,13 @@ class TreeJob(NamedTuple):
     prepare: Callable[[], TreeModel]  # called only if the kernel is used
 
 
+class TreePart(NamedTuple):
+    """What some pieces of the tree add to the Shapley values (rows, players) of the rows that they belong to."""
+
+    rows: slice
+    values: Floats
+
+
 class Tree:
     """The tree of all coalitions, ready to be walked piece by piece.
 
@@ -88,11 +95,8 @@ class Tree:
         """Size of the work space that each thread needs."""
         return 8 * self._n_work
 
-    def walk(self, first: int, last: int) -> tuple[slice, Floats]:
-        """Walk the pieces from ``first`` to ``last`` (exclusive).
-
-        Returns the rows that they belong to, and what they add to the Shapley values of these rows, (rows, players).
-        """
+    def walk(self, first: int, last: int) -> TreePart:
+        """Walk the pieces from ``first`` to ``last`` (exclusive)."""
         n_piece, n_rows = self._walk.n_piece, self._walk.layout.n_rows
         blocks = slice(first >> n_piece, (last - 1 >> n_piece) + 1)
         here = slice(blocks.start * n_rows, min(blocks.stop * n_rows, len(self._rows)))
@@ -101,8 +105,9 @@ class Tree:
         sums = np.zeros((len(rows), self._n_players + N_TOTALS))
         before = blocks.start << n_piece
         self._kernel(self._walk, rows, _aligned(self._n_work), first - before, last - before, sums)
+        sums = sums[: here.stop - here.start]
         values, totals = sums[:, : self._n_players], sums[:, self._n_players :]
-        return here, (values - totals[:, OUTSIDE : OUTSIDE + 1])[: here.stop - here.start]
+        return TreePart(here, values - totals[:, OUTSIDE : OUTSIDE + 1])
 
 
 def _sections(

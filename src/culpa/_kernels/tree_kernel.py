@@ -50,6 +50,7 @@ from culpa._kernels.layout import (
     StateLayout,
     depth_sum_at,
     feature_at,
+    feature_pair_at,
     load_pair,
     member_weight_at,
     n_sums,
@@ -140,6 +141,26 @@ def count_last_seven(sums, row_sums, n_below, depth, weights, values):
     store(sums, at, load(sums, at, like) + everything)
 
 
+def pairs_of_last_three(state, source, layout, like):
+    """First numbers of the pairs 00, 10, 11, 20, 21, 22 of the last three features, then their second numbers."""
+    width = width_of(like)
+    a_00, b_00 = load_pair(state, source + feature_pair_at(layout, 0, 0) * width, like)
+    a_10, b_10 = load_pair(state, source + feature_pair_at(layout, 1, 0) * width, like)
+    a_11, b_11 = load_pair(state, source + feature_pair_at(layout, 1, 1) * width, like)
+    a_20, b_20 = load_pair(state, source + feature_pair_at(layout, 2, 0) * width, like)
+    a_21, b_21 = load_pair(state, source + feature_pair_at(layout, 2, 1) * width, like)
+    a_22, b_22 = load_pair(state, source + feature_pair_at(layout, 2, 2) * width, like)
+    return (a_00, a_10, a_11, a_20, a_21, a_22), (b_00, b_10, b_11, b_20, b_21, b_22)
+
+
+def seven_values(value, without_2, value_2, after_2):
+    """Values of the seven coalitions, from the changes that {0}, {1} and {0, 1} bring without feature 2 and after it."""
+    change_0, change_1, change_01 = without_2
+    then_0, then_1, then_01 = after_2
+    small = change_0 + value, change_1 + value, value_2
+    return (*small, change_01 + value, then_0 + value_2, then_1 + value_2, then_01 + value_2)
+
+
 def weights_of_last_seven(weights, depth, like):
     """Weights, for members and for outsiders, of coalitions one, two and three players larger than at ``depth``."""
     width = width_of(like)
@@ -186,8 +207,8 @@ def add_to_result(out, first_row, sums, walk, n_below, piece, choice):
 
 
 HELPERS = (
-    *(empty_coalition, fill_weights, count_coalition, count_last_seven, weights_of_last_seven),
-    *(add_subtree, add_to_result),
+    *(empty_coalition, fill_weights, count_coalition, count_last_seven),
+    *(pairs_of_last_three, seven_values, weights_of_last_seven, add_subtree, add_to_result),
 )
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import FAULT_KINDS, FaultKind
-from culpa._core.parameters import CALIBRATION, documented, known_keywords
-from culpa._core.types import Floats
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import CALIBRATION
+from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like, read_table
 from culpa.calibration.evaluation import (
     Entry,
@@ -46,7 +47,7 @@ class Calibration:
     n_trials: int
     native: Any = field(default=None, repr=False, compare=False)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """One line per setting: its parameters, Hits@1 with its confidence interval, Hits@3, mean rank."""
         columns: dict[str, Any] = {
             "setting": [entry.setting.label for entry in self.entries],

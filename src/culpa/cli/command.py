@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from culpa._core.kinds import AnyOf, Choice, Flag, Kind, Number, Whole
-from culpa._core.parameters import Parameter, Parameters
+from culpa._core.parameter import Parameter, Parameters
 from culpa.cli.console import guarded
 
 Flat = dict[str, inspect.Parameter]  # options of the command line by the name of their variable

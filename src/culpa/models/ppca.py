@@ -13,7 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.choices import FitMethod
-from culpa._core.parameters import PPCA_PARAMETERS, documented, known_keywords
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa.columns import Lagged, lagged_names

@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
+from culpa._core.types import DataFrame
 from culpa._core.validation import Table, frame_like
 from culpa.fitted import FittedDetector
 from culpa.monitoring.grouping import Grouping, Incident
 from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
+from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time, so that memory does not grow with their number
@@ -52,7 +54,7 @@ class Incidents(Sequence[Incident]):
     def __str__(self) -> str:
         return "\n".join(incident.sentence for incident in self) or "No incidents."
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """One line per incident with its worst culprit, in the kind of table that was given."""
         return frame_like(self._native, as_columns(self._items))
 
@@ -75,7 +77,7 @@ def find_incidents(
     gap: Any = 0,
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
-    **options: Any,
+    **options: Unpack[BlameOptions],
 ) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
     if times is not None:

@@ -7,10 +7,10 @@ shows is computed in `culpa.plots.content`, which needs no drawing library. For 
 """
 
 from collections.abc import Callable, Sequence
-from types import MethodType
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from culpa._core.choices import one_of
+from culpa._core.choices import suggestion
 from culpa.detector import PCADetector
 from culpa.explanation import Explanation
 from culpa.plots import content, drawing
@@ -20,7 +20,21 @@ from culpa.plots.drawing import require_matplotlib
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plots", "bar", "control_chart", "distance", "heatmap", "loadings", "scatter", "waterfall"]
+__all__ = [
+    "DetectorPlots",
+    "ExplanationPlots",
+    "bar",
+    "control_chart",
+    "distance",
+    "heatmap",
+    "loadings",
+    "scatter",
+    "waterfall",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
 
 
 def waterfall(
@@ -118,25 +132,50 @@ def loadings(
     return drawing.draw_loadings(content.Loadings.of(model, n_components=n_components, max_features=max_features), ax)
 
 
-class Plots:
-    """``why.plot`` and ``detector.plot``: the functions of this module as methods of what they draw."""
+class _Plots(Generic[S]):
+    """What both kinds of plots share: their subject, their names in completion, and the nearest name in errors."""
 
-    def __init__(self, subject: Explanation | PCADetector) -> None:
-        of_rows = isinstance(subject, Explanation)
-        functions = (waterfall, bar, heatmap, scatter) if of_rows else (control_chart, distance, loadings)
-        self._subject = subject
-        self._functions: dict[str, Callable[..., Any]] = {function.__name__: function for function in functions}
+    _names: tuple[str, ...]
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return MethodType(self._functions[one_of(name, self._functions, "plot")], self._subject)
-        except ValueError as error:
-            raise AttributeError(str(error)) from None
+    def __init__(self, subject: S) -> None:
+        self.subject = subject
 
     def __dir__(self) -> list[str]:
-        return [*self._functions]
+        return [*self._names]
 
     def __repr__(self) -> str:
-        return f"<Plots: {', '.join(self._functions)}>"
+        return f"<Plots: {', '.join(self._names)}>"
+
+    if not TYPE_CHECKING:  # a type checker must see that there are no other names
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"there is no plot {name!r}{suggestion(name, self._names)}")
+
+
+def _method(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_Plots[S], P], R]:
+    """A function of an explanation or a detector as a method of its plots."""
+
+    @wraps(function)
+    def method(self: _Plots[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return function(self.subject, *args, **kwargs)
+
+    return method
+
+
+class ExplanationPlots(_Plots[Explanation]):
+    """``why.plot``: the plots of an explanation as methods."""
+
+    _names = ("waterfall", "bar", "heatmap", "scatter")
+    waterfall = _method(waterfall)
+    bar = _method(bar)
+    heatmap = _method(heatmap)
+    scatter = _method(scatter)
+
+
+class DetectorPlots(_Plots[PCADetector]):
+    """``detector.plot``: the plots of a detector as methods."""
+
+    _names = ("control_chart", "distance", "loadings")
+    control_chart = _method(control_chart)
+    distance = _method(distance)
+    loadings = _method(loadings)

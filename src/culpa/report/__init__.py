@@ -2,13 +2,15 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from culpa._core.files import write_whole
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source
 from culpa.jobs import Summary
+from culpa.monitoring.times import Times
+from culpa.options import ReportOptions
 from culpa.report.content import Content, content
 from culpa.report.from_table import content_of_table
 from culpa.report.page import to_json, to_page
@@ -56,9 +58,15 @@ class Report:
         return Summary(overview.rows, overview.flagged, overview.empty_rows, overview.incidents)
 
 
-def make_report(fitted: FittedDetector, table: Table, **options: Any) -> Report:
+def make_report(
+    fitted: FittedDetector,
+    table: Table,
+    times: Times | None = None,
+    time_name: str = "time",
+    **options: Unpack[ReportOptions],
+) -> Report:
     """What `PCADetector.report` does; see there."""
-    return Report(content(fitted, table, **options))
+    return Report(content(fitted, table, times=times, time_name=time_name, **options))
 
 
 def report_on(fitted: FittedDetector, source: Source, **options: Any) -> Report:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.grouping import units_of_columns
 from culpa.monitoring.incidents import units_of
 from culpa.monitoring.times import Times
+from culpa.options import BlameOptions
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
 from culpa.report.details import Detail, History, detail, histories, main_culprits
@@ -170,7 +171,7 @@ def content(
     gap: Any = 0,
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
-    **options: Any,
+    **options: Unpack[BlameOptions],
 ) -> Content:
     """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
     with warnings.catch_warnings():  # the report itself tells how many rows are empty

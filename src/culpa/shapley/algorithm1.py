@@ -4,6 +4,8 @@ Every feature draws its own orders, and both coalitions of every order are value
 each. So the values do not add up to the score exactly.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from culpa._core.types import Floats
@@ -29,6 +31,6 @@ def algorithm1(
     return Shares(values, std_error, 2 * n_orders * len(players), n_orders)
 
 
-def _value(game: Game, X: Floats, players: Players, members: object) -> Floats:
-    features = [feature for i in members for feature in players[i]]  # type: ignore[attr-defined]
+def _value(game: Game, X: Floats, players: Players, members: Iterable[int]) -> Floats:
+    features = [feature for i in members for feature in players[i]]
     return game.value(X, np.array(features, dtype=np.intp))

@@ -1,13 +1,12 @@
 """Exact Shapley values: a walk over the tree of all coalitions, eq. (8) of the paper.
 
-Players are decided in order, each in or out: with arrays the first ones depth first and the others breadth first (small
-jobs, GPUs), or all by a compiled kernel, piece by piece.
+Players decide in order whether they are in. A compiled kernel walks the tree piece by piece. For small jobs and on GPUs
+arrays do it, the first players depth first and the others breadth first.
 """
 
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -24,9 +23,9 @@ Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _VALUES_PER_CHUNK, _VALUES_PER_CHUNK_ON_GPU = 1 << 16, 1 << 24
-# Tasks for threads to share, and how many values one has at least (a fifth of a millisecond) and at most (a second). They
-# do not depend on the number of threads, so neither do the numbers.
-_TASKS, _LEAST, _MOST = 16, 1.2e5, 5e8
+# Tasks for threads to share, and how many values a task has at least (a fifth of a millisecond) and at most (a second).
+# They do not depend on the number of threads, so the rounding of the result does not either.
+_TASKS, _FEWEST_VALUES, _MOST_VALUES = 16, 1.2e5, 5e8
 
 
 def exact(
@@ -89,13 +88,12 @@ def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
 
 def _walk_tree(tree: Tree, n: int, n_players: int, n_jobs: int | None, progress: Progress | None) -> Array:
     n_values = n * 2.0**n_players
-    n_tasks = int(np.clip(max(min(n_values / _LEAST, _TASKS), n_values / _MOST), 1, tree.n_pieces))
+    n_tasks = int(np.clip(max(min(n_values / _FEWEST_VALUES, _TASKS), n_values / _MOST_VALUES), 1, tree.n_pieces))
     edges = [tree.n_pieces * task // n_tasks for task in range(n_tasks + 1)]
     values = np.zeros((n, n_players))
-    for rows, part in in_threads(
-        lambda task: tree.walk(edges[task], edges[task + 1]), range(n_tasks), n_jobs, progress
-    ):
-        values[rows] += part
+    tasks = range(n_tasks)
+    for part in in_threads(lambda task: tree.walk(edges[task], edges[task + 1]), tasks, n_jobs, progress):
+        values[part.rows] += part.values
     return values
 
 
@@ -116,11 +114,11 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
 
     start = game.start(X, queue_of(players), branching=True)
     phi = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
-    nobody: Any = 0.0
+    outside_total: Array = 0.0
     for done, (coalitions, value, members) in enumerate(_leaves(start, _empty_value(game, X), sizes[:decided])):
         value = _grow(coalitions, value, sizes[decided:])
         own, other = weights(int(members.sum()))
-        nobody = nobody + xp.sum(other * value, axis=0)
+        outside_total = outside_total + xp.sum(other * value, axis=0)
         everybody, waiting = _sums_with_each(own * value, wide)
         for i in range(decided):
             if members[i]:
@@ -129,7 +127,7 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
             phi[decided + i] = phi[decided + i] + waiting[i]
         if progress is not None:
             progress((done + 1) / (1 << decided), None)
-    return xp.stack(phi, axis=1) - nobody[:, None]
+    return xp.stack(phi, axis=1) - outside_total[:, None]
 
 
 def _sums_with_each(value: Array, n_players: int) -> tuple[Array, list[Array]]:
@@ -147,7 +145,7 @@ def _sums_with_each(value: Array, n_players: int) -> tuple[Array, list[Array]]:
 
 
 def _leaves(coalitions: Coalitions, value: Array, sizes: list[int]) -> Iterator[tuple[Coalitions, Array, Bits]]:
-    """Decide the players of the given sizes in every way, depth first: coalition, its value (1, n), and who is in."""
+    """All choices of the players of these sizes, depth first: coalition, its value (1, n), and who is in."""
     if not sizes:
         yield coalitions, value, np.zeros(0, dtype=np.int64)
         return
@@ -158,7 +156,7 @@ def _leaves(coalitions: Coalitions, value: Array, sizes: list[int]) -> Iterator[
 
 
 def _grow(coalitions: Coalitions, value: Array, sizes: list[int]) -> Array:
-    """Values of all coalitions that extend the given ones by the players waiting."""
+    """Values of all coalitions that extend the given ones by waiting players."""
     xp = array_namespace(value)
     for k, size in enumerate(sizes):
         joined, change = join_player(coalitions, size)

@@ -1,10 +1,10 @@
-"""Compiled explainers: where a game's values are quadratic in the row, so are its Shapley values.
+"""Quadratic forms: if a game's values are quadratic in the row, so are its Shapley values.
 
-phi_i(x) = x^T F_i x + c_i with F and c depending on the model alone. They are found once, by the exact engine or by a
-sampling rule (with one F per replicate, for standard errors); after that a million rows are one matrix product. F_i is
+phi_i(x) = x^T F_i x + c_i, where F and c depend only on the model. They are computed once, by the exact engine or by a
+sampling rule (with one F per replicate, for standard errors). After that, a million rows are one matrix product. F_i is
 stored as the coefficients of the products x_a x_b, a <= b.
 
-Only complete rows can use it: every pattern of missing features is a game of its own.
+Forms serve complete rows only, because every pattern of missing features is a game of its own.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class QuadraticForms:
     """Shapley values as quadratic forms.
 
     Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players).
-    One replicate means exact values. Forms are in the coordinates X @ coordinates, if there are such.
+    One replicate means exact values. If there are ``coordinates``, the forms apply to X @ coordinates.
     """
 
     coefficients: Floats
@@ -176,7 +176,7 @@ def _coordinates(game: Game) -> Floats | None:
 
 
 def _probes(game: Game) -> Floats:
-    """Nothing, each axis alone, each pair of axes; without axes, each feature by its own natural scale."""
+    """A row of zeros, each axis alone, and each pair of axes. Without axes, each feature at its natural scale."""
     alone = np.diag(game.scale) if game.axes is None else game.axes.directions
     first, second = np.triu_indices(game.n_features, 1)
     return np.vstack([np.zeros((1, game.n_features)), alone, alone[first] + alone[second]])

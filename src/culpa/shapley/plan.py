@@ -1,7 +1,8 @@
-"""Which engine, how many orders, compile or walk: decided by counting operations, never by a clock.
+"""Which engine to use, how many orders, and whether to compile. Decided by counting operations, never by a clock.
 
-What decides the answer (exact or sampled, and by which rule) depends on the model, the options and the seed alone, so that
-the same row gets the same answer whatever comes with it. Whether to compile first only decides how fast it comes.
+Whether values are exact or sampled, and by which rule, depends only on the model, the options and the seed. So the same
+row gets the same values, whatever other rows come with it. Whether to compile only decides how fast they come. Nothing
+here has side effects: who asks keeps count of the rows.
 """
 
 import math
@@ -17,9 +18,8 @@ from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
 
-# Operations that even method="exact" refuses, and the rate used to put a time to them.
-_REFUSED = 1e13
-_PER_SECOND = 1.5e10
+_REFUSED_OPERATIONS = 1e13  # even by method="exact"
+_OPERATIONS_PER_SECOND = 1.5e10  # for the estimated time in the error message
 _SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
 
 
@@ -34,12 +34,13 @@ def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS) -> 
 
 
 def check_affordable(game: Game, n_players: int) -> None:
-    """Refuse what nobody would wait for."""
+    """Raise an error if exact values would take longer than anybody waits."""
     operations = exact_operations(game, n_players)
-    if operations > _REFUSED:
+    if operations > _REFUSED_OPERATIONS:
+        duration = _duration(operations / _OPERATIONS_PER_SECOND)
         raise ValueError(
             f"method='exact' would value 2^{n_players} coalitions of the {n_players} features, which takes about "
-            f"{_duration(operations / _PER_SECOND)}: use method='auto' or 'permutation', or put features into groups."
+            f"{duration}: use method='auto' or 'permutation', or put features into groups."
         )
 
 
@@ -61,8 +62,8 @@ def net_for_tolerance(
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
-    A row meets it when the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``budget``
-    caps the number of coalitions that are valued.
+    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``budget``
+    limits the number of coalitions whose value is computed.
     """
     largest = _LARGEST_NET
     if budget is not None:
@@ -90,7 +91,7 @@ def net_for_tolerance(
 
 
 def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float) -> bool:
-    """Whether finding quadratic forms first is cheaper than walking ``n_rows`` rows; they must fit ``memory`` bytes."""
+    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows."""
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
     if not (game.quadratic and game.forms_keep_digits) or 8.0 * replicates * len(players) * d**2 > memory:
         return False

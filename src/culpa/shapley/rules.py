@@ -1,15 +1,15 @@
-"""Sampling rules: orders to walk, and how much each step of each order counts for the player who joins.
+"""Sampling rules: orders, and the weight of each step of each order for the player who joins.
 
-Every linear estimator of Shapley values is a set of coalitions and weights that depend on neither model nor rows. Here the
-coalitions are the prefixes of orders, and a rule holds several replicates of the weights: each replicate is an estimate of
-its own, their mean is the answer and their spread its standard error.
+A linear estimator of Shapley values is a set of coalitions and weights that depend neither on the model nor on the rows.
+Here the coalitions are the prefixes of orders. A rule holds several replicates of the weights. Each replicate is an
+estimate of its own, their mean is the result, and their spread gives its standard error.
 
-The default rule combines two ways of leaving less to chance:
+The default rule reduces the variance in two ways:
 
-- orders come from independently scrambled Sobol nets, which spread players over positions evenly;
-- what the nets leave uneven is corrected by control variates: functions of the order (a player's position, and who comes
-  before it) whose means and covariances over all orders are known. A player's changes of value are regressed on them, and
-  what their imbalance explains is taken out. That is still a weighted sum of the changes.
+- Orders come from independently scrambled Sobol nets, which distribute players evenly over positions.
+- Control variates correct what the nets leave uneven. They are functions of the order (a player's position, and who comes
+  before it) whose means and covariances over all orders are known. A player's marginal contributions are regressed on
+  them, and the part that their imbalance explains is subtracted. The result is still a weighted sum of contributions.
 
 The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
 """

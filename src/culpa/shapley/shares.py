@@ -1,11 +1,11 @@
 """What the engines share: their result, and how players (groups of features) walk."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from culpa._core.types import Array, Positions
 from culpa.games import Coalitions
 
 Progress = Callable[[float, float | None], None]  # share of the work done, and the current error where it is known
@@ -19,18 +19,18 @@ class Shares(NamedTuple):
     error (0 where exact).
     """
 
-    values: Any
-    std_error: Any
+    values: Array
+    std_error: Array
     n_evaluations: int
     n_replicates: int
 
 
-def queue_of(players: Players) -> NDArray[np.intp]:
+def queue_of(players: Players) -> Positions:
     """Everybody's features one after the other, (1, k)."""
     return np.array([[feature for player in players for feature in player]], dtype=np.intp)
 
 
-def join_player(coalitions: Coalitions, size: int) -> tuple[Coalitions, Any]:
+def join_player(coalitions: Coalitions, size: int) -> tuple[Coalitions, Array]:
     """A player of ``size`` features joins: its members one after the other, their changes of value added up."""
     coalitions, change = coalitions.join()
     for _ in range(size - 1):

@@ -1,0 +1,126 @@
+"""What a parameter is: name, kind of values, default and help, with its checks, and how functions use a set of them."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from culpa._core.choices import suggestion
+from culpa._core.kinds import Kind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its name, the kind of its values, its default, one line of help, and more for the documentation.
+
+    With ``optional``, ``None`` is a value, too. ``alias`` is a second name that other libraries use for it; the default
+    in signatures is ``None`` then, so that giving both names is noticed. ``option`` is its name on the command line,
+    where that differs.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    more: str = ""
+    optional: bool = False
+    alias: str = ""
+    option: str = ""
+
+    @property
+    def values(self) -> str:
+        """What values it takes, in words."""
+        return f"{self.kind.description}, or None" if self.optional else self.kind.description
+
+    def check(self, value: object) -> None:
+        """Raise a ValueError that names the parameter if it does not take this value."""
+        if not (value is None and self.optional) and not self.kind.accepts(value):
+            self.kind.refuse(value, self.name, or_none=self.optional)
+
+    def either(self, value: Any, other: Any) -> Any:
+        """The value given under the name or under the alias, or the default; both may be given if they agree."""
+        if value is not None and other is not None and value != other:
+            raise ValueError(
+                f"{self.name}={value!r} and {self.alias}={other!r} are two names of one parameter: give one of them."
+            )
+        return next((given for given in (value, other) if given is not None), self.default)
+
+
+class Parameters(Mapping[str, Parameter]):
+    """The parameters of one thing, by name."""
+
+    def __init__(self, owner: str, parameters: Iterable[Parameter]) -> None:
+        self.owner = owner
+        self._by_name = {parameter.name: parameter for parameter in parameters}
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def keywords(self) -> list[str]:
+        """All names, aliases included."""
+        return [name for each in self.values() for name in (each.name, each.alias) if name]
+
+    def check(self, values: Mapping[str, object]) -> None:
+        """Raise a ValueError for the first parameter among the values that is not acceptable."""
+        for name, value in values.items():
+            self[name].check(value)
+
+    def without_aliases(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options with every alias replaced by the parameter's name."""
+        result = dict(options)
+        for each in self.values():
+            if each.alias in result:
+                result[each.name] = each.either(result.get(each.name), result.pop(each.alias))
+        return result
+
+
+def check_keywords(given: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Raise a TypeError for a keyword that is not known, with the nearest that is."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{owner} has no parameter {name!r}{suggestion(name, known) or '.'}")
+
+
+def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """A function or constructor that suggests the nearest keyword where an unknown one is given."""
+    names = list(inspect.signature(function).parameters)
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        check_keywords(kwargs, names, owner)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def documented(parameters: Parameters) -> Callable[[R], R]:
+    """Put the description of the parameters into a docstring, where a line ``{parameters}`` stands."""
+
+    def fill(documented: R) -> R:
+        if documented.__doc__ is not None:  # python -OO has none
+            documented.__doc__ = documented.__doc__.replace("    {parameters}\n", _as_docstring(parameters))
+        return documented
+
+    return fill
+
+
+def _as_docstring(parameters: Parameters) -> str:
+    lines = []
+    for each in parameters.values():
+        also = f" (also {each.alias})" if each.alias else ""
+        lines.append(f"    {each.name} : {each.values}; default {each.default!r}{also}\n")
+        lines.append(f"        {' '.join((each.help, each.more)).strip()}\n")
+    return "".join(lines)

@@ -1,0 +1,75 @@
+"""The page `docs/parameters.md`, written from the description of the parameters.
+
+``python -m culpa._core.parameters_page docs/parameters.md`` writes it; a test says when it is out of date.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from culpa._core.kinds import Choice
+from culpa._core.parameter import Parameter, Parameters
+from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
+
+_HEAD = """# Parameters
+
+This page lists every parameter of the detector, the explainer, the calibration and the model. It is generated from
+`src/culpa/_core/parameters.py`, which also serves the checks of the library, the checks of model files, and the options of
+the command line.
+
+| what | in Python | on the command line |
+| --- | --- | --- |
+| [detector](#pcadetector) | `PCADetector(...)` | `culpa fit` |
+| [explainer](#explainer) | `detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)` | |
+| [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
+| [model](#ppca) | `PPCA(...)` | |
+
+An unknown name or a value out of range is an error that says what is allowed.
+"""
+_ABOUT = {
+    "PCADetector": "On the command line, `n_components` is `--components`, and `scale=False` is `--no-scale`.",
+    "Explainer": "`explain`, `explainer`, `incidents` and `report` of a detector take these parameters as keywords. There, "
+    "`score`, `game` and `ranking` default to those of the detector. `incidents` and `report` always explain the score of "
+    "the detector, so they take neither `score` nor `features`.",
+    "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
+    "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_section(parameters) for parameters in (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS)]
+    return "\n".join([_HEAD, *parts])
+
+
+def _section(parameters: Parameters) -> str:
+    lines = [f"## {parameters.owner}", "", _ABOUT[parameters.owner], ""]
+    lines += ["| parameter | default | meaning |", "| --- | --- | --- |"]
+    lines += [f"| {_names(each)} | {_default(each)} | {each.help} |" for each in parameters.values()]
+    lines += ["", *_details(parameters)]
+    return "\n".join(lines)
+
+
+def _names(parameter: Parameter) -> str:
+    alias = f" (also `{parameter.alias}`)" if parameter.alias else ""
+    return f"`{parameter.name}`{alias}"
+
+
+def _default(parameter: Parameter) -> str:
+    if isinstance(parameter.default, tuple) and len(parameter.default) > 3:
+        return "all"
+    return "`" + (f"{parameter.default:g}" if isinstance(parameter.default, float) else f"{parameter.default!r}") + "`"
+
+
+def _details(parameters: Parameters) -> Iterator[str]:
+    for each in parameters.values():
+        values = each.values
+        if isinstance(each.kind, Choice):
+            values = ", ".join(f"`{name!r}`" for name in each.kind.names)
+        more = f" {each.more}" if each.more else ""
+        yield f"- `{each.name}`: {values}.{more}"
+    yield ""
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
