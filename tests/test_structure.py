@@ -78,6 +78,8 @@ ACROSS_MODULES = {
     "cli/test_jobs.py",
     "report/test_browser.py",
     "io/test_tables.py",
+    "_kernels/test_docs.py",
+    "typing/test_user_scripts.py",
 }
 
 
