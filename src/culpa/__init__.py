@@ -23,6 +23,7 @@ from culpa._core.version import __version__
 _HOMES = {
     "Explainer": "culpa.explainer",
     "Explanation": "culpa.explanation",
+    "FitWarning": "culpa._core.fit_warning",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
@@ -35,6 +36,7 @@ __all__ = [
     "PPCA",
     "Explainer",
     "Explanation",
+    "FitWarning",
     "Lags",
     "LatentGaussian",
     "PCADetector",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from culpa._core.fit_warning import FitWarning
     from culpa.calibration.choice import calibrate
     from culpa.columns import Lags
     from culpa.detector import PCADetector

@@ -1,6 +1,6 @@
 """PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
-import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,27 +14,31 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import games, scores
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
+from culpa import games
+from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName, StatisticName
+from culpa._core.fit_warning import FitWarning
 from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
-from culpa.columns import Lagged, lagged_names
+from culpa.columns import Lagged
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
-from culpa.fitted import FittedDetector, charted
+from culpa.fitted import FittedDetector
 from culpa.joint_fix import JointFix
-from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.moments import mean_and_spread, spread
+from culpa.learning import Recipe, limits_from_rows
+from culpa.models import FittedModel, Moments
+from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
-from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
+from culpa.monitoring.diagnostics import oddities
+from culpa.monitoring.drift import Drift, DriftGatherer
+from culpa.monitoring.fill_values import Ends, sentences
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
-from culpa.scores.by_name import named_score
-from culpa.scores.limits import FROM_ROWS, Limits
+from culpa.scores import discoveries, named_score
+from culpa.scores.limits import FROM_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,15 +90,16 @@ class PCADetector(OutlierMixin, BaseEstimator):
     """
 
     _fitted: FittedDetector
-    _gathered: Moments | None = None  # of the rows that partial_fit has seen
+    # of the rows that partial_fit has seen
+    _gatherer: BlockGatherer | None = None
 
     @known_keywords
     def __init__(
         self,
-        n_components: int | float | Literal["mle"] = 0.95,
+        n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
         scale: bool = True,
-        statistic: ScoreName = "spe",
+        statistic: StatisticName = "auto",
         confidence: float = 0.99,
         limit: LimitKind = "auto",
         holdout: float = 0.2,
@@ -123,33 +128,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
         with _all_or_nothing(self):
-            return self._fit(X)
+            self._fit(X)
+        return self._warned(self._fill_values(X))
 
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
         given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
-        table = self._with_history(given)
-        n = len(table.array) - (math.ceil(self.holdout * len(table.array)) if self.limit == "conformal" else 0)
-        if n < 2:
-            raise ValueError(
-                f"limit='conformal' with holdout={self.holdout:g} leaves {n} of {len(table.array)} rows to learn from: "
-                "give more rows."
-            )
-        rows, held_out = table.array[:n], table.array[n:]
-        (ppca, model), kept = fit_without_worst(
-            lambda rows: self._learn(rows, table.names), rows, self.trim, self.confidence
-        )
-        judged = rows[in_limit(model, rows, kept, self.confidence)] if self.limit == "empirical" else held_out
-        labels = given.row_labels()[self.lags :][:n]
-        abnormal = abnormal_rows(model, rows, kept, labels, self.confidence, self.lags)
-        return self._set_fitted(replace(self._judging(ppca, model, [judged]), abnormal_training_rows=abnormal))
+        recipe = self._recipe()
+        rows = recipe.columns.read(given).features[self.lags :]
+        return self._set_fitted(recipe.fit_rows(rows, given.row_labels()[self.lags :]))
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
-        """Learn from more normal rows: the result is that of ``fit`` on all rows so far, to rounding.
+        """Learn from more normal rows: the model is that of ``fit`` on all rows so far, to rounding.
 
-        It keeps only mean and covariance, so it needs complete rows and a limit by formula; `calibrate_limit` can follow.
-        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+        It keeps only means and covariances, so it needs complete rows, and the limit is a formula; `calibrate_limit` can
+        follow. After ``fit`` or `culpa.load`, an automatic number of components is chosen from other blocks than ``fit``
+        has. With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
 
         Parameters
         ----------
@@ -165,10 +160,20 @@ class PCADetector(OutlierMixin, BaseEstimator):
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
-        rows = self._with_history(table).array
-        moments = (Moments.of(rows[:0]) if first else self.moments_so_far()).then(rows, forget)
-        self.fit_moments(moments, table.names if first else self.fitted.columns.known_names)
-        self._gathered = moments
+        rows = self._recipe().columns.read(table).features[self.lags :]
+        gatherer = None if forget else BlockGatherer(rows.shape[1]) if first else self._gatherer
+        if gatherer is not None:
+            gatherer.add(rows)
+            blocks = gatherer.finish()
+        elif first:
+            blocks = BlockMoments.of(rows[:0]).then(rows, forget)
+        else:
+            blocks = self.blocks_so_far().then(rows, forget)
+        with warnings.catch_warnings():
+            if not first:  # once is enough
+                warnings.simplefilter("ignore", FitWarning)
+            self.fit_moments(blocks, table.names if first else self.fitted.columns.known_names)
+        self._gatherer = gatherer
         return self
 
     def calibrate_limit(self, X: Any) -> Self:
@@ -179,8 +184,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         fitted = self.fitted
         rows = fitted.read(self.read(X)).features[fitted.columns.lags :]
-        statistic = named_score(self.statistic, fitted.model, confidence=self.confidence)
-        limits = _limits_from_rows(fitted.model, statistic, "conformal", [rows])
+        statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
+        limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
         return self._set_fitted(
             replace(
@@ -196,7 +201,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         )
 
     def fit_moments(
-        self, moments: Moments, names: tuple[str, ...] | None = None, batches: Iterable[Floats] | None = None
+        self,
+        moments: Moments | BlockMoments,
+        names: tuple[str, ...] | None = None,
+        batches: Iterable[Floats] | None = None,
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
@@ -204,21 +212,21 @@ class PCADetector(OutlierMixin, BaseEstimator):
         those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
         """
         with _all_or_nothing(self):
-            return self._fit_moments(moments, names, batches)
+            self._fit_moments(moments, names, batches)
+        return self._warned([])
 
-    def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None, batches: Iterable[Floats] | None) -> Self:
+    def _fit_moments(
+        self,
+        moments: Moments | BlockMoments,
+        names: tuple[str, ...] | None = None,
+        batches: Iterable[Floats] | None = None,
+    ) -> Self:
         self._check_parameters()
-        if self.limit == "conformal" or self.trim:
-            what = "trim" if self.trim else "limit='conformal'"
-            raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
-        n_columns = moments.n_features // (self.lags + 1)
+        blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
+        n_columns = blocks.total.n_features // (self.lags + 1)
+        p = self.model_.n_components_ if hasattr(self, "model_") else None
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-        mean, scale = moments.mean, np.ones(moments.n_features)
-        if self.scale:
-            scale = spread(moments.mean, np.diag(moments.covariance))
-        names = None if names is None else lagged_names(names, self.lags)
-        ppca = self._ppca().fit_moments(moments.scaled(mean, scale), names)
-        return self._set_fitted(self._judging(ppca, self._model_of(ppca, mean, scale), batches))
+        return self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -271,11 +279,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def statistics(self, X: Any) -> DataFrame:
-        """Table of the classical statistics: SPE and T2 with their limits and flags, in the kind of table given.
+    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
+        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
 
-        ``anomaly`` is what `predict` says: it follows the detector's own ``statistic`` alone. Limits are at the detector's
-        ``confidence``; `control_limits` has others.
+        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
+        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
+        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
+        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
+        `control_limits` has others.
         """
         table, fitted = self.read(X), self.fitted
         columns: dict[str, Any] = {"row": table.row_labels()}
@@ -283,10 +294,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
         limits = {
             line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence
         }
-        for name in ("spe", "t2"):
-            columns |= {name: values[name], f"{name}_limit": np.full(len(table.array), limits[name])}
-            columns[f"{name}_flag"] = values[name] > limits[name]
-        columns["anomaly"] = fitted.is_flagged(values[fitted.statistic.name])
+        for name, cells in values.items():
+            columns |= {
+                name: cells,
+                f"{name}_limit": np.full(len(cells), limits[name]),
+                f"{name}_flag": cells > limits[name],
+            }
+        own = values[fitted.statistic.name]
+        p_value = fitted.p_values(own)
+        columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value
+        columns["anomaly"] = fitted.is_flagged(own)
+        if fdr is not None:
+            FRACTION.check(fdr, "fdr")
+            if p_value is None:
+                raise ValueError(
+                    "fdr=... needs p-values, which a limit by formula does not have: fit with limit='auto'."
+                )
+            columns["discovery"] = discoveries(p_value, fdr)
         return frame_like(table.native, columns)
 
     def control_limits(
@@ -321,9 +345,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Shapley values, which respect correlations.
         """
         table = self.read(X, min_rows=0)
-        if statistic is None and criterion not in contributions.OF_MAHALANOBIS:
-            statistic = self.statistic
-        return contributions.of_model(self, table, criterion, statistic and self.fitted.named(statistic))
+        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
+        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
@@ -385,6 +408,33 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return find_incidents(
             self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
         )
+
+    def drift(self, X: Any) -> Drift:
+        """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
+
+        Blocks of training rows, each compared with the others, tell how much such rows differ where nothing has changed.
+
+        Parameters
+        ----------
+        X
+            Recent rows in the order of time; rows with missing cells are left out.
+
+        Returns
+        -------
+        Drift
+            With ``drifted``, ``p_value``, ``sentence``, the measures ``angle``, ``variance``, ``mean`` and ``score``,
+            ``features``, ``to_frame()``, ``features_to_frame()`` and ``to_json()``.
+
+        Examples
+        --------
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector().fit(plant.normal)
+        >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
+        True
+        """
+        reading = self.fitted.read(self.read(X))
+        return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
 
     def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
         """Which features account for the change of the mean score between two periods, and which correlations changed.
@@ -466,81 +516,59 @@ class PCADetector(OutlierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _with_history(self, table: Table) -> Table:
-        """Rows to learn from: with lags, those whose whole history is known, beside it."""
-        if not self.lags:
-            return table
-        rows = Lagged(table.names, table.array.shape[1], self.lags).read(table).features[self.lags :]
-        return Table(rows, None if table.names is None else lagged_names(table.names, self.lags))
-
     def _check_parameters(self) -> None:
         DETECTOR.check(self.get_params())
         if self.limit == "f" and self.statistic != "t2":
             raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
-        if self.game == "retraining" and self.statistic not in games.RETRAINABLE:
+        if self.game == "retraining" and self.statistic not in ("auto", *games.RETRAINABLE):
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
 
-    def _ppca(self) -> PPCA:
-        return PPCA(self.n_components, noise=self.noise, shrinkage=self.shrinkage)
-
-    def _learn(self, X: Floats, names: tuple[str, ...] | None) -> tuple[PPCA, FittedModel]:
-        """Scaling and model of some rows."""
-        mean, scale = mean_and_spread(X)
-        if not self.scale:
-            scale = np.ones_like(mean)
-        ppca = self._ppca().fit(Table((X - mean) / scale, names))
-        return ppca, self._model_of(ppca, mean, scale)
-
-    def _model_of(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
+    def _recipe(self) -> Recipe:
         names = getattr(self, "feature_names_in_", None)  # set by scikit-learn, if the table had names
         known = None if names is None else tuple(map(str, names))
-        return ppca.scaled(mean, scale, Lagged(known, self.n_features_in_, self.lags))
-
-    def _judging(self, ppca: PPCA, model: FittedModel, batches: Iterable[Floats] | None) -> FittedDetector:
-        """A model with statistic and limits; limits that come from scores of rows need the rows."""
-        statistic = named_score(self.statistic, model, confidence=self.confidence)
-        if self.limit not in FROM_ROWS:
-            limits = Limits(model, self.limit)
-        elif batches is None:
-            raise ValueError(
-                f"limit={self.limit!r} needs the training rows' scores: pass the rows again as batches, or use fit."
-            )
-        else:
-            limits = _limits_from_rows(model, statistic, self.limit, batches)
-        limit = limits(statistic, self.confidence)
-        return FittedDetector(model, ppca, statistic, self.confidence, limits, limit, self.get_params(deep=False))
+        return Recipe(self.get_params(deep=False), Lagged(known, self.n_features_in_, self.lags))
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""
-        self._fitted, self._gathered = fitted, None
+        self._fitted, self._gatherer = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_ = fitted.abnormal_training_rows
+        self.false_alarm_rate_ = fitted.false_alarm_rate
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
-    def moments_so_far(self) -> Moments:
-        """Mean and covariance of the training rows: as gathered, or as a fitted model has them.
+    def _warned(self, more: Sequence[str]) -> Self:
+        for text in [*more, *oddities(self.fitted)]:
+            warnings.warn(text, FitWarning, stacklevel=3)
+        return self
 
-        With lags, of the lag matrix. They start what ``fit_moments`` takes.
-        """
-        check_is_fitted(self, "model_")
-        if self._gathered is not None:
-            return self._gathered
-        # the model's own mean is what rounding left over, so no digits are lost to a large mean
-        model = self.model_.moments_so_far()
-        return Moments(
-            model.n, self.mean_, self.scale_ * model.mean, model.scatter * np.outer(self.scale_, self.scale_)
+    def _fill_values(self, X: Any) -> list[str]:
+        """What to say about numbers like -9999 among the training rows."""
+        table = self.read(X)
+        ends, observed = Ends(table.array.shape[1]), ~np.isnan(table.array)
+        ends.add(np.arange(len(table.array)), table.array)
+        cells = table.array.T
+        return sentences(
+            ends.alone(observed.sum(axis=0)),
+            table.feature_names(),
+            "X",
+            lambda j: Moments.of(cells[j, observed[:, j]][:, None]),
         )
 
+    def blocks_so_far(self) -> BlockMoments:
+        """Moments of blocks of the training rows, or one block where the model knows no more of them.
 
-def _limits_from_rows(
-    model: FittedModel, statistic: scores.QuadraticScore, kind: str, batches: Iterable[Floats]
-) -> Limits:
-    """Limits that are quantiles of the scores of some rows."""
-    rows = (model.standardise(X) for X in batches)
-    return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
+        With lags, those of the lag matrix. They start what ``fit_moments`` takes.
+        """
+        check_is_fitted(self, "model_")
+        if self.fitted.blocks is not None:
+            return self.fitted.blocks
+        # the model's own mean is what rounding left over, so no digits are lost to a large mean
+        model = self.model_.moments_so_far()
+        scatter = model.scatter * np.outer(self.scale_, self.scale_)
+        return BlockMoments((Moments(model.n, self.mean_, self.scale_ * model.mean, scatter),))
 
 
 @contextmanager

@@ -20,8 +20,11 @@ from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
 from culpa.models import PPCA, FittedModel
+from culpa.models.blocks import BlockMoments
+from culpa.models.components import ComponentChoice
 from culpa.options import ExplainerOptions
 from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
+from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
@@ -54,6 +57,8 @@ class FittedDetector:
     parameters: Mapping[str, Any]
     units: Mapping[str, str] = field(default_factory=dict)
     abnormal_training_rows: Any = field(default=None, repr=False)
+    components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
+    blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     # what follows from the fields above, kept so that nothing is prepared twice
     _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
     _scores: dict[str, QuadraticScore] = field(default_factory=dict, repr=False)
@@ -72,6 +77,17 @@ class FittedDetector:
     def limit_kind(self) -> str:
         """What kind of limit the detector's own one is."""
         return self.limits.kind_of(self.statistic)
+
+    @property
+    def false_alarm_rate(self) -> Rate | None:
+        """Share of held-out training rows above the limit, with a 95% interval; ``None`` where the limit is a formula."""
+        held_out = self.limits.held_out(self.statistic)
+        return None if held_out is None else held_out.rate_above(self.limit)
+
+    def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
+        """How often normal rows score as high or higher; ``None`` where the limit is a formula."""
+        held_out = self.limits.held_out(self.statistic)
+        return None if held_out is None else held_out.p_values(score, extrapolate=extrapolate)
 
     def named(self, name: str) -> QuadraticScore:
         """A statistic by name: always the same object, so that explainers are recognised."""

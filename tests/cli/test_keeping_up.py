@@ -43,6 +43,16 @@ def test_update_equals_partial_fit(folder, forget):
         assert "rests on 500 rows" in told
 
 
+def test_update_tells_about_drift(folder):
+    model = folder / "plant.culpa"
+    told = run("update", model, folder / "more.csv", "-o", folder / "a.culpa").stderr
+    assert "No drift: the 200 rows" in told
+    told = run("update", model, folder / "later.parquet", "-o", folder / "b.culpa").stderr
+    assert "Drift: " in told
+    assert "temp_1 +" in told
+    assert "rests on" not in run("update", model, folder / "more.csv", "-o", folder / "c.culpa", "-q").stderr
+
+
 def test_update_keeps_units_and_compiled_explainers(folder):
     options = ["-o", folder / "u.culpa", "--unit", "temp_0=C", "--compile", "--limit", "box"]
     run("fit", folder / "normal.csv", *options)

@@ -1,11 +1,14 @@
 """Forgetting: moments of weighted rows, however they come in pieces."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import culpa
 from culpa import PPCA, PCADetector
 from culpa.models import Moments
+from culpa.models.blocks import BlockMoments
 
 
 def rows(n, seed=0, shift=0.0):
@@ -95,3 +98,29 @@ def test_fractional_rows_survive_a_file(tmp_path):
         atol=1e-10,
     )
     assert detector.control_limits().shape[0] > 0
+
+
+@pytest.mark.parametrize("forget", [0.0, 0.001, 0.05])
+@pytest.mark.parametrize("cuts", [[0, 400], [0, 1, 2, 90, 400], list(range(0, 401, 5))])
+def test_blocks_of_weighted_rows(forget, cuts):
+    X, more = rows(300), rows(400, 1)
+    blocks = BlockMoments.of(X)
+    for start, stop in pairwise(cuts):
+        blocks = blocks.then(more[start:stop], forget)
+    together = Moments.of(X).then(more, forget)
+    assert 10 <= len(blocks) < 20
+    assert blocks.total.n == pytest.approx(together.n)
+    np.testing.assert_allclose(blocks.total.mean, together.mean, atol=1e-10)
+    np.testing.assert_allclose(blocks.total.scatter, together.scatter, atol=1e-8)
+    if not forget:
+        assert max(block.n for block in blocks.blocks) <= 4 * min(block.n for block in blocks.blocks[:-1])
+    again = BlockMoments.from_arrays(blocks.to_arrays())
+    np.testing.assert_allclose(again.total.scatter, blocks.total.scatter, atol=1e-9)
+    assert again.total.n == pytest.approx(blocks.total.n)
+
+
+def test_one_block_stays_one():
+    alone = BlockMoments((Moments.of(rows(100)),))
+    assert len(alone.then(rows(50, 1))) == 1
+    assert alone.then(rows(50, 1)).total.n == 150
+    assert len(BlockMoments.of(rows(0)).then(rows(100))) > 3

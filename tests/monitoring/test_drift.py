@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import culpa
 from culpa import PCADetector
 from culpa.models import Moments
 from culpa.monitoring.drift import DriftGatherer, drift_of
@@ -160,3 +161,36 @@ def test_too_few_rows():
     assert drift_of(fitted, rows(30, rng), blocks_of(X)).block_rows == 10
     with pytest.raises(ValueError, match="5 complete row"):
         drift_of(fitted, X[:5], blocks_of(X))
+
+
+def test_of_a_detector(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rows(600, rng)).add_prefix("s")
+    recent = pd.DataFrame(rows(120, rng)).add_prefix("s")
+    recent.loc[5, "s1"] = np.nan
+    detector = PCADetector(**SETTINGS).fit(frame)
+    found = detector.drift(recent)
+    assert (found.n_rows, found.n_incomplete, found.block_rows) == (119, 1, 60)
+    expected = drift_of(detector.fitted, recent.to_numpy(), blocks_of(frame.to_numpy()))
+    assert found.p_value == pytest.approx(expected.p_value, rel=1e-6)
+    assert isinstance(found.to_frame(), pd.DataFrame)
+    detector.save(tmp_path / "m.culpa")
+    assert culpa.load(tmp_path / "m.culpa").drift(recent).p_value == pytest.approx(found.p_value, rel=1e-6)
+    detector.partial_fit(recent.dropna(), forget=0.01)
+    assert detector.drift(recent + 5).drifted
+
+
+def test_with_lags():
+    rng = np.random.default_rng(0)
+    detector = PCADetector(**SETTINGS | {"lags": 1}).fit(rows(400, rng))
+    found = detector.drift(rows(80, rng))
+    assert (found.n_rows, found.n_incomplete) == (79, 1)  # the first row has no past
+    assert len(found.features) == 6
+
+
+def test_needs_blocks():
+    rng = np.random.default_rng(0)
+    X = rows(200, rng)
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="does not know how much its training rows vary"):
+        PCADetector(**SETTINGS).fit(X).drift(rows(50, rng))

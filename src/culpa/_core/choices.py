@@ -5,9 +5,10 @@ from difflib import get_close_matches
 from typing import Literal, NoReturn, get_args
 
 ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+StatisticName = Literal["auto", ScoreName]
 GameName = Literal["conditional", "retraining", "interventional"]
 Method = Literal["auto", "exact", "permutation", "algorithm1"]
-LimitKind = Literal["auto", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
+LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
 Criterion = Literal[
     "cdc", "pdc", "dc", "rbc", "abc", "relative", "z-score", "leave-one-out", "mahalanobis-shapley", "fault-odds"
 ]
@@ -29,6 +30,7 @@ FaultKind = Literal[
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
+STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
 GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
 METHODS: tuple[Method, ...] = get_args(Method)
 LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)

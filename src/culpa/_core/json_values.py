@@ -30,3 +30,12 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, (str, int, type(None))):
         return value
     return str(value.isoformat() if hasattr(value, "isoformat") and hasattr(value, "year") else value)
+
+
+def as_typed(number: float) -> str:
+    """A number as a person would type it, without losing a digit.
+
+    >>> as_typed(-9999.0), as_typed(1e6), as_typed(0.1), as_typed(1e20)
+    ('-9999', '1000000', '0.1', '1e+20')
+    """
+    return repr(float(number)).removesuffix(".0")

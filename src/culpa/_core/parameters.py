@@ -16,6 +16,7 @@ from culpa._core.choices import (
     RANKINGS,
     RETRAINING_RANKS,
     SCORE_NAMES,
+    STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
     FEATURES,
@@ -38,9 +39,10 @@ from culpa._core.parameter import Parameter, Parameters
 EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten seconds to compile for any number of rows
 
 
+_COUNT_OR_SHARE = Whole(1), Number(above=0, below=1, note="a share of the variance")
 _COMPONENTS = Parameter(
     "n_components",
-    AnyOf((Whole(1), Number(above=0, below=1, note="a share of the variance"), Choice(("mle",)))),
+    AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))),
     0.95,
     "Number of components, or the share of variance that they must explain.",
     'A share takes the smallest number of components that explains it, at most d - 1 for d features. "mle" is Minka\'s '
@@ -95,7 +97,13 @@ UPDATE = Parameters("update", [FORGET])
 DETECTOR = Parameters(
     "PCADetector",
     [
-        _COMPONENTS,
+        replace(
+            _COMPONENTS,
+            kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
+            default="auto",
+            more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood; for the statistics '
+            '"spe" and "mse", as many components as explain 95% of the variance.',
+        ),
         Parameter(
             "scale",
             Flag(),
@@ -105,9 +113,11 @@ DETECTOR = Parameters(
         ),
         Parameter(
             "statistic",
-            Choice(SCORE_NAMES),
-            "spe",
+            Choice(STATISTIC_NAMES),
+            "auto",
             "Score that is compared with the limit and explained.",
+            '"auto" is the Mahalanobis distance where the number of components is "auto", too. Otherwise it is the '
+            'reconstruction error "spe".',
         ),
         Parameter(
             "confidence",
@@ -120,9 +130,10 @@ DETECTOR = Parameters(
             Choice(LIMIT_KINDS),
             "auto",
             "How the control limit is computed.",
-            '"imhof" is exact for many Gaussian rows. "empirical" is a quantile of the training rows\' scores. "conformal" '
-            "holds out the last rows and takes a quantile of their scores, which bounds the rate of false alarms for any "
-            'distribution. "f" is for statistic="t2".',
+            '"auto" scores every tenth of the training rows by the model of the others and takes a quantile of these '
+            'held-out scores. "formula" is Jackson-Mudholkar for reconstruction errors, F for T2 and Box for the others. '
+            'These and "imhof" assume many Gaussian rows; "f" is for statistic="t2". "empirical" is a quantile of the '
+            'training rows\' own scores. "conformal" holds out the last rows and takes a quantile of their scores.',
         ),
         Parameter(
             "holdout",

@@ -37,7 +37,7 @@ def fit(
 ) -> None:
     """Learn from normal rows, and write a model file.
 
-    The table may be larger than memory: it is read once, in batches.
+    The table may be larger than memory: it is read in batches, once to learn from it and once to check the limit.
 
     \b
     culpa fit normal.csv -o plant.culpa
@@ -93,8 +93,15 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
         f"{console.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
         f"{model.explained_variance_ratio_.sum():.1%}; "
-        f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
+        f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"
     )
+
+
+def _rate(detector: "PCADetector") -> str:
+    from culpa.monitoring.diagnostics import rate_in_words
+
+    words = rate_in_words(detector.fitted)
+    return f"; {words}" if words else ""
 
 
 def _oddity(abnormal: Any) -> str:

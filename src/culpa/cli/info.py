@@ -40,13 +40,14 @@ def _print(about: "Description") -> None:
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
+        "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
         "blame": f"{about.game} game, features ranked by {about.ranking}",
         "explainer": about.explainer,
         "format": f"{about.format}, written by culpa {about.culpa}",
     }
     for name, text in lines.items():
-        typer.echo(f"{name:<12}{text}")
+        typer.echo(f"{name:<14}{text}")
     typer.echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
     for feature in about.features:
         typer.echo(f"{feature['name']:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())

@@ -23,6 +23,7 @@ class Part(StrEnum):
     localisation = "localisation"
     all = "all"
     limits = "limits"
+    alarms = "alarms"
 
 
 @command
@@ -30,7 +31,8 @@ def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false alarms of 'limits'.",
+            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default "
+            "detector, and of 'limits' by formula.",
             show_default=False,
         ),
     ],

@@ -20,7 +20,7 @@ def update(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Learn from more normal rows.
+    """Learn from more normal rows, and say whether they still look like the ones before.
 
     The old model is as good as all its rows: nothing but the new rows is read. With --forget, old rows count less and less.
 
@@ -55,3 +55,5 @@ def update(
 def _say(done: "Update", weight: float) -> None:
     left_out = f", {console.count(done.left_out, 'incomplete row')} left out" if done.left_out else ""
     console.say(f"{console.count(done.rows, 'new row')}{left_out}; the model now rests on {weight:,.0f} rows")
+    if done.drift is not None:
+        console.say(done.drift.sentence)

@@ -1,4 +1,4 @@
-"""Data sets to try culpa on: those of the paper, two that ship with scikit-learn, and a simulated plant with known faults.
+"""Data sets to try culpa on: those of the paper, two that ship with scikit-learn, recorded plants, a simulated one.
 
 Loaders look for a file in the folder ``data``, then in the folder named by the environment variable ``CULPA_DATA``, then
 among earlier downloads. If the file is in none of them, they download it and verify its checksum.
@@ -8,15 +8,21 @@ from culpa.datasets.dataset import DataFileError, Dataset
 from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
 from culpa.datasets.plant import Fault, Plant, make_plant
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers
+from culpa.datasets.recorded import SERVERS, Server, TennesseeEastman, load_server, load_tennessee_eastman
 
 __all__ = [
     "ODDS_NAMES",
+    "SERVERS",
     "DataFileError",
     "Dataset",
     "Fault",
     "Plant",
+    "Server",
+    "TennesseeEastman",
     "load_cars04",
     "load_odds",
+    "load_server",
+    "load_tennessee_eastman",
     "load_wbc",
     "load_wine_outliers",
     "make_plant",

@@ -9,6 +9,8 @@ from typing import Any
 
 from culpa._core.choices import one_of
 from culpa.experiments import (
+    alarms,
+    alarms_page,
     drawing,
     false_alarms,
     figures,
@@ -19,6 +21,7 @@ from culpa.experiments import (
     table1,
     table2,
 )
+from culpa.experiments.alarms import AlarmRates
 from culpa.experiments.checks import Check, check_figures, check_localisation, check_table1, check_table2
 from culpa.experiments.false_alarms import FalseAlarms
 from culpa.experiments.figures import Figure, Figures
@@ -28,7 +31,7 @@ from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
 PAPER = ("table1", "table2", "figures")  # what "all" means
-PARTS = (*PAPER, "localisation", "limits", "all")
+PARTS = (*PAPER, "localisation", "limits", "alarms", "all")
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
@@ -40,6 +43,7 @@ _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] 
         200.0,
     ),
     "limits": (false_alarms.run, lambda found: (), 60.0),
+    "alarms": (alarms.run, lambda found: (), 300.0),
 }
 
 
@@ -52,6 +56,7 @@ class Results:
     figures: Figures | None
     localisation: dict[str, Any] | None
     limits: FalseAlarms | None
+    alarms: AlarmRates | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
 
@@ -71,6 +76,8 @@ class Results:
             ]
         if self.limits:
             result += limits_page.sheets(self.limits)
+        if self.alarms:
+            result += alarms_page.sheets(self.alarms)
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,6 +147,9 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
         kept = limits_page.to_json(done["limits"])
         files.append(write(output / "limits.json", kept.encode()))
         files.append(write(output / "limits.md", limits_page.page(limits_page.from_json(kept)).encode()))
+    if done["alarms"]:
+        files.append(write(output / "false-alarms.json", alarms_page.to_json(done["alarms"]).encode()))
+        files.append(write(output / "false-alarms.md", alarms_page.page(done["alarms"]).encode()))
     return files
 
 

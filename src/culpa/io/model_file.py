@@ -6,49 +6,44 @@ before it is used: types, sizes, shapes, finite numbers. A file that is damaged 
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.files import write_whole
 from culpa._core.json_values import to_json_value
-from culpa._core.parameters import DETECTOR
-from culpa._core.validation import default_names, frame_like
+from culpa._core.validation import frame_like
 from culpa._core.version import __version__
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
+from culpa.io.model_checks import (
+    ABNORMAL_COLUMNS,
+    BLOCK_ARRAYS,
+    Arrays,
+    ModelFileError,
+    check_arrays,
+    check_header,
+    count_features,
+    is_count,
+    is_number,
+)
 from culpa.models import PPCA, LatentGaussian
-from culpa.scores import named_score
+from culpa.models.blocks import BlockMoments
+from culpa.models.components import ComponentChoice
+from culpa.scores import HeldOutScores, named_score
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
 FORMAT = 1
 
-_ADDED_LATER = {"noun"}  # parameters that files of this format may lack
 
 _LARGEST_HEADER = 1 << 24  # bytes
-_MOST_FEATURES = 100_000
-_MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
-# what is known about these rows beside their labels
-_ABNORMAL: dict[str, Any] = {
-    "position": np.int64,
-    "spe": np.float64,
-    "t2": np.float64,
-    "times_limit": np.float64,
-    "trimmed": np.bool_,
-}
-
-Arrays = dict[str, NDArray[Any]]
-
-
-class ModelFileError(ValueError):
-    """A file that is not a model file, is damaged, or comes from a newer version."""
+_MOST_NUMBERS_IN_BLOCKS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
+_MOSTABNORMAL_COLUMNS = 10_000  # training rows that looked abnormal, the worst of them
 
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
@@ -93,10 +88,18 @@ def _arrays(fitted: FittedDetector) -> Arrays:
         "model.axes": fitted.ppca.components_,
         "model.covariance": fitted.ppca.covariance_,
     }
-    arrays |= {f"limits.{name}": tail.largest for name, tail in fitted.limits.tails.items()}
+    for name, tail in fitted.limits.tails.items():
+        arrays[f"limits.{name}"] = tail.largest
+        if isinstance(tail, HeldOutScores):
+            arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
+    d = fitted.model.gaussian.n_features
+    if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
+        arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
+    if fitted.components is not None:
+        arrays["components"] = fitted.components.log_likelihood
     abnormal = _abnormal(fitted)
     if abnormal is not None:
-        arrays["abnormal"] = abnormal[list(_ABNORMAL)].to_numpy(dtype=np.float64)
+        arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
     forms = fitted.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
@@ -111,10 +114,11 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "features": None if names is None else list(names),
         "units": dict(fitted.units),
         "parameters": to_json_value(dict(fitted.parameters)),
+        "statistic": fitted.statistic.name,
         "limit": float(fitted.limit),
         "limits": {
             "kind": fitted.limits.kind,
-            "rows": {name: tail.n for name, tail in fitted.limits.tails.items()},
+            "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "noise_variance": float(fitted.ppca.noise_variance_),
@@ -126,15 +130,20 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
     }
 
 
+def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
+    """Of held-out scores, by block."""
+    return tail.n_per_block.tolist() if isinstance(tail, HeldOutScores) else tail.n
+
+
 def _abnormal(fitted: FittedDetector) -> Any:
     """The worst of the training rows that looked abnormal, if they are known."""
     table = fitted.abnormal_training_rows
-    return None if table is None else table[:_MOST_ABNORMAL]
+    return None if table is None else table[:_MOSTABNORMAL_COLUMNS]
 
 
 def _json_label(label: Any) -> Any:
     number = to_json_value(label)
-    return number if _is_number(number) else str(label)
+    return number if is_number(number) else str(label)
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
@@ -181,7 +190,7 @@ def _parse(text: str) -> dict[str, Any]:
         header = json.loads(text)
     except (ValueError, RecursionError):
         raise ModelFileError("the header is not JSON, so the file is damaged.") from None
-    if not isinstance(header, dict) or not _is_count(header.get("format")):
+    if not isinstance(header, dict) or not is_count(header.get("format")):
         raise ModelFileError("the header names no format version, so this is not a culpa model file.")
     if header["format"] != FORMAT:
         raise ModelFileError(
@@ -192,9 +201,9 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
-    d = _count_features(arrays)
-    _check_header(header, d)
-    _check_arrays(arrays, header, d)
+    d = count_features(arrays)
+    check_header(header, d)
+    check_arrays(arrays, header, d)
     try:
         fitted = _fitted_detector(arrays, header)
         if any(name.startswith("forms.") for name in arrays):
@@ -214,146 +223,61 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns)
     if names is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
-    tails = {name: Tail(n, arrays[f"limits.{name}"]) for name, n in header["limits"]["rows"].items()}
+    tails = {name: _tail(arrays, name, n) for name, n in header["limits"]["rows"].items()}
     confidence = parameters["confidence"]
     return FittedDetector(
         model,
         ppca,
-        named_score(parameters["statistic"], model, confidence=confidence),
+        named_score(_statistic(header), model, confidence=confidence),
         confidence,
-        Limits(model, header["limits"]["kind"], tails),
+        Limits(model, _limit_kind(header), tails),
         float(header["limit"]),
         parameters,
         units=header["units"],
         abnormal_training_rows=_abnormal_table(arrays, header),
+        blocks=_blocks(arrays),
+        components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
     )
+
+
+def _blocks(arrays: Arrays) -> BlockMoments | None:
+    """Files from before blocks, and of models with very many features, have none."""
+    if "blocks.n" not in arrays:
+        return None
+    return BlockMoments.from_arrays({name: arrays[f"blocks.{name}"] for name in BLOCK_ARRAYS})
+
+
+def _statistic(header: dict[str, Any]) -> str:
+    """Files from before "auto" existed name it among the parameters only."""
+    return str(header.get("statistic", header["parameters"]["statistic"]))
+
+
+def _limit_kind(header: dict[str, Any]) -> str:
+    """In files from before held-out scores, "auto" was a formula."""
+    kind = str(header["limits"]["kind"])
+    return "formula" if kind == "auto" else kind
+
+
+def _tail(arrays: Arrays, name: str, n: int | list[int]) -> Tail | HeldOutScores:
+    largest = arrays[f"limits.{name}"]
+    if isinstance(n, int):
+        return Tail(n, largest)
+    return HeldOutScores(np.array(n, dtype=np.int64), largest, arrays[f"limits.{name}.block"].astype(np.int64))
 
 
 def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:
     if header["abnormal"] is None:
         return None
-    columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
-    columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
+    columns = dict(zip(ABNORMAL_COLUMNS, arrays["abnormal"].T, strict=True))
+    columns |= {name: columns[name].astype(kind) for name, kind in ABNORMAL_COLUMNS.items()}
     return frame_like(None, {"row": header["abnormal"], **columns})
 
 
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
     parameters, training = header["parameters"], header["training"]
-    ppca = PPCA(parameters["n_components"], noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    n_components = parameters["n_components"] if parameters["n_components"] != "auto" else len(arrays["model.axes"])
+    ppca = PPCA(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
     ppca.n_features_in_ = len(arrays["mean"])
     ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
     gaussian = LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"])
     return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])
-
-
-def _count_features(arrays: Arrays) -> int:
-    loadings = arrays.get("model.loadings", np.empty(0))
-    if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
-        raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
-    return int(loadings.shape[0])
-
-
-def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
-    """All arrays are there, all shapes agree and all numbers are finite."""
-    p = arrays["model.loadings"].shape[1]
-    shapes: dict[str, tuple[int, ...]] = {
-        "mean": (d,),
-        "scale": (d,),
-        "model.mean": (d,),
-        "model.loadings": (d, p),
-        "model.axes": (p, d),
-        "model.covariance": (d, d),
-    }
-    forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
-    expected = set(shapes) | {f"limits.{name}" for name in header["limits"]["rows"]}
-    expected |= set() if header["abnormal"] is None else {"abnormal"}
-    expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
-    if odd := sorted(set(arrays) ^ expected):
-        raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
-    if header["abnormal"] is not None:
-        shapes["abnormal"] = (len(header["abnormal"]), len(_ABNORMAL))
-    for name, n in header["limits"]["rows"].items():
-        tail = arrays[f"limits.{name}"]
-        if tail.ndim != 1 or len(tail) > n or (np.diff(tail) < 0).any():
-            raise ModelFileError(f"array 'limits.{name}' does not hold the largest of {n} scores.")
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise ModelFileError(f"array {name!r} holds a number that is not finite.")
-    if (arrays["scale"] <= 0).any():
-        raise ModelFileError("array 'scale' holds a number that is not positive.")
-    if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
-        raise ModelFileError("array 'forms.sizes' is not two counts.")
-
-
-def _check_header(header: dict[str, Any], d: int) -> None:
-    """Every field's type and range."""
-    names, units = header.get("features"), header.get("units")
-    training = header.get("training")
-    _check_parameters(header.get("parameters"), d)
-    n_columns = d // (header["parameters"]["lags"] + 1)
-    checks = {
-        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
-        "units": isinstance(units, dict)
-        and all(isinstance(unit, str) for unit in units.values())
-        and set(units) <= set(names or default_names(n_columns)),
-        "culpa": isinstance(header.get("culpa"), str),
-        "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
-        "limits": _are_limits(header.get("limits")),
-        "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
-        "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
-        "training": isinstance(training, dict)
-        and _is_number(training.get("rows"))
-        and 0 <= training["rows"] < 1 << 62
-        and _is_count(training.get("iterations"))
-        and isinstance(training.get("converged"), bool),
-    }
-    for field, holds in checks.items():
-        if not holds:
-            raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
-
-
-def _are_limits(limits: Any) -> bool:
-    return (
-        isinstance(limits, dict)
-        and limits.get("kind") in LIMIT_KINDS
-        and isinstance(rows := limits.get("rows"), dict)
-        and set(rows) <= set(SCORE_NAMES)
-        and all(_is_count(n) for n in rows.values())
-    )
-
-
-def _check_parameters(parameters: Any, n_features: int) -> None:
-    """The detector's parameters, all of them: files from before a parameter existed may lack it."""
-    wrong = "the header's field 'parameters' is missing or not valid"
-    if not isinstance(parameters, dict):
-        raise ModelFileError(f"{wrong}.")
-    if odd := sorted((set(DETECTOR) ^ set(parameters)) - _ADDED_LATER):
-        raise ModelFileError(f"{wrong}: {odd[0]!r} is missing or unknown.")
-    try:
-        DETECTOR.check(parameters)
-    except ValueError as error:
-        raise ModelFileError(f"{wrong}: {error}") from None
-    if n_features % (parameters["lags"] + 1):
-        raise ModelFileError(f"{wrong}: {parameters['lags']} lags do not fit {n_features} features.")
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
-
-
-def _is_label_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) or _is_number(item) for item in value)
-
-
-def _is_text_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -9,8 +9,9 @@ import numpy as np
 from culpa._core.types import Mask, Positions
 from culpa.columns import History, Reading
 from culpa.fitted import FittedDetector
-from culpa.io.fill_values import Codes
 from culpa.io.tables import Batch, Source, TableError
+from culpa.io.tables.columns import take_as_missing
+from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
 
 
@@ -32,6 +33,8 @@ class ScoredBatch:
     rows: ScoredRows
     anomaly: Mask
 
+
+ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
 
 Progress = Callable[[Summary], None]
 Report = Callable[[str], None]  # receives what is odd about the table
@@ -60,7 +63,7 @@ def scored_batches(
         codes.add(batch.rows, batch.X)
         yield ScoredBatch(batch, rows, anomaly)
         progress(summary)
-    for text in codes.sentences(names, source.name):
+    for text in codes.sentences(names, source.name, ADVICE):
         report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(names), carried)

@@ -9,7 +9,8 @@ import numpy as np
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import FORMAT, open_model
-from culpa.monitoring.diagnostics import oddities, unfinished
+from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words
+from culpa.scores.held_out import Rate
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Description:
     statistic: str
     limit: float
     limit_kind: str
+    false_alarm_rate: Rate | None
+    false_alarms: str
     confidence: float
     noise: float
     shrinkage: float
@@ -65,11 +68,13 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         statistic=fitted.statistic.name,
         limit=fitted.limit,
         limit_kind=fitted.limit_kind,
+        false_alarm_rate=fitted.false_alarm_rate,
+        false_alarms=rate_in_words(fitted),
         confidence=fitted.confidence,
         noise=ppca.noise,
         shrinkage=ppca.shrinkage,
         game=fitted.parameters["game"],
         ranking=fitted.parameters["ranking"],
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
-        warnings=[*unfinished(ppca), *oddities(fitted)],
+        warnings=oddities(fitted, ON_THE_COMMAND_LINE),
     )

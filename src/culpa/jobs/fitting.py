@@ -1,25 +1,29 @@
 """Learning from a table of any size.
 
-One pass gathers mean and covariance, and what stands alone at the ends of the columns. Missing cells
-(expectation-maximisation), trimming and conformal limits hold the features in memory instead; empirical limits read the
-rows again and hold one score per row.
+One pass gathers mean and covariance by block, and what stands alone at the ends of the columns; a second one scores the
+rows of each block by the model of the others. Missing cells (expectation-maximisation), trimming and conformal limits hold
+the features in memory instead.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.calibration.choice import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
-from culpa.io.fill_values import Ends, sentences
 from culpa.io.tables import Batch, Source, TableError
+from culpa.jobs.batches import ADVICE
 from culpa.models import Moments
-from culpa.monitoring.diagnostics import oddities
+from culpa.models.blocks import BlockGatherer, BlockMoments
+from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
+from culpa.monitoring.fill_values import Ends, sentences
 
 Progress = Callable[[int], None]  # told how many rows have been read
 Report = Callable[[str], None]  # told what is odd about the table
@@ -41,8 +45,10 @@ def fit(
     ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
     about the model; ``note``, what is being done when all rows have been read.
     """
-    suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
-    for text in [*suspicions, *oddities(detector.fitted)]:
+    with warnings.catch_warnings():  # the caller is told instead
+        warnings.simplefilter("ignore", FitWarning)
+        suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
+    for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)
     return detector
 
@@ -64,7 +70,8 @@ def _fit(
     if detector.limit == "conformal" or detector.trim:
         return _fit_whole(detector, source, features, progress, note, complete_only=complete_only)
     with one_blas_thread():
-        moments, ends, n_incomplete = _gather(detector.lags, source, features, progress)
+        blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)
+        moments = blocks.total
     if n_incomplete and not complete_only:
         if not source.again:
             raise TableError(
@@ -77,8 +84,10 @@ def _fit(
             f"{source.name}: {moments.n:.0f} complete row(s) are too few to learn from: at least 2 are needed."
         )
     note("fitting")
-    detector.fit_moments(moments, tuple(features), _complete(detector.lags, source, features, progress))
-    return sentences(ends.alone(round(moments.n)), features, source.name, moments.column)
+    again = _complete(detector.lags, source, features, progress) if source.again else None
+    with one_blas_thread():
+        detector.fit_moments(blocks, tuple(features), again)
+    return sentences(ends.alone(round(moments.n)), features, source.name, moments.column, ADVICE)
 
 
 def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
@@ -96,17 +105,17 @@ def sample(source: Source, features: Sequence[str], most: int, *, progress: Prog
     return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
 
 
-def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[Moments, Ends, int]:
+def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[BlockMoments, Ends, int]:
     """Moments of the complete rows, ends of their columns, and how many rows are not complete."""
-    moments = Moments.of(np.empty((0, len(features) * (lags + 1))))
+    gatherer = BlockGatherer(len(features) * (lags + 1))
     ends, n_incomplete = Ends(len(features)), 0
     for rows, X in _lagged(lags, _batches(source, features, progress)):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
         kept, places = (X, rows) if complete.all() else (X[complete], rows[complete])
-        moments = moments.merge(Moments.of(kept, moments.reference if moments.n else None))
+        gatherer.add(kept)
         ends.add(places, kept[:, : len(features)])
-    return moments, ends, n_incomplete
+    return gatherer.finish(), ends, n_incomplete
 
 
 def _fit_whole(
@@ -145,7 +154,7 @@ def _fit_whole(
     ends, observed = Ends(len(features)), ~np.isnan(X)
     ends.add(places, X)
     alone = ends.alone(observed.sum(axis=0))
-    return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]))
+    return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]), ADVICE)
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:

@@ -1,4 +1,4 @@
-"""`culpa update`: learn from more normal rows."""
+"""`culpa update`: learn from more normal rows, and say whether they are still like those before."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,15 +10,17 @@ from culpa._core.types import Floats
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.io.tables import Source, TableError
-from culpa.monitoring.diagnostics import oddities
+from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
+from culpa.monitoring.drift import Drift, DriftGatherer
 
 
 @dataclass(frozen=True)
 class Update:
-    """What an update has learned from."""
+    """What an update has learned from, and how far that was from what was known before."""
 
     rows: int
     left_out: int  # rows with missing cells
+    drift: Drift | None  # None where the model does not know how much its training rows vary, or rows are too few
 
 
 def update(
@@ -37,7 +39,8 @@ def update(
     the model, ``note`` what is being done when all rows have been read.
     """
     fitted, compiled = detector.fitted, detector.explainer().forms is not None
-    moments, rows, left_out = detector.moments_so_far(), 0, 0
+    blocks, rows, left_out = detector.blocks_so_far(), 0, 0
+    gatherer = DriftGatherer.of(fitted) if len(blocks) > 1 else None
     with one_blas_thread():
         for X in _lagged(fitted.columns.lags, source, fitted.columns.names, progress):
             complete = ~np.isnan(X).any(axis=1)
@@ -47,19 +50,21 @@ def update(
                     "incomplete rows with --complete-only, or fit a new model to all rows."
                 )
             kept = X[complete]
-            moments, rows, left_out = moments.then(kept, forget), rows + len(kept), left_out + len(X) - len(kept)
+            blocks, rows, left_out = blocks.then(kept, forget), rows + len(kept), left_out + len(X) - len(kept)
+            if gatherer is not None:
+                gatherer.add(kept)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
     note("fitting")
     units = detector.units_
-    detector.fit_moments(moments, fitted.columns.known_names)
+    detector.fit_moments(blocks, fitted.columns.known_names)
     detector.units_ = units
     if compiled:
         note("compiling the explainer")
         detector.explainer().compile()
-    for text in oddities(detector.fitted):
+    for text in oddities(detector.fitted, ON_THE_COMMAND_LINE):
         report(text)
-    return Update(rows, left_out)
+    return Update(rows, left_out, None if gatherer is None or not gatherer.enough else gatherer.finish())
 
 
 def _lagged(lags: int, source: Source, names: tuple[str, ...], progress: Callable[[int], None]) -> Iterator[Floats]:

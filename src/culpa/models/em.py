@@ -14,6 +14,8 @@ from culpa._core.types import Floats
 from culpa.models.latent import LatentGaussian
 
 _CHUNK = 1 << 22  # numbers held at once for the rows' p x p moments
+_FEW_HIDDEN = 12  # missing cells of a row up to which it pays to condition on the observed ones directly
+_LEAST_NOISE = 1e-7  # of the largest variance of a component, below which the precision matrix would lose digits
 
 
 class EMResult(NamedTuple):
@@ -63,20 +65,56 @@ class _Moments:
 
     def expected(self, model: LatentGaussian) -> tuple[Floats, Floats]:
         """What they are on average, if missing cells follow the model given the others."""
-        d, p = model.loadings.shape
-        filled = np.empty_like(self.rows)
-        scatter = self.scatter + np.diag(self.hidden.sum(axis=0) * float(model.noise_variance))
-        step = max(1, _CHUNK // max(p * p, d * p))
-        for at in range(0, len(self.rows), step):
-            rows, hidden = self.rows[at : at + step], self.hidden[at : at + step]
-            z, spread = _posterior(np.where(hidden, 0.0, rows - model.mean), ~hidden, model)
-            filled[at : at + step] = np.where(hidden, model.mean + z @ model.loadings.T, rows)
-            W_hidden = hidden[:, :, None] * model.loadings
-            scatter += np.tensordot(W_hidden @ spread, W_hidden, axes=((0, 2), (0, 2)))
+        filled, scatter = np.empty_like(self.rows), self.scatter.copy()
+        few = self.hidden.sum(axis=1) <= _FEW_HIDDEN if _is_well_conditioned(model) else np.zeros(len(self.rows), bool)
+        filled[few] = _fill_few(self.rows[few], self.hidden[few], model, scatter)
+        filled[~few] = _fill_many(self.rows[~few], self.hidden[~few], model, scatter)
         mean = (self.n_complete * self.reference + filled.sum(axis=0)) / self.n
         offset = self.reference - mean
         scatter += self.n_complete * np.outer(offset, offset) + (filled - mean).T @ (filled - mean)
         return mean, np.asarray(scatter / self.n)
+
+
+def _is_well_conditioned(model: LatentGaussian) -> bool:
+    """Whether the precision matrix keeps enough digits."""
+    return float(model.noise_variance) >= _LEAST_NOISE * float((model.loadings**2).sum(axis=0).max(initial=0.0))
+
+
+def _fill_few(rows: Floats, hidden: NDArray[np.bool_], model: LatentGaussian, scatter: Floats) -> Floats:
+    """Rows with their missing cells at the conditional mean; adds the conditional covariances to ``scatter``.
+
+    With the precision matrix P, missing cells H have the covariance P_HH^-1 and the mean -P_HH^-1 P_HO x_O: small
+    systems where few cells are missing.
+    """
+    precision = np.linalg.inv(model.covariance)
+    centred = np.where(hidden, 0.0, rows - model.mean)
+    pull = centred @ precision
+    filled, count = np.where(hidden, 0.0, rows), hidden.sum(axis=1)
+    for h in np.unique(count).tolist():
+        at = np.flatnonzero(count == h)
+        step = max(1, _CHUNK // (h * h))
+        for part in (at[start : start + step] for start in range(0, len(at), step)):
+            cells = np.nonzero(hidden[part])[1].reshape(len(part), h)
+            covariance = np.linalg.inv(precision[cells[:, :, None], cells[:, None, :]])
+            mean = -np.einsum("nij,nj->ni", covariance, np.take_along_axis(pull[part], cells, axis=1))
+            filled[part[:, None], cells] = model.mean[cells] + mean
+            np.add.at(scatter, (cells[:, :, None], cells[:, None, :]), covariance)
+    return np.asarray(filled)
+
+
+def _fill_many(rows: Floats, hidden: NDArray[np.bool_], model: LatentGaussian, scatter: Floats) -> Floats:
+    """The same through the latent variables, for any number of missing cells and any noise."""
+    d, p = model.loadings.shape
+    filled = np.empty_like(rows)
+    scatter += np.diag(hidden.sum(axis=0) * float(model.noise_variance))
+    step = max(1, _CHUNK // max(p * p, d * p))
+    for at in range(0, len(rows), step):
+        here, missing = rows[at : at + step], hidden[at : at + step]
+        z, spread = _posterior(np.where(missing, 0.0, here - model.mean), ~missing, model)
+        filled[at : at + step] = np.where(missing, model.mean + z @ model.loadings.T, here)
+        W_hidden = missing[:, :, None] * model.loadings
+        scatter += np.tensordot(W_hidden @ spread, W_hidden, axes=((0, 2), (0, 2)))
+    return filled
 
 
 def _posterior(centred: Floats, observed: NDArray[np.bool_], model: LatentGaussian) -> tuple[Floats, Floats]:

@@ -243,6 +243,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64), filled)
         start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
         model, steps, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
+        self._keep_em(model, X, mean)
         self.n_iter_ = roughly + steps
         if not self.converged_:
             warnings.warn(
@@ -251,10 +252,22 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        unbiased = n / (n - 1)
-        self.covariance_ = expected_covariance(X - mean, model) * unbiased
-        self.mean_ = mean + model.mean
-        variances = np.full(d, float(model.noise_variance) * unbiased)
+
+    def refine(self, X: Floats, mean: Floats, covariance: Floats, *, steps: int) -> Self:
+        """A few steps of expectation-maximisation on rows, from the mean and covariance of a model of similar rows."""
+        self.n_samples_ = len(X)
+        p = self._choose_n_components(np.empty(X.shape[1]), X)
+        start = LatentGaussian.from_covariance(covariance, p, mean)
+        model, self.n_iter_, self.converged_ = em(X, start, max_iter=steps, tol=0.0)
+        self._keep_em(model, X, np.zeros(X.shape[1]))
+        return self
+
+    def _keep_em(self, model: LatentGaussian, X: Floats, centre: Floats) -> None:
+        """The model of X - centre that expectation-maximisation found; it has divisor n."""
+        unbiased, p = len(X) / (len(X) - 1), model.n_components
+        self.covariance_ = expected_covariance(X - centre, model) * unbiased
+        self.mean_ = centre + model.mean
+        variances = np.full(X.shape[1], float(model.noise_variance) * unbiased)
         variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
         self._keep_eigen(np.linalg.svd(model.loadings, full_matrices=False)[0].T, variances, p)
 

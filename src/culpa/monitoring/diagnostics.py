@@ -1,5 +1,8 @@
 """What a user should know before trusting a fitted detector."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
 from culpa._core.types import Mask
@@ -8,8 +11,34 @@ from culpa.fitted import FittedDetector
 from culpa.models import PPCA
 from culpa.models.latent import RELATIVE_FLOOR
 
+_FEWEST_ROWS = 30  # for held-out scores
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """How to do what warnings advise, in Python or on the command line."""
+
+    drop: str
+    more_confidence: str
+    read_again: str
+
+
+IN_PYTHON = Remedies("drop it", "confidence=", "fit, which has all rows at hand")
+ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice")
+
+
+def rate_in_words(fitted: FittedDetector) -> str:
+    """How often held-out rows exceed the limit, or nothing where that is not known.
+
+    For example "held-out rows: 1.1% above the 99% limit, 95% interval 0.4 to 2.3%".
+    """
+    rate = fitted.false_alarm_rate
+    if rate is None:
+        return ""
+    value, low, high = (f"{100 * share:.2g}" for share in rate)
+    return f"held-out rows: {value}% above the {100 * fitted.confidence:.6g}% limit, 95% interval {low} to {high}%"
 
 
 def unfinished(model: PPCA) -> list[str]:
@@ -26,44 +55,71 @@ def _did_not_vary(fitted: FittedDetector) -> Mask:
     return np.asarray(variance <= RELATIVE_FLOOR * variance.max())
 
 
-def _weighed(fitted: FittedDetector) -> str:
-    """How changes of a column count that did not vary."""
-    if fitted.statistic.name == "t2":
-        return "t2 does not see them."
-    if fitted.statistic.name == "mahalanobis":
-        return "small ones may be flagged. Leave it out with --drop if it may change."
-    return f"they are weighed {'as if its standard deviation were 1' if fitted.parameters['scale'] else 'as they are'}."
+def oddities(fitted: FittedDetector, remedies: Remedies = IN_PYTHON) -> list[str]:
+    """What a user should know before relying on a detector."""
+    return [
+        *unfinished(fitted.ppca),
+        *_about_the_limit(fitted, remedies),
+        *_about_columns(fitted, remedies),
+        *_about_components(fitted),
+    ]
 
 
-def oddities(fitted: FittedDetector) -> list[str]:
-    """What a user should know before trusting a model."""
-    model, names = fitted.ppca, lagged_names(fitted.columns.names, fitted.columns.lags)
-    d, found = len(names), []
-    if model.n_samples_ < _ROWS_PER_FEATURE * d:
-        found.append(
-            f"{model.n_samples_:,.0f} rows are few for {d:,} features: new rows will lie further from the model than these "
-            f"do, and more than asked for will be flagged. {_ROWS_PER_FEATURE} rows per feature or more are better."
+def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    n, d = fitted.ppca.n_samples_, fitted.ppca.n_features_in_
+    held_out = fitted.limits.held_out(fitted.statistic)
+    if held_out is not None:
+        found = held_out.limit(fitted.confidence)
+        if found.blocks_differ:
+            yield (
+                f"the training rows are not alike from one stretch to the next, so the limit was raised; rows of a new "
+                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for."
+            )
+        if found.extrapolated:
+            yield (
+                f"{held_out.n:,} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
+                f"extrapolated. Pass more rows, or ask for less confidence ({remedies.more_confidence})."
+            )
+        return
+    if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
+        why = (
+            f"{n:,.0f} rows are too few"
+            if n < _FEWEST_ROWS
+            else f"the rows were read once only (use {remedies.read_again})"
         )
+        yield f"the limit is a formula and may be too low: {why} to check it on rows that the model did not see."
+    elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
+        yield (
+            f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
+            'for will be flagged. The limit "auto" has no such fault.'
+        )
+    if fitted.limit == 0:
+        yield "the limit is 0, so every row is flagged."
+
+
+def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    model, names = fitted.ppca, lagged_names(fitted.columns.names, fitted.columns.lags)
     variance = np.diag(model.covariance_)
     constant = [name for name, still in zip(names, _did_not_vary(fitted), strict=True) if still]
     if constant:
-        found.append(
-            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual: "
-            + _weighed(fitted)
+        yield (
+            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual; "
+            f"{remedies.drop} if it may change."
         )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
     n = len(fitted.columns.names)  # of the present only: nobody can drop the past of a column
     correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):
-            found.append(
-                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, drop it; "
-                "if both are measured, keep them, for that shows which one fails."
+            yield (
+                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, "
+                f"{remedies.drop}; if both are measured, keep them, for that shows which one fails."
             )
             break
+
+
+def _about_components(fitted: FittedDetector) -> Iterator[str]:
+    model = fitted.ppca
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
     if everything and fitted.statistic.name in ("spe", "mse"):
-        found.append("the components explain everything: the smallest deviation will be flagged; use fewer components.")
-    if fitted.limit == 0:
-        found.append("the limit is 0, so every row is flagged.")
-    return found
+        yield "the components explain everything: the smallest deviation will be flagged; use fewer components."

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import stats
@@ -122,9 +122,9 @@ class Drift:
         caution = f" {self.n_rows:,} rows are few, so this is not certain." if few else ""
         rows = f"The {self.n_rows:,} rows"
         if not self.drifted:
-            return f"No drift: {rows.lower()} vary as blocks of training rows do (p = {_p(self.p_value)}).{caution}"
+            return f"No drift: {rows.lower()} vary as blocks of training rows do (p {_p(self.p_value)}).{caution}"
         parts = [
-            f"{told} (usual {_number(each.usual, each.unit)}, p = {_p(each.p_value)})"
+            f"{told} (usual {_number(each.usual, each.unit)}, p {_p(each.p_value)})"
             for each, told in zip(self.measures, self._told(), strict=True)
             if each.p_value * len(self.measures) < SIGNIFICANCE
         ]
@@ -152,7 +152,7 @@ class Drift:
         lines = [f"<Drift of {self.n_rows:,} rows: {self.sentence}"]
         lines += [
             f"  {each.name:<9}{_number(each.value, each.unit):>12}  usual {_number(each.usual, each.unit)}, "
-            f"limit {_number(each.limit, each.unit)}, p = {_p(each.p_value)}"
+            f"limit {_number(each.limit, each.unit)}, p {_p(each.p_value)}"
             for each in self.measures
         ]
         return "\n".join(lines) + ">"
@@ -194,7 +194,17 @@ class DriftGatherer:
         self._total = Moments.of(np.empty((0, fitted.model.gaussian.n_features)))
         self._n_incomplete = 0
 
-    def add(self, features: Floats) -> None:
+    @classmethod
+    def of(cls, fitted: FittedDetector) -> Self:
+        """Against the blocks of training rows that a fitted detector has kept."""
+        if fitted.blocks is None or len(fitted.blocks) == 1:
+            raise ValueError(
+                "the model does not know how much its training rows vary, so drift cannot be judged: fit it to complete "
+                "rows with this version of culpa."
+            )
+        return cls(fitted, fitted.blocks.blocks)
+
+    def add(self, features: Floats) -> Self:
         """The next rows, as the model's features; rows with missing cells are counted only."""
         complete = ~np.isnan(features).any(axis=1)
         self._n_incomplete += int((~complete).sum())
@@ -210,6 +220,7 @@ class DriftGatherer:
             self._open[-1] = self._open[-1].merge(part)
             self._total = self._total.merge(part)
             rows = rows[room:]
+        return self
 
     @property
     def enough(self) -> bool:
@@ -239,9 +250,7 @@ class DriftGatherer:
 
 def drift_of(fitted: FittedDetector, recent: Floats, blocks: Sequence[Moments], native: Any = None) -> Drift:
     """Drift of some rows, given as the model's features, against the moments of consecutive blocks of training rows."""
-    gatherer = DriftGatherer(fitted, blocks)
-    gatherer.add(recent)
-    return gatherer.finish(native)
+    return DriftGatherer(fitted, blocks).add(recent).finish(native)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,7 +434,7 @@ def _shown(name: str, logarithm: float) -> float:
 
 
 def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+    return "< 0.0001" if value < 1e-4 else f"= {value:.2g}"
 
 
 def _number(value: float, unit: str) -> str:

@@ -1,7 +1,7 @@
 """Dirty training data: rows that look abnormal under the model that was fitted to them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from culpa import scores
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import frame_like
-from culpa.models import PPCA, FittedModel
+from culpa.models import FittedModel
 from culpa.scores.limits import Limits
 
 _ROWS_PER_CHUNK = 1 << 16
@@ -34,9 +34,19 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
     return spe, t2, np.maximum(spe / limits[0], t2 / limits[1])
 
 
-def fit_without_worst(
-    fit: Callable[[Floats], tuple[PPCA, FittedModel]], X: Floats, trim: float, confidence: float
-) -> tuple[tuple[PPCA, FittedModel], Mask]:
+class HasModel(Protocol):
+    """The outcome of a fit."""
+
+    @property
+    def model(self) -> FittedModel:
+        """What was learned."""
+        ...
+
+
+Fit = TypeVar("Fit", bound=HasModel)
+
+
+def fit_without_worst(fit: Callable[[Floats], Fit], X: Floats, trim: float, confidence: float) -> tuple[Fit, Mask]:
     """Fit to all rows, then again and again to the share 1 - trim that looked least abnormal, until these stay the same.
 
     Returns the last fit and which rows it used.
@@ -45,7 +55,7 @@ def fit_without_worst(
     found = fit(X)
     n_worst = int(trim * len(X))
     for _ in range(_MOST_REFITS if n_worst else 0):
-        excess = spe_and_t2(found[1], X, confidence)[2]
+        excess = spe_and_t2(found.model, X, confidence)[2]
         again = np.ones(len(X), dtype=bool)
         # rows without any number come first: they are not learned from anyway
         again[np.argsort(np.nan_to_num(excess, nan=-np.inf), kind="stable")[-n_worst:]] = False

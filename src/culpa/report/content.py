@@ -373,6 +373,7 @@ def _overview(
         ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
         Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.confidence)}"),
+        *_false_alarms(fitted),
         Fact(
             f"{fitted.noun}s".capitalize(),
             f"{d:,}",
@@ -386,6 +387,14 @@ def _overview(
     ]
     notes = _notes(n, empty, found, listed, why, caps)
     return Overview(text, mood, n, found.n_flagged, empty, len(found), facts, notes)
+
+
+def _false_alarms(fitted: FittedDetector) -> list[Fact]:
+    rate = fitted.false_alarm_rate
+    if rate is None:
+        return []
+    value, low, high = (f"{100 * part:.2g}" for part in rate)
+    return [Fact("False alarms", f"{value}%", f"of held-out normal rows, 95% interval {low} to {high}%")]
 
 
 def _notes(n: int, empty: int, found: Incidents, listed: Sequence[Incident], why: Explanation, caps: Caps) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import codes_for
+from culpa.jobs.batches import ADVICE, codes_for
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
 
@@ -39,7 +39,7 @@ def content_of_table(
         progress(sum(map(len, rows)))
     if not sum(map(len, rows)):
         raise TableError(f"{source.name}: there are no rows to report on.")
-    for text in codes.sentences(names, source.name):
+    for text in codes.sentences(names, source.name, ADVICE):
         report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]

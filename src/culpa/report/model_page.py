@@ -76,6 +76,7 @@ def model_page(
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
         "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
+        "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
         "fingerprint of the model": fingerprint(
             fitted.model.centre, fitted.model.scale, fitted.model.gaussian.loadings

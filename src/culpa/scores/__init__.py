@@ -2,17 +2,20 @@
 
 from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score
+from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
 
 __all__ = [
     "SCORE_NAMES",
+    "HeldOutScores",
     "Limits",
     "QuadraticScore",
     "ScoredRows",
     "combined",
     "control_limit",
+    "discoveries",
     "mahalanobis",
     "mse",
     "named_score",

@@ -15,9 +15,10 @@ from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
 from culpa.scores import chi_squares
+from culpa.scores.held_out import HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
 
-FROM_ROWS = ("empirical", "conformal")  # from scores of rows; the others are formulas
+FROM_ROWS = ("held-out", "empirical", "conformal")  # from scores of rows; the others are formulas
 
 # of the scores behind empirical and conformal limits, the largest are kept: all of a small table, an eighth of a huge one
 _FEWEST_KEPT = 1 << 14
@@ -141,16 +142,17 @@ class Tail:
 class Limits:
     """How the limits of a fitted model are found: by formulas, or from the scores of normal rows.
 
-    ``tails`` has these scores by the name of the score, for the kinds "empirical" and "conformal".
+    ``tails`` has these scores by the name of the score, for the kinds "held-out", "empirical" and
+    "conformal".
     """
 
     model: FittedModel
-    kind: str = "auto"
-    tails: Mapping[str, Tail] = field(default_factory=dict)
+    kind: str = "formula"
+    tails: Mapping[str, Tail | HeldOutScores] = field(default_factory=dict)
 
     def kind_of(self, score: QuadraticScore, *, training: bool = False) -> str:
-        """What the limit of a score really is: what "auto" means for it, and not "f" unless the score is T2."""
-        if self.kind in FROM_ROWS and score.name in self.tails:
+        """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
+        if score.name in self.tails and not (training and self.kind == "held-out"):
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
@@ -163,13 +165,23 @@ class Limits:
         kind = self.kind_of(score, training=training)
         if kind in FROM_ROWS:
             tail = self.tails[score.name]
+            if isinstance(tail, HeldOutScores):
+                return tail.limit(confidence).value
             return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
         return control_limit(score, self.model, confidence, kind)
 
     def knows(self, score: QuadraticScore, confidence: float) -> bool:
         """Whether there is a limit: rows may be too few for so much confidence."""
         kind = self.kind_of(score)
-        return kind not in FROM_ROWS or self.tails[score.name].reaches(kind, confidence)
+        if kind not in FROM_ROWS:
+            return True
+        tail = self.tails[score.name]
+        return tail.reaches(confidence) if isinstance(tail, HeldOutScores) else tail.reaches(kind, confidence)
+
+    def held_out(self, score: QuadraticScore) -> HeldOutScores | None:
+        """The held-out scores behind the limit of a score, if there are such."""
+        tail = self.tails.get(score.name)
+        return tail if isinstance(tail, HeldOutScores) else None
 
     @staticmethod
     def tails_of(quadratic: Iterable[QuadraticScore], batches: Iterable[Floats]) -> dict[str, Tail]:
@@ -180,20 +192,20 @@ class Limits:
         return {name: Tail.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
 
 
-def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, kind: str = "auto") -> float:
+def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, kind: str = "formula") -> float:
     """Limit that a share ``confidence`` of normal rows stays below, by a formula.
 
-    "auto" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
+    "formula" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
     others.
     """
-    one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in FROM_ROWS], "limit")
-    if kind == "auto":
+    one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
+    if kind == "formula":
         kind = Limits(model).kind_of(score)
     covariance = score.gaussian.covariance if model.sample_covariance is None else model.sample_covariance
     eigenvalues = score.spectrum(covariance)
     if kind in ("f", "beta"):
         if score.name != "t2":
-            raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'auto'.")
+            raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'formula'.")
         formula, p = f_limit if kind == "f" else beta_limit, score.gaussian.n_components
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same

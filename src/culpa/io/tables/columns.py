@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
+from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
-from culpa.io.tables.missing import Missing, as_typed
+from culpa.io.tables.missing import Missing
 from culpa.io.tables.table import LARGEST, Column, TableError
 
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")

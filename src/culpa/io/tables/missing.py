@@ -41,12 +41,3 @@ def _float32(number: float) -> float:
     with np.errstate(over="ignore", under="ignore"):
         rounded = float(np.float32(number))
     return rounded if math.isclose(rounded, number, rel_tol=1e-6) else number
-
-
-def as_typed(number: float) -> str:
-    """A number as a person would type it, without losing a digit.
-
-    >>> as_typed(-9999.0), as_typed(1e6), as_typed(0.1), as_typed(1e20)
-    ('-9999', '1000000', '0.1', '1e+20')
-    """
-    return repr(float(number)).removesuffix(".0")

@@ -26,9 +26,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
-from culpa.io.tables.columns import take_as_missing
-from culpa.io.tables.missing import as_typed
 from culpa.models import Moments
 
 _CODE, _REPEATED, _LONE = 1.0, 10.0, 50.0  # widths
@@ -38,6 +37,17 @@ _FAR = 20.0  # standard deviations, in rows to be judged
 _ROUNDING = 1e-9  # width, relative to the cells, that is no width
 _CANCELLED = 1e-10  # share of a variance below which what is left after subtraction is rounding
 _ENDS = {2.0**15 - 1, -(2.0**15), 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 2.0**32 - 1, 2.0**63, -(2.0**63), 2.0**64}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about a number that may stand for missing cells."""
+
+    missing: Callable[[str], str]
+    trim: str
+
+
+IN_PYTHON = Advice(lambda number: "if it means a missing cell, replace it by NaN", "leave out such rows with trim=...")
 
 
 @dataclass(frozen=True)
@@ -124,9 +134,11 @@ def _width(width: float, nearest: float, *, coded: bool) -> float:
 def is_code(number: float) -> bool:
     """Whether a number looks like one that people and machines write for want of a measurement.
 
-    >>> [is_code(number) for number in (-9999.0, float(np.float32(999.9)), 99.0, 65535.0, 9.0, 1000.0, 255.0)]
+    >>> [is_code(number) for number in (-9999.0, float(np.float32(999.9)), 99.0, 65535.0, 9.0, 99.99, 1000.0)]
     [True, True, True, True, False, False, False]
     """
+    if 99 < abs(number) < 100:  # a valve or a level close to 100%
+        return False
     digits = (f"{abs(number):.15g}", f"{abs(number):.7g}")  # of 64 and of 32 bits
     return number in _ENDS or (abs(number) >= 99 and any(set(text) <= {"9", "."} for text in digits))
 
@@ -156,13 +168,13 @@ class Codes:
                     before, place = known.get(float(value), (0, int(rows[here[first]])))
                     known[float(value)] = before + int(count), place
 
-    def sentences(self, names: Sequence[str], table: str) -> list[str]:
+    def sentences(self, names: Sequence[str], table: str, advice: Advice = IN_PYTHON) -> list[str]:
         """What to tell the user about the columns with most of them."""
         worst = [(max(known.items(), key=lambda item: item[1][0]), column) for column, known in self.found.items()]
         worst.sort(key=lambda item: -item[0][1][0])
         told = [
             f"{table}: column {names[column]!r} holds {as_typed(value)} {_times(*where)}, far from what the model has "
-            f"learned: {take_as_missing(as_typed(value))}."
+            f"learned: {advice.missing(as_typed(value))}."
             for (value, where), column in worst[:_MOST]
         ]
         return told + _and_more(len(worst) - _MOST, table)
@@ -176,7 +188,11 @@ def _may_be_code(numbers: Floats) -> NDArray[np.bool_]:
 
 
 def sentences(
-    found: Sequence[FillValue], names: Sequence[str], table: str, column_moments: Callable[[int], Moments]
+    found: Sequence[FillValue],
+    names: Sequence[str],
+    table: str,
+    column_moments: Callable[[int], Moments],
+    advice: Advice = IN_PYTHON,
 ) -> list[str]:
     """What to tell the user about the worst columns; ``column_moments`` are those of a column's cells, found or not."""
     columns = list(dict.fromkeys(value.column for value in found))
@@ -185,7 +201,7 @@ def sentences(
         here = [value for value in found if value.column == column]
         whole = column_moments(column)
         rest = whole.without(reduce(Moments.merge, [_repeated(value.value, value.count) for value in here]))
-        told += [_sentence(value, names[column], table, _distance(value, rest, whole)) for value in here]
+        told += [_sentence(value, names[column], table, _distance(value, rest, whole), advice) for value in here]
     return told + _and_more(len(columns) - _MOST, table)
 
 
@@ -199,12 +215,12 @@ def _times(count: int, first: int) -> str:
     return f"in row {first}" if count == 1 else f"{count:,} times, first in row {first}"
 
 
-def _sentence(value: FillValue, name: str, table: str, distance: str) -> str:
+def _sentence(value: FillValue, name: str, table: str, distance: str, advice: Advice) -> str:
     others = f"between {value.low:.6g} and {value.high:.6g}" if value.low < value.high else f"at {value.low:.6g}"
     number, times = as_typed(value.value), _times(value.count, value.first)
     return (
         f"{table}: column {name!r} holds {number} {times}{distance}; its other cells lie {others}: "
-        f"{take_as_missing(number)}; if it is a fault, leave out such rows with --trim."
+        f"{advice.missing(number)}; if it is a fault, {advice.trim}."
     )
 
 

@@ -18,13 +18,14 @@ from typer.testing import CliRunner
 
 import culpa
 from culpa import PCADetector
+from culpa._core.json_values import as_typed
 from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
-from culpa.io.fill_values import Codes, Ends, is_code
 from culpa.io.tables import Batch, Options, open_source
-from culpa.io.tables.missing import Missing, as_typed
+from culpa.io.tables.missing import Missing
 from culpa.jobs import fit, fitting
 from culpa.models import Moments
+from culpa.monitoring.fill_values import Codes, Ends, is_code
 
 NAMES = ["temp", "flow", "level", "power"]
 

@@ -1,0 +1,169 @@
+"""Checks of what a model file claims, before any of it is used: types, sizes, shapes, ranges."""
+
+import math
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
+from culpa._core.parameters import DETECTOR
+from culpa._core.validation import default_names
+
+Arrays = dict[str, NDArray[Any]]
+
+_ADDED_LATER = {"noun"}  # parameters that files of this format may lack
+_MOST_FEATURES = 100_000
+# what is known about these rows beside their labels
+BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
+ABNORMAL_COLUMNS: dict[str, Any] = {
+    "position": np.int64,
+    "spe": np.float64,
+    "t2": np.float64,
+    "times_limit": np.float64,
+    "trimmed": np.bool_,
+}
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model file, is damaged, or comes from a newer version."""
+
+
+def count_features(arrays: Arrays) -> int:
+    """Number of features of the model, if its loadings have a possible shape."""
+    loadings = arrays.get("model.loadings", np.empty(0))
+    if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
+        raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
+    return int(loadings.shape[0])
+
+
+def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
+    """All arrays are there, all shapes agree and all numbers are finite."""
+    p = arrays["model.loadings"].shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "mean": (d,),
+        "scale": (d,),
+        "model.mean": (d,),
+        "model.loadings": (d, p),
+        "model.axes": (p, d),
+        "model.covariance": (d, d),
+    }
+    forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
+    rows = header["limits"]["rows"]
+    expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
+    expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
+    expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
+    expected |= set() if header["abnormal"] is None else {"abnormal"}
+    expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
+    if odd := sorted(set(arrays) ^ expected):
+        raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
+    if header["abnormal"] is not None:
+        shapes["abnormal"] = (len(header["abnormal"]), len(ABNORMAL_COLUMNS))
+    for name, n in rows.items():
+        _check_scores(arrays, name, n)
+    if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
+        raise ModelFileError("array 'components' does not hold a number for each number of components.")
+    if "blocks.n" in arrays:
+        K = len(np.atleast_1d(arrays["blocks.n"]))
+        shapes |= {"blocks.n": (K,), "blocks.mean": (K, d), "blocks.scatter": (K, d * (d + 1) // 2)}
+        if not K or (arrays["blocks.n"] <= 0).any():
+            raise ModelFileError("array 'blocks.n' does not hold numbers of rows.")
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelFileError(f"array {name!r} holds a number that is not finite.")
+    if (arrays["scale"] <= 0).any():
+        raise ModelFileError("array 'scale' holds a number that is not positive.")
+    if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
+        raise ModelFileError("array 'forms.sizes' is not two counts.")
+
+
+def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
+    """The largest of so many scores, and for held-out scores the block of each."""
+    largest, total = arrays[f"limits.{name}"], n if isinstance(n, int) else sum(n)
+    if largest.ndim != 1 or len(largest) > total or (np.diff(largest) < 0).any():
+        raise ModelFileError(f"array 'limits.{name}' does not hold the largest of {total} scores.")
+    if isinstance(n, list):
+        block = arrays[f"limits.{name}.block"]
+        if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
+            raise ModelFileError(f"array 'limits.{name}.block' does not hold the blocks of these scores.")
+
+
+def check_header(header: dict[str, Any], d: int) -> None:
+    """Every field's type and range."""
+    names, units = header.get("features"), header.get("units")
+    training = header.get("training")
+    _check_parameters(header.get("parameters"), d)
+    n_columns = d // (header["parameters"]["lags"] + 1)
+    checks = {
+        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
+        "units": isinstance(units, dict)
+        and all(isinstance(unit, str) for unit in units.values())
+        and set(units) <= set(names or default_names(n_columns)),
+        "culpa": isinstance(header.get("culpa"), str),
+        "statistic": header.get("statistic", header["parameters"]["statistic"]) in SCORE_NAMES,
+        "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
+        "limits": _are_limits(header.get("limits")),
+        "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
+        "noise_variance": is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
+        "training": isinstance(training, dict)
+        and is_number(training.get("rows"))
+        and 0 <= training["rows"] < 1 << 62
+        and is_count(training.get("iterations"))
+        and isinstance(training.get("converged"), bool),
+    }
+    for field, holds in checks.items():
+        if not holds:
+            raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def _are_limits(limits: Any) -> bool:
+    return (
+        isinstance(limits, dict)
+        and limits.get("kind") in (*LIMIT_KINDS, "held-out")
+        and isinstance(rows := limits.get("rows"), dict)
+        and set(rows) <= set(SCORE_NAMES)
+        and all(_are_counts(n) if limits["kind"] == "held-out" else is_count(n) for n in rows.values())
+    )
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= 1000 and all(is_count(n) and n > 0 for n in value)
+
+
+def _check_parameters(parameters: Any, n_features: int) -> None:
+    """The detector's parameters, all of them: files from before a parameter existed may lack it."""
+    wrong = "the header's field 'parameters' is missing or not valid"
+    if not isinstance(parameters, dict):
+        raise ModelFileError(f"{wrong}.")
+    if odd := sorted((set(DETECTOR) ^ set(parameters)) - _ADDED_LATER):
+        raise ModelFileError(f"{wrong}: {odd[0]!r} is missing or unknown.")
+    try:
+        DETECTOR.check(parameters)
+    except ValueError as error:
+        raise ModelFileError(f"{wrong}: {error}") from None
+    if n_features % (parameters["lags"] + 1):
+        raise ModelFileError(f"{wrong}: {parameters['lags']} lags do not fit {n_features} features.")
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON had a finite number."""
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def is_count(value: Any) -> bool:
+    """Whether JSON had a whole number that can count something."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def _is_label_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) or is_number(item) for item in value)
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

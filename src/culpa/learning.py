@@ -1,0 +1,250 @@
+"""How normal rows become a fitted detector: model, number of components, held-out scores, limits.
+
+Rows are cut into consecutive blocks. The blocks' held-out likelihood chooses the number of components, and the scores of
+each block by the model of the others give the limit. All of it follows from the blocks' moments, in one pass over the
+table, and from a second pass for the scores; only missing cells and trimming need the rows at hand.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats, Mask
+from culpa._core.validation import Table
+from culpa.columns import Lagged, lagged_names
+from culpa.fitted import FittedDetector, charted
+from culpa.models import PPCA, FittedModel, Moments
+from culpa.models.blocks import BlockMoments, block_starts
+from culpa.models.components import ComponentChoice, choose_components
+from culpa.models.moments import mean_and_spread, spread
+from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
+from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
+
+_FEWEST_ROWS = 30  # for held-out scores
+_FEWEST_PER_BLOCK = 3
+_EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
+_SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
+
+
+class Learned(NamedTuple):
+    """A model of some rows: the estimator, the same with scaling and columns, and how many components were chosen."""
+
+    ppca: PPCA
+    model: FittedModel
+    choice: ComponentChoice | None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parameters of a `culpa.PCADetector`, with what "auto" means for them, and the columns to learn."""
+
+    parameters: Mapping[str, Any]
+    columns: Lagged
+
+    @property
+    def statistic(self) -> str:
+        """The statistic that rows are judged by."""
+        if self.parameters["statistic"] != "auto":
+            return str(self.parameters["statistic"])
+        by_error = self.parameters["n_components"] != "auto" or self.parameters["game"] == "retraining"
+        return "spe" if by_error else "mahalanobis"
+
+    @property
+    def n_components(self) -> int | float | str:
+        """The number of components as it was asked for; "auto" stays where it is chosen by held-out likelihood."""
+        wanted: int | float | str = self.parameters["n_components"]
+        return _SPE_SHARE if wanted == "auto" and self.statistic in ("spe", "mse") else wanted
+
+    def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
+        """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
+        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
+        if n < 2:
+            raise ValueError(
+                f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
+                "from: give more rows."
+            )
+        rows, confidence = X[:n], self.parameters["confidence"]
+        learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
+        blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
+        limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
+        abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
+        return self._fitted(learned, limits, blocks, abnormal)
+
+    def fit_blocks(
+        self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
+    ) -> FittedDetector:
+        """Learn from the moments of complete rows; limits from scores need the rows once more, as batches in order.
+
+        ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
+        """
+        kind = self.parameters["limit"]
+        if kind in ("conformal",) or self.parameters["trim"]:
+            what = "trim" if self.parameters["trim"] else "limit='conformal'"
+            raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
+        learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
+        if kind == "empirical":
+            if batches is None:
+                raise ValueError(
+                    f"limit={kind!r} needs the training rows' scores: pass the rows again as batches, or use fit."
+                )
+            limits = limits_from_rows(learned.model, self._score(learned.model), kind, batches)
+        elif kind != "auto":
+            limits = Limits(learned.model, kind)
+        else:
+            limits = self._cross_validated(learned, blocks, batches)
+        return self._fitted(learned, limits, blocks, None)
+
+    def learn(self, X: Floats) -> Learned:
+        """Scaling and model of rows at hand."""
+        mean, scale = self._scaling(*mean_and_spread(X))
+        choice = None
+        if self.n_components == "auto":
+            choice = choose_components(_complete_blocks(X, mean, scale), scale=False)
+        ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
+        return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+
+    def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
+        """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
+        mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)))
+        choice = None
+        if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
+            choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
+        ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
+        return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+
+    @property
+    def _names(self) -> tuple[str, ...] | None:
+        """Of the features, with lags of the past ones, too."""
+        known = self.columns.known_names
+        return None if known is None else lagged_names(known, self.columns.lags)
+
+    def _scaling(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+        return mean, std if self.parameters["scale"] else np.ones_like(mean)
+
+    def _ppca(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
+        wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
+        if wanted == "auto":  # nothing to choose it by
+            wanted = _SPE_SHARE
+        return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+
+    def _with_scaling(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
+        return ppca.scaled(mean, scale, self.columns)
+
+    def _score(self, model: FittedModel) -> QuadraticScore:
+        return named_score(self.statistic, model, confidence=self.parameters["confidence"])
+
+    def _fitted(self, learned: Learned, limits: Limits, blocks: BlockMoments | None, abnormal: Any) -> FittedDetector:
+        statistic, confidence = self._score(learned.model), self.parameters["confidence"]
+        return FittedDetector(
+            learned.model,
+            learned.ppca,
+            statistic,
+            confidence,
+            limits,
+            limits(statistic, confidence),
+            self.parameters,
+            abnormal_training_rows=abnormal,
+            components=learned.choice,
+            blocks=blocks,
+        )
+
+    def _limits_of_rows(
+        self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
+    ) -> Limits:
+        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        if kind in ("empirical", "conformal"):
+            within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
+            return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
+        if kind != "auto":
+            return Limits(learned.model, kind)
+        if blocks is not None and kept.all():
+            return self._cross_validated(learned, blocks, [rows])
+        starts = block_starts(len(rows))
+        block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
+        judged = in_limit(learned.model, rows, kept, confidence)
+
+        def model_without(k: int) -> FittedModel:
+            return self._relearned(learned, rows[kept & (block != k)])
+
+        portions = ((rows[here], here) for here in (np.flatnonzero((block == k) & judged) for k in range(len(starts))))
+        return self._held_out(learned, model_without, starts, len(rows), portions)
+
+    def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
+        if batches is None:
+            return Limits(learned.model, "formula")
+        p = None if learned.choice is None else learned.choice.n_components
+
+        def model_without(k: int) -> FittedModel:
+            return self.learn_moments(blocks.without(k), p=p).model
+
+        return self._held_out(learned, model_without, blocks.starts, round(blocks.total.n), _numbered(batches))
+
+    def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
+        """The model of fewer rows; with missing cells, from where the model of all rows left off."""
+        p = None if learned.choice is None else learned.choice.n_components
+        if not np.isnan(X).any():
+            return self.learn_moments(Moments.of(X), p=p).model
+        mean, scale = self._scaling(*mean_and_spread(X))
+        ppca = PPCA(learned.ppca.n_components_, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+        covariance = learned.model.gaussian.covariance * np.outer(learned.model.scale, learned.model.scale)
+        start = (learned.model.location - mean) / scale, covariance / np.outer(scale, scale)
+        ppca.refine((X - mean) / scale, *start, steps=_EM_STEPS)
+        return self._with_scaling(ppca, mean, scale)
+
+    def _held_out(
+        self,
+        learned: Learned,
+        model_without: Callable[[int], FittedModel],
+        starts: NDArray[np.int64],
+        n: int,
+        portions: Iterable[tuple[Floats, NDArray[np.integer]]],
+    ) -> Limits:
+        """Limits from rows, with their positions, each scored by the model of the other blocks."""
+        lags, ends = self.columns.lags, np.append(starts[1:], n)
+        if n < _FEWEST_ROWS or (ends - starts).min() < _FEWEST_PER_BLOCK + 2 * lags:
+            return Limits(learned.model, "formula")
+        judges: dict[int, tuple[FittedModel, dict[str, QuadraticScore]]] = {}
+        found: dict[str, list[Floats]] = {}
+        where: list[NDArray[np.int64]] = []
+        for rows, positions in portions:
+            block = np.searchsorted(starts, positions, side="right") - 1
+            # rows next to another block share past values with its rows
+            inner = (positions - starts[block] >= lags * (block > 0)) & (
+                ends[block] - positions > lags * (block < len(starts) - 1)
+            )
+            for k in np.unique(block[inner]).tolist():
+                if k not in judges:
+                    model = model_without(k)
+                    judges[k] = model, charted(model, self._score(model))
+                here = np.flatnonzero(inner & (block == k))
+                standard = judges[k][0].standardise(rows[here])
+                for name, statistic in judges[k][1].items():
+                    found.setdefault(name, []).append(statistic(standard))
+                where.append(np.full(len(here), k))
+        blocks = np.concatenate(where)
+        scores = {name: HeldOutScores.of(np.concatenate(parts), blocks) for name, parts in found.items()}
+        return Limits(learned.model, "held-out", scores)
+
+
+def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, batches: Iterable[Floats]) -> Limits:
+    """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
+    rows = (model.standardise(X) for X in batches)
+    return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
+
+
+def _complete_blocks(X: Floats, mean: Floats, scale: Floats) -> BlockMoments:
+    """Blocks of scaled rows: of the complete ones, or with missing cells at their mean where these are too few."""
+    complete = ~np.isnan(X).any(axis=1)
+    rows = X[complete] if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) else np.where(np.isnan(X), mean, X)
+    return BlockMoments.of((rows - mean) / scale)
+
+
+def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.integer]]]:
+    done = 0
+    for rows in batches:
+        yield rows, np.arange(done, done + len(rows))
+        done += len(rows)

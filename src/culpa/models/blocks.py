@@ -1,0 +1,167 @@
+"""Mean and covariance of consecutive blocks of rows, gathered in one pass over a table of unknown length."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats
+from culpa.models.moments import Moments
+
+N_BLOCKS = 10
+_MEMORY_PER_BLOCK = 0.2  # a block is no longer than this share of what forgetting leaves in memory
+_HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
+_PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many
+
+
+def block_starts(n_rows: int, n_blocks: int = N_BLOCKS) -> NDArray[np.int64]:
+    """Position of the first row of each block: exact tenths of a small table, nearly tenths of a large one.
+
+    >>> block_starts(100).tolist()
+    [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
+    """
+    if n_rows <= _HELD:
+        n_blocks = max(1, min(n_blocks, n_rows))
+        return np.array([n_rows * at // n_blocks for at in range(n_blocks)], dtype=np.int64)
+    size = _HELD // _PIECES
+    while n_rows >= 2 * _PIECES * size:
+        size *= 2
+    ends = np.append(np.arange(size, n_rows, size), n_rows)
+    wanted = n_rows * np.arange(1, n_blocks) / n_blocks
+    return np.concatenate([[0], ends[np.abs(ends - wanted[:, None]).argmin(axis=1)]]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMoments:
+    """Moments of consecutive blocks of about the same number of complete rows."""
+
+    blocks: tuple[Moments, ...]
+
+    @classmethod
+    def of(cls, X: Floats, n_blocks: int = N_BLOCKS) -> "BlockMoments":
+        """Blocks of complete rows that are all at hand."""
+        reference = X[0].copy() if len(X) else None
+        parts = np.split(X, block_starts(len(X), n_blocks)[1:])
+        return cls(tuple(Moments.of(part, reference) for part in parts))
+
+    def then(self, X: Floats, forget: float = 0.0) -> "BlockMoments":
+        """Blocks after more rows, each of which takes a share ``forget`` off the weight of every row before it.
+
+        New rows make blocks about as heavy as the heaviest so far, and light neighbours are joined where there are too
+        many. A single block stays one: it is of rows whose blocks are not known.
+        """
+        if len(self) == 1 and self.blocks[0].n:
+            return BlockMoments((self.blocks[0].then(X, forget),))
+        heavy = max([block.n for block in self.blocks] + [len(X) / N_BLOCKS])
+        size = max(1.0, min(heavy, _MEMORY_PER_BLOCK / forget) if forget else heavy)
+        blocks = list(self.blocks)
+        while len(X):
+            if blocks[-1].n >= size:
+                blocks.append(Moments.of(X[:0], X[0].copy()))
+            room = max(1, math.ceil(size - blocks[-1].n))
+            rows, X = X[:room], X[room:]
+            fade = (1 - forget) ** len(rows)
+            blocks = [
+                *(block.weighted(fade) if forget else block for block in blocks[:-1]),
+                blocks[-1].then(rows, forget),
+            ]
+            if len(blocks) == 2 * N_BLOCKS:
+                pair = int(np.argmin([first.n + second.n for first, second in pairwise(blocks[:-1])]))
+                blocks[pair : pair + 2] = [blocks[pair].merge(blocks[pair + 1])]
+        return BlockMoments(tuple(blocks))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Plain arrays, for saving."""
+        upper = np.triu_indices(self.blocks[0].n_features)
+        return {
+            "n": np.array([block.n for block in self.blocks], dtype=np.float64),
+            "mean": np.array([block.mean for block in self.blocks]),
+            "scatter": np.array([block.scatter[upper] for block in self.blocks]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> "BlockMoments":
+        """Inverse of `to_arrays`."""
+        d = arrays["mean"].shape[1]
+        blocks = []
+        for n, mean, upper in zip(arrays["n"].tolist(), arrays["mean"], arrays["scatter"], strict=True):
+            scatter = np.zeros((d, d))
+            scatter[np.triu_indices(d)] = upper
+            scatter += np.triu(scatter, 1).T
+            blocks.append(Moments(int(n) if n.is_integer() else n, mean, np.zeros(d), scatter))
+        return cls(tuple(blocks))
+
+    @cached_property
+    def total(self) -> Moments:
+        """Moments of all rows."""
+        return reduce(Moments.merge, self.blocks)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Position of the first row of each block among the complete rows."""
+        return np.concatenate([[0], np.cumsum([block.n for block in self.blocks])[:-1]]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def without(self, k: int) -> Moments:
+        """Moments of all rows but those of block ``k``."""
+        return reduce(Moments.merge, [block for at, block in enumerate(self.blocks) if at != k])
+
+    def of_rows(self, positions: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The blocks that rows at these positions belong to."""
+        return np.asarray(np.searchsorted(self.starts, positions, side="right") - 1, dtype=np.int64)
+
+
+class BlockGatherer:
+    """Takes rows in any portions and ends with the blocks that `BlockMoments.of` makes of all rows at once."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._held = [np.empty((0, n_columns))]
+        self._pieces: list[Moments] = []
+        self._size = _HELD // _PIECES
+        self._reference: Floats | None = None
+
+    def add(self, X: Floats) -> None:
+        """The next complete rows."""
+        if self._reference is None and len(X):
+            self._reference = X[0].copy()
+        if not self._pieces:
+            self._held.append(X)
+            if sum(map(len, self._held)) <= _HELD:
+                return
+            X, self._held = np.concatenate(self._held), self._held[:1]
+        self._gather(X)
+
+    @property
+    def n(self) -> int:
+        """Rows so far."""
+        return sum(map(len, self._held)) + round(sum(piece.n for piece in self._pieces))
+
+    def finish(self) -> BlockMoments:
+        """The blocks so far; fewer than usual where there are fewer rows."""
+        if not self._pieces:
+            return BlockMoments.of(np.concatenate(self._held))
+        ends = np.cumsum([piece.n for piece in self._pieces])
+        cuts = np.searchsorted(ends, block_starts(int(ends[-1]))[1:]) + 1
+        groups = np.split(np.arange(len(ends)), cuts)
+        return BlockMoments(tuple(reduce(Moments.merge, [self._pieces[at] for at in group]) for group in groups))
+
+    def _gather(self, X: Floats) -> None:
+        while len(X):
+            unfinished = self._pieces and self._pieces[-1].n < self._size
+            room = self._size - self._pieces[-1].n if unfinished else self._size
+            piece = Moments.of(X[:room], self._reference)
+            if unfinished:
+                self._pieces[-1] = self._pieces[-1].merge(piece)
+            else:
+                self._pieces.append(piece)
+            X = X[room:]
+            if len(self._pieces) == 2 * _PIECES and self._pieces[-1].n == self._size:
+                pairs = zip(self._pieces[::2], self._pieces[1::2], strict=True)
+                self._pieces = [first.merge(second) for first, second in pairs]
+                self._size *= 2

@@ -1,0 +1,91 @@
+"""How many components? As many as make rows that the model did not see most likely.
+
+Every block of rows is judged by the model of the others. With the eigenvalues l_j and eigenvectors u_j of the other rows'
+correlation, and m_j the mean of (u_j . x)^2 over the block, the block's mean log-likelihood under PPCA with p components is
+
+    -1/2 [ sum_(j<=p) log l_j + (r - p) log s2_p + sum_(j<=p) m_j / l_j + sum_(p<j<=r) m_j / s2_p ] + constant
+
+with s2_p the mean of the eigenvalues after the p-th. One eigendecomposition per block gives all numbers of components.
+r is the number of directions in which rows vary at all: directions without any variance must not count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.models.blocks import BlockMoments
+from culpa.models.moments import Moments, spread
+
+_NO_VARIANCE = 1e-9  # relative to the largest eigenvalue
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentChoice:
+    """The number of components with the highest held-out likelihood, and the curve behind it.
+
+    ``log_likelihood`` is the mean held-out log-likelihood per row for 1, 2, ... components, up to a constant.
+    """
+
+    n_components: int
+    log_likelihood: Floats
+
+
+def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentChoice:
+    """Choose by the held-out likelihood of the blocks.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 10)) + 0.5 * rng.normal(size=(500, 10))
+    >>> choose_components(BlockMoments.of(X), scale=False).n_components
+    3
+    """
+    everything = _correlation(blocks.total, scale=scale)[1]
+    n, d = blocks.total.n, blocks.total.n_features
+    eigenvalues = np.linalg.eigvalsh(everything)[::-1]
+    if n < 2 or not eigenvalues[0] > 0:
+        return ComponentChoice(1, np.zeros(1))  # whoever fits the model refuses it
+    rank = int((eigenvalues > _NO_VARIANCE * eigenvalues[0]).sum()) if n > d else d
+    most = max(1, min(rank - 1, round(min(n - block.n for block in blocks.blocks)) - 2))
+    curves, weights = [], []
+    for k, block in enumerate(blocks.blocks):
+        if not block.n:
+            continue
+        others = blocks.without(k)
+        std, correlation = _correlation(others, scale=scale)
+        variances, axes = np.linalg.eigh(correlation)
+        variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
+        seen = _second_moments(block, others.mean, std)
+        along = np.einsum("ij,ij->j", axes, seen @ axes)
+        curves.append(_log_likelihood(variances[:rank], along[:rank], most, _FLOOR * float(eigenvalues[0])))
+        weights.append(block.n)
+    return _best(curves, weights)
+
+
+def _best(curves: Sequence[Floats], weights: Sequence[float]) -> ComponentChoice:
+    curve = np.average(curves, axis=0, weights=weights)
+    return ComponentChoice(int(np.argmax(curve)) + 1, curve)
+
+
+def _correlation(moments: Moments, *, scale: bool) -> tuple[Floats, Floats]:
+    covariance = moments.covariance
+    std = spread(moments.mean, np.diag(covariance)) if scale else np.ones(len(covariance))
+    return std, covariance / np.outer(std, std)
+
+
+def _second_moments(block: Moments, mean: Floats, std: Floats) -> Floats:
+    """Mean of x x^T over a block, for rows centred and scaled by the others' mean and standard deviation."""
+    shift = (block.mean - mean) / std
+    return np.asarray(block.scatter / block.n / np.outer(std, std) + np.outer(shift, shift))
+
+
+def _log_likelihood(variances: Floats, along: Floats, most: int, floor: float) -> Floats:
+    """For 1 to ``most`` components, per row."""
+    p = np.arange(1, most + 1)
+    kept = np.maximum(variances[:most], floor)
+    noise = np.maximum((variances.sum() - np.cumsum(variances)[:most]) / (len(variances) - p), floor)
+    left_over = along.sum() - np.cumsum(along)[:most]
+    inside = np.cumsum(np.log(kept)) + np.cumsum(along[:most] / kept)
+    return np.asarray(-0.5 * (inside + (len(variances) - p) * np.log(noise) + left_over / noise))

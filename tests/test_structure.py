@@ -1,0 +1,95 @@
+"""The structure of the code: what the architecture page promises, checked on the source."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "culpa"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_make"}  # of named tuples
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_private(name):
+    return name.startswith("_") and not name.endswith("__") and name not in PUBLIC_UNDERSCORES
+
+
+def foreign_accesses(node, own=frozenset()):
+    """Private attributes that are neither of ``self`` or ``cls`` nor of the class whose code this is."""
+    if isinstance(node, ast.ClassDef):
+        own = {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef)}
+        own |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
+    if isinstance(node, ast.Attribute) and is_private(node.attr):
+        of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        if not of_self and node.attr not in own:
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+    for child in ast.iter_child_nodes(node):
+        yield from foreign_accesses(child, own)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_class_touches_the_underscore_attributes_of_another(path):
+    assert not list(foreign_accesses(tree_of(path)))
+
+
+def test_the_check_finds_what_it_looks_for(tmp_path):
+    (tmp_path / "bad.py").write_text("def f(detector):\n    return detector._limits\n")
+    with pytest.raises(AssertionError, match=r"detector\._limits"):
+        test_no_class_touches_the_underscore_attributes_of_another(tmp_path / "bad.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_functions_are_short(path):
+    """At most 60 lines without the docstring; kernels may call few other functions and are excepted."""
+    if path.parent.name == "_kernels":
+        return
+    long = []
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            start = node.body[0].end_lineno if ast.get_docstring(node) else node.lineno
+            if node.end_lineno - start > 60:
+                long.append(f"{node.name}: {node.end_lineno - start} lines")
+    assert not long
+
+
+def test_there_are_at_most_fourteen_layers():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contract = tomllib.load(file)["tool"]["importlinter"]["contracts"][0]
+    assert len(contract["layers"]) <= 14
+    listed = {name.strip() for layer in contract["layers"] for name in layer.replace("|", ":").split(":")}
+    parts = {
+        f"culpa.{path.stem}" for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert parts - {"culpa.__init__", "culpa.__main__"} == listed
+
+
+# tests that look at several modules of a room together
+ACROSS_MODULES = {
+    "shapley/test_axioms.py",
+    "shapley/test_engines.py",
+    "games/test_numerics.py",
+    "cli/test_fuzz.py",
+    "cli/test_jobs.py",
+    "report/test_browser.py",
+    "io/test_tables.py",
+    "_kernels/test_docs.py",
+    "typing/test_user_scripts.py",
+}
+
+
+def test_tests_lie_where_their_modules_do():
+    homeless = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        place = path.relative_to(ROOT / "tests")
+        if len(place.parts) == 1 or place.as_posix() in ACROSS_MODULES:
+            continue
+        module = SOURCE / place.parent / path.stem.removeprefix("test_")
+        if not module.with_suffix(".py").exists() and not module.is_dir():
+            homeless.append(place.as_posix())
+    assert not homeless
