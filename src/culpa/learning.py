@@ -103,7 +103,7 @@ class Recipe:
         mean, scale = self._scaling(*mean_and_spread(X))
         choice = None
         if self.n_components == "auto":
-            choice = choose_components(_complete_blocks(X, mean, scale), scale=False)
+            choice = self._choice_from_rows(X, mean, scale)
         ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
         return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
 
@@ -115,6 +115,13 @@ class Recipe:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
         ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+
+    def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
+        """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
+        complete = ~np.isnan(X).any(axis=1)
+        if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
+            return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
+        return choose_components(BlockMoments.of(np.where(np.isnan(X), 0.0, (X - mean) / scale)), scale=False)
 
     @property
     def _names(self) -> tuple[str, ...] | None:
@@ -234,13 +241,6 @@ def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, b
     """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
     rows = (model.standardise(X) for X in batches)
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
-
-
-def _complete_blocks(X: Floats, mean: Floats, scale: Floats) -> BlockMoments:
-    """Blocks of scaled rows: of the complete ones, or with missing cells at their mean where these are too few."""
-    complete = ~np.isnan(X).any(axis=1)
-    rows = X[complete] if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) else np.where(np.isnan(X), mean, X)
-    return BlockMoments.of((rows - mean) / scale)
 
 
 def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.integer]]]:

@@ -183,7 +183,7 @@ class HeldOutScores:
             return largest
         if m >= _GENERALISED_FROM:
             shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))
-            return float(threshold + scale / shape * (share**-shape - 1))
+            return max(float(threshold + scale / shape * (share**-shape - 1)), largest)
         steps = m * (share ** (-1 / m) - 1)  # the predictive exponential distribution, not the one with a known mean
         return max(_blended(threshold, top, steps), largest)
 
