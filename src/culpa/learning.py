@@ -103,7 +103,7 @@ class Recipe:
         mean, scale = self._scaling(*mean_and_spread(X))
         choice = None
         if self.n_components == "auto":
-            choice = choose_components(_complete_blocks(X, mean, scale), scale=False)
+            choice = choose_components(_complete_blocks(X, mean), scale=bool(self.parameters["scale"]))
         ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
         return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
 
@@ -236,11 +236,11 @@ def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, b
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
 
 
-def _complete_blocks(X: Floats, mean: Floats, scale: Floats) -> BlockMoments:
-    """Blocks of scaled rows: of the complete ones, or with missing cells at their mean where these are too few."""
+def _complete_blocks(X: Floats, mean: Floats) -> BlockMoments:
+    """Blocks of the complete rows, or of all with missing cells at their mean where these are too few."""
     complete = ~np.isnan(X).any(axis=1)
     rows = X[complete] if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) else np.where(np.isnan(X), mean, X)
-    return BlockMoments.of((rows - mean) / scale)
+    return BlockMoments.of(rows)
 
 
 def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.integer]]]:
