@@ -81,7 +81,9 @@ class Plan:
 
     def settings(self, n_features: int, detector: PCADetector) -> list[Setting]:
         """The settings to compare, which must be at least one."""
-        chosen = settings(n_features, detector.n_components) if self.chosen is None else list(self.chosen)
+        # what "auto" chooses depends on the statistic, and all settings are compared with the same model
+        own = () if detector.n_components == "auto" else (detector.n_components,)
+        chosen = settings(n_features, *own) if self.chosen is None else list(self.chosen)
         if not chosen:
             raise ValueError("chosen is empty: give at least one setting, or None for all.")
         return chosen
@@ -115,7 +117,8 @@ def calibrate(
     X
         Normal rows. Rows with missing cells are used only for the final fit, not for the choice.
     detector : PCADetector, optional
-        Its scaling, confidence, limit and number of components are kept (with shrinkage, all components are used).
+        Its scaling, confidence, limit and number of components are kept. With shrinkage, all components are used; with
+        "auto", as many as explain 95% of the variance.
     chosen : list of `culpa.calibration.Setting`, optional
         Settings to choose from; `culpa.calibration.settings` gives the default.
     {parameters}

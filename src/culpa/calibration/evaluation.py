@@ -5,6 +5,7 @@ numbers measure the result: Hits@1, the share of trials in which the feature ran
 faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from culpa._core.choices import FAULT_KINDS, FaultKind, GameName, Ranking, ScoreName
+from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.detector import PCADetector
@@ -148,9 +150,15 @@ def verdicts(
     fitted: dict[object, PCADetector] = {}
     for setting in chosen:
         if setting.model not in fitted:
-            # no row is flagged here, and the training folds may be too small for the detector's own limit
-            fitted[setting.model] = setting.applied_to(detector or PCADetector()).set_params(limit="auto").fit(training)
+            fitted[setting.model] = _fitted(setting, detector or PCADetector(), training)
         yield judge(blame(setting, fitted[setting.model], trials.rows, seed), trials.culprits)
+
+
+def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
+    # no row is flagged here, so a formula will do, and nobody needs to be warned of it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return setting.applied_to(detector).set_params(limit="formula").fit(training)
 
 
 def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
@@ -47,6 +48,7 @@ def fit(
     """
     with warnings.catch_warnings():  # the caller is told instead
         warnings.simplefilter("ignore", FitWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)
