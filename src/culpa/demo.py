@@ -48,8 +48,9 @@ def run(console: Console, output: Path) -> None:
     )
     console.print(_culprits(why.top(2), dict(zip(why.row_labels, why.score, strict=True)), detector.limit_))
     console.print(
-        "share: part of the wine's distance that is due to this measurement. expected: value that the other 12 measurements "
-        "imply. if fixed: distance with this measurement at its expected value. A tick means that the alarm is cleared.\n",
+        "share: part of the wine's distance that is due to this measurement. expected: value that the other 12 "
+        "measurements imply. if fixed: distance with this measurement at its expected value. A tick means that the alarm is "
+        "cleared.\n",
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)

@@ -57,8 +57,8 @@ def test_blocks_become_one_signature():
         (["--width", "1", "--lags", "-1"], "Error: --lags must be a whole number of at least 0, got -1.\n"),
         (
             ["--width", "1", "--components", "mle"],
-            "Error: --components must be a whole number of at least 1, a number above 0 and below 1 (a share of the variance) "
-            "or \"auto\", got 'mle'.\n",
+            "Error: --components must be a whole number of at least 1, a number above 0 and below 1 (a share of the "
+            "variance) or \"auto\", got 'mle'.\n",
         ),
         (["--width", "1", "--statistic", "t3"], "Error: unknown --statistic 't3': choose one of 'auto', 'spe', 'mse'"),
     ],

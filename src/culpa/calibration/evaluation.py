@@ -158,7 +158,8 @@ def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADet
     # no row is flagged here, so a formula will do, and nobody needs to be warned of it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        return setting.applied_to(detector).set_params(limit="formula").fit(training)
+        fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula").fit(training)
+    return fitted
 
 
 def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:
