@@ -49,7 +49,7 @@ def run(console: Console, output: Path) -> None:
     console.print(_culprits(why.top(2), dict(zip(why.row_labels, why.score, strict=True)), detector.limit_))
     console.print(
         "share: part of the wine's distance that is due to this measurement. expected: value that the other 12 "
-        "measurements imply. if fixed: distance with this measurement at its expected value. A tick means that the alarm is "
+        "measurements imply. if fixed: distance with this measurement at its expected value. A tick: alarm "
         "cleared.\n",
         style="dim",
     )
