@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar
 
 from culpa._core.choices import (
-    FAULT_KINDS,
     FIT_METHODS,
     GAME_NAMES,
+    LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
     RANKINGS,
@@ -404,9 +404,12 @@ CALIBRATION = Parameters(
     [
         Parameter(
             "kinds",
-            list_of(Choice(FAULT_KINDS), f"a list of kinds of faults among {', '.join(FAULT_KINDS)}"),
-            FAULT_KINDS,
+            list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}"),
+            None,
             "Kinds of faults to inject.",
+            "None means all of them. With lags, faults begin some rows before the row that is judged, and last; only then, "
+            "there is a drift.",
+            optional=True,
         ),
         Parameter(
             "at_once",

@@ -29,7 +29,7 @@ class Described:
 
     def chosen(self) -> list[Parameter]:
         """The parameters, as the command line takes them."""
-        return [_numbers_only(self.parameters[name]) for name in self.names or self.parameters]
+        return [_without_mle(self.parameters[name]) for name in self.names or self.parameters]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -128,10 +128,12 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def _numbers_only(parameter: Parameter) -> Parameter:
-    """A parameter without the names among its values: "mle" needs all rows in memory, and commands read in batches."""
+def _without_mle(parameter: Parameter) -> Parameter:
+    """A parameter without "mle" among its values: it needs all rows in memory, and commands read in batches."""
     if not isinstance(parameter.kind, AnyOf):
         return parameter
-    return dataclasses.replace(
-        parameter, kind=AnyOf([kind for kind in parameter.kind.kinds if not isinstance(kind, Choice)])
-    )
+    kinds: list[Kind] = []
+    for kind in parameter.kind.kinds:
+        names = tuple(name for name in kind.names if name != "mle") if isinstance(kind, Choice) else None
+        kinds += [kind] if names is None else [Choice(names)] if names else []
+    return dataclasses.replace(parameter, kind=AnyOf(kinds))
