@@ -49,7 +49,7 @@ def _parameters(before: PCADetector, after: PCADetector, features: Floats) -> It
 def _results(before: Side, after: Side) -> Iterator[Change]:
     asked = 1 - before.detector.confidence
     first, second = before.outcome, after.outcome
-    yield Change(f"detection at {asked:.3g} false alarms", *map(percent, (first.detection, second.detection)))
+    yield Change(f"detection at {100 * asked:.3g}% false alarms", *map(percent, (first.detection, second.detection)))
     for name, own in (("detection", "detection"), ("false alarms", "false_alarms")):
         sides = [None if side.own is None else getattr(side.own, own) for side in (before, after)]
         yield Change(f"{name} with its own limit", *map(percent, sides))

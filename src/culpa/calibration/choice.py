@@ -51,13 +51,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The chosen setting, all settings that were compared, what was changed, and the number of trials.
+    """The chosen setting, that of the detector given, all that were compared, what changed, and the number of trials.
 
     ``entries`` begin with the chosen setting and those tied with it, and have the best Hits@1 first otherwise. ``changes``
     compares the detector given with the one chosen.
     """
 
     best: Setting
+    given: Setting
     entries: tuple[Entry, ...]
     changes: tuple[Change, ...]
     n_trials: int
@@ -153,7 +154,7 @@ def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | No
     own = own_setting(detector, n_features)
     chosen = plan.settings(n_features, detector)
     everything = list(dict.fromkeys([own, *chosen]))
-    outcomes = compare(everything, windows, detector, plan)
+    outcomes, n_trials = compare(everything, windows, detector, plan)
     # the detector's own setting is always compared, but not chosen where others are listed
     candidates = outcomes if plan.chosen is None or own in chosen else outcomes[1:]
     entries = ordered(candidates, own)
@@ -163,8 +164,7 @@ def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | No
         version = calibrated(detector, outcome.setting, n_columns)
         sides.append(Side(version, outcome, with_own_limit(version, windows, plan)))
     table = changes(sides[0], sides[1], windows[:, :n_features])
-    n_trials = sum(len(fold.trials) for fold in plan.folds(windows, lags))
-    return Calibration(entries[0].setting, tuple(entries), table, n_trials)
+    return Calibration(entries[0].setting, own, tuple(entries), table, n_trials)
 
 
 def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Entry]:

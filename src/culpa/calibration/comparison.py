@@ -103,8 +103,8 @@ def own_setting(detector: PCADetector, n_features: int) -> Setting:
     return Setting(*model, statistic, detector.game, detector.ranking)
 
 
-def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, plan: Plan) -> list[Outcome]:
-    """The results of every setting, in the order given."""
+def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, plan: Plan) -> tuple[list[Outcome], int]:
+    """The results of every setting, in the order given, and the number of trials."""
     judged: list[list[Verdict]] = [[] for _ in chosen]
     scores = [Scores() for _ in chosen]
     sources: list[NDArray[np.intp]] = []
@@ -117,11 +117,13 @@ def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, p
             judged[k].append(judge(blame_columns(setting, fitted, fold.trials.rows, plan.seed), fold.trials.culprits))
             if plan.progress is not None:
                 plan.progress((at + (k + 1) / len(chosen)) / plan.n_folds, setting.label)
-    estimate = Estimator(np.concatenate(sources), plan.seed)
-    return [
+    source = np.concatenate(sources)
+    estimate = Estimator(source, plan.seed)
+    outcomes = [
         Outcome(setting, *found.detection(1 - detector.confidence, estimate), *map(estimate, joined(parts)))
         for setting, found, parts in zip(chosen, scores, judged, strict=True)
     ]
+    return outcomes, len(source)
 
 
 def score(fitted: FittedDetector, statistic: str, features: Floats) -> Floats:

@@ -176,8 +176,7 @@ def blame_columns(setting: Setting, fitted: FittedDetector, features: Floats, se
     if setting.ranking != "shapley":
         standard, score = fitted.model.standardise(features), fitted.named(setting.statistic)
         return of_players(of_rows(fitted.model, standard, setting.ranking, score), columns.members)
-    n_columns = len(columns.names)
-    exact = n_columns <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
+    exact = features.shape[1] <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
     explainer = fitted.explainer(
         score=setting.statistic,
         game=setting.game,

@@ -98,7 +98,7 @@ def sample(
     past: int = 0,
     progress: Progress = lambda rows: None,
 ) -> Floats:
-    """At most ``most`` complete rows of a table of any size, evenly spaced, each followed by the ``past`` rows before it."""
+    """At most ``most`` complete rows of a table of any size, evenly spaced; each is followed by the ``past`` ones before."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
     for _, X in _lagged(past, _batches(source, features, progress)):
