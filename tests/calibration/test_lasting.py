@@ -8,16 +8,18 @@ from culpa.calibration import inject_lasting
 from culpa.calibration.lasting import past_of
 
 LAGS, D = 2, 4
+SIZES = [1.0, 2.0, 0.5, 1.0]
+TRAINING = np.random.default_rng(1).normal(size=(5000, D)) * SIZES + 10
 
 
 @pytest.fixture(scope="module")
 def windows():
-    return np.random.default_rng(0).normal(size=(60, past_of(LAGS) + 1, D)) * [1.0, 2.0, 0.5, 1.0] + 10
+    return np.random.default_rng(0).normal(size=(60, past_of(LAGS) + 1, D)) * SIZES + 10
 
 
 def faults(windows, kind, **options):
     """For every faulty column: its readings now and before, and what they were."""
-    trials = inject_lasting(windows, windows[:, 0], LAGS, kinds=[kind], n_trials=600, **options)
+    trials = inject_lasting(windows, TRAINING, LAGS, kinds=[kind], n_trials=600, **options)
     spoiled = trials.rows.reshape(len(trials), LAGS + 1, D)
     original = windows[trials.source]
     row, column = trials.culprits.nonzero()
@@ -39,7 +41,7 @@ def test_only_culprits_change_and_the_fault_lasts_until_now(windows, kind):
 
 def test_a_bias_lasts(windows):
     spoiled, original, column, _ = faults(windows, "bias 3 sd")
-    spread = windows[:, 0].std(axis=0, ddof=1)[column]
+    spread = TRAINING.std(axis=0, ddof=1)[column]
     change = (spoiled - original[:, : LAGS + 1]) / spread[:, None]
     assert np.isclose(np.abs(change[change != 0]), 3).all()
     assert (change.min(axis=1) * change.max(axis=1) >= 0).all()  # in one direction
@@ -48,7 +50,7 @@ def test_a_bias_lasts(windows):
 
 def test_a_drift_moves_away_evenly(windows):
     spoiled, original, column, _ = faults(windows, "drift")
-    change = np.abs(spoiled - original[:, : LAGS + 1]) / windows[:, 0].std(axis=0, ddof=1)[column][:, None]
+    change = np.abs(spoiled - original[:, : LAGS + 1]) / TRAINING.std(axis=0, ddof=1)[column][:, None]
     np.testing.assert_allclose(change[:, 0], 3)
     long = change[(change > 0).all(axis=1)]
     np.testing.assert_allclose(long[:, 0] - long[:, 1], long[:, 1] - long[:, 2])
@@ -67,7 +69,7 @@ def test_a_stuck_sensor_repeats_its_last_reading(windows):
 
 
 def test_lost_correlation_takes_a_stretch_of_another_time(windows):
-    spoiled, _, column, _ = faults(windows, "lost correlation")
+    spoiled, *_ = faults(windows, "lost correlation")
     stretches = {tuple(window[: LAGS + 1, j]) for window in windows for j in range(D)}
     whole = [tuple(readings) for readings in spoiled]
     assert sum(stretch in stretches for stretch in whole) > len(whole) / 3

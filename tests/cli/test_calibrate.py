@@ -68,11 +68,13 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
     result = command("calibrate", normal_csv, "--id", "time", "--trials", 200, *told)
     assert result.exit_code == 0, result.stderr
     calibration = choose(plant.normal, plan=Plan(n_trials=200, **expected))
-    lines = [line.split() for line in result.stdout.splitlines()]
     for entry in calibration.entries[:15]:
-        interval = f"{entry.hits1.low:.3f}-{entry.hits1.high:.3f}"
-        numbers = [f"{entry.hits1.value:.3f}", interval, f"{entry.hits3.value:.3f}", f"{entry.rank.value:.2f}"]
-        assert [*entry.setting.label.split(), *numbers] in lines
+        detection, alarms, hits1 = entry.detection, entry.false_alarms, entry.hits1
+        numbers = [f"{detection.value:.3f}", f"{detection.low:.3f}-{detection.high:.3f}"]
+        numbers += [f"{alarms.value:.2%}", f"({100 * alarms.low:.1f}-{100 * alarms.high:.1f})"]
+        numbers += [f"{hits1.value:.3f}", f"{hits1.low:.3f}-{hits1.high:.3f}", f"{entry.hits3.value:.3f}"]
+        numbers += [f"{entry.rank.value:.2f}", *entry.standing.split()]
+        assert [*entry.setting.label.split(), *numbers] in lines_of(result)
     assert result.stdout != usual.stdout
     assert (
         command("calibrate", normal_csv, "--id", "time", "--trials", 200, "--at-once", "1,2,3").stdout == usual.stdout

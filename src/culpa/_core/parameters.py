@@ -214,7 +214,8 @@ DETECTOR = Parameters(
             kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
             default="auto",
             more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood; for the statistics '
-            '"spe" and "mse", as many components as explain 95% of the variance.',
+            '"spe" and "mse", as many components as explain 95% of the variance. '
+            "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
             "scale",

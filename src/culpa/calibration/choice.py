@@ -30,11 +30,12 @@ from culpa.scores.held_out import Rate
 RULE = (
     "Among the settings whose detection rate ties with the highest one, those whose Hits@1 ties with the highest one among "
     "them are tied; of these, the setting with the fewest changes to the detector given is chosen. Two settings tie where "
-    "their 95% intervals overlap."
+    "their 95% intervals overlap. Among equally many changes, those that leave the flagged rows as they are come first, "
+    "then rankings by Shapley values, then more hits."
 )
 
-Standing = Literal["chosen", "tied", "finds culprits less often", "detects fewer faults"]
-_BEST_FIRST: tuple[Standing, ...] = ("chosen", "tied", "finds culprits less often", "detects fewer faults")
+Standing = Literal["chosen", "tied", "fewer hits", "detects less"]
+_BEST_FIRST: tuple[Standing, ...] = ("chosen", "tied", "fewer hits", "detects less")
 
 
 class Entry(NamedTuple):
@@ -180,17 +181,19 @@ def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Entry]:
             return "chosen"
         if outcome in tied:
             return "tied"
-        return "finds culprits less often" if outcome in detecting else "detects fewer faults"
+        return "fewer hits" if outcome in detecting else "detects less"
 
     entries = [Entry(outcome.setting, standing(outcome), *outcome[1:]) for outcome in outcomes]
     return sorted(entries, key=lambda entry: (_BEST_FIRST.index(entry.standing), -entry.hits1.value))
 
 
-def complexity(setting: Setting, own: Setting) -> tuple[int, bool]:
-    """How many parameters differ from the detector given; among equals, Shapley values come first.
+def complexity(setting: Setting, own: Setting) -> tuple[int, bool, bool]:
+    """How many parameters differ from the detector given, whether other rows are flagged, and whether by Shapley values.
 
     >>> own = Setting("auto", 1.0, 0.0, "mahalanobis")
     >>> complexity(own, own), complexity(Setting("auto", 3.0, 0.0, "spe", ranking="rbc"), own)
-    ((0, False), (3, True))
+    ((0, False, False), (3, True, True))
     """
-    return sum(a != b for a, b in zip(setting, own, strict=True)), setting.ranking != "shapley"
+    changed = sum(a != b for a, b in zip(setting, own, strict=True))
+    flags_others = (setting.model, setting.statistic) != (own.model, own.statistic)
+    return changed, flags_others, setting.ranking != "shapley"

@@ -103,7 +103,7 @@ def components_by_detection(
     Examples
     --------
     >>> from culpa.datasets import make_plant
-    >>> found = components_by_detection(make_plant(400, 1).normal, n_trials=300)
+    >>> found = components_by_detection(make_plant(400, 1, faults=()).normal, n_trials=300)
     >>> found.best in found.tied
     True
     """

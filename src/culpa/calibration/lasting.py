@@ -135,4 +135,9 @@ def _spoiled(
     changed = np.abs(spoiled - windows[chosen])[:, seen] > UNCHANGED * normal[1]
     culprits = changed.any(axis=1)
     kept = culprits.any(axis=1)
-    return spoiled[kept][:, seen].reshape(kept.sum(), -1), culprits[kept], chosen[kept], np.full(kept.sum(), kind)
+    return (
+        spoiled[kept][:, seen].reshape(kept.sum(), (lags + 1) * d),
+        culprits[kept],
+        chosen[kept],
+        np.full(kept.sum(), kind),
+    )

@@ -110,7 +110,7 @@ def calibrate(
     best, label, sheets = choice
     if not quiet:
         for sheet in sheets(top):
-            console.console_of_width(120).print(sheet)
+            console.console_of_width(140).print(sheet)
     if output is not None:
         fit(best, source, features, report=console.warn).save(output)
         if not quiet:

@@ -98,7 +98,7 @@ def sample(
     past: int = 0,
     progress: Progress = lambda rows: None,
 ) -> Floats:
-    """At most ``most`` complete rows of a table of any size, evenly spaced; each is followed by the ``past`` ones before."""
+    """At most ``most`` complete rows of a table of any size, evenly spaced; with the ``past`` rows before each, if any."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
     for _, X in _lagged(past, _batches(source, features, progress)):
