@@ -8,9 +8,9 @@ the docstrings, and the page `docs/parameters.md`. This module imports neither N
 from dataclasses import replace
 
 from culpa._core.choices import (
-    FAULT_KINDS,
     FIT_METHODS,
     GAME_NAMES,
+    LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
     RANKINGS,
@@ -92,7 +92,8 @@ DETECTOR = Parameters(
             kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
             default="auto",
             more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood; for the statistics '
-            '"spe" and "mse", as many components as explain 95% of the variance.',
+            '"spe" and "mse", as many components as explain 95% of the variance. '
+            "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
             "scale",
@@ -282,9 +283,12 @@ CALIBRATION = Parameters(
     [
         Parameter(
             "kinds",
-            list_of(Choice(FAULT_KINDS), f"a list of kinds of faults among {', '.join(FAULT_KINDS)}"),
-            FAULT_KINDS,
+            list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}"),
+            None,
             "Kinds of faults to inject.",
+            "None means all of them. With lags, faults begin some rows before the row that is judged, and last; only then, "
+            "there is a drift.",
+            optional=True,
         ),
         Parameter(
             "at_once",

@@ -105,6 +105,10 @@ class HeldOutScores:
         rate = self._lowered_rate(asked)
         return HeldOutLimit(self._at(rate), rate, True, self._is_beyond(rate))
 
+    def level(self, rate: float) -> float:
+        """The level that exactly a share ``rate`` of these rows exceeds, as far as whole rows and the tail allow."""
+        return self._at(rate)
+
     def rate_above(self, limit: float) -> Rate:
         """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
         above = np.bincount(self.block[self.largest > limit], minlength=len(self.n_per_block))
