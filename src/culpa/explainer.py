@@ -195,7 +195,7 @@ class Explainer:
         if rows is not None:
             reading = reading.choose(rows)
         expected = self._expected(self.model.standardise(reading.features))
-        return np.asarray(self.columns.decode(self.model.to_user_units(expected)))
+        return np.asarray(self.model.to_cells(expected, reading, self.columns))
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
@@ -303,7 +303,7 @@ class Explainer:
             part["score"][at] = self._explained_score(rows, at)
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
-        part["expected"][:] = self.columns.decode(self.model.to_user_units(expected))
+        part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
         if "suspicion" in part:
             found = contributions.of_rows(self.model, standard, self.ranking, self.score)
             part["suspicion"][:] = contributions.of_players(found, self.players)

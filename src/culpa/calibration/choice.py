@@ -164,6 +164,9 @@ def _complete(rows: Floats, detector: PCADetector, plan: Plan) -> Floats:
         raise ValueError(
             f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without preceding rows."
         )
+    if detector.given is not None or detector.smooth is not None:
+        what = "given columns" if detector.given is not None else "smoothed rows"
+        raise ValueError(f"a detector with {what} cannot be calibrated: calibrate without, and set the parameter then.")
     complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
     if len(complete) < _FEWEST_ROWS:
         raise ValueError(

@@ -15,7 +15,7 @@ from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.grouping import units_of_columns
-from culpa.monitoring.incidents import units_of
+from culpa.monitoring.incidents import shown_names, units_of
 from culpa.monitoring.times import Times
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
 from culpa.plots.text import TITLES
@@ -186,7 +186,7 @@ def content(
         bars = caps.bars(len(explainer.players), len(listed))
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
         why = explainer.explain(table, rows)
-    all_units = units_of(fitted, units, table.names)
+    all_units = units_of(fitted, units, shown_names(fitted, table))
     settings = {
         "data": _described(fitted, table, source),
         "fingerprint of the data": fingerprint(table.array),
