@@ -485,9 +485,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
         if given and n - len(set(given)) < 2:
             raise ValueError(f"given leaves {n - len(set(given))} column(s) to judge: at least 2 are needed.")
-        return Recipe(
-            self.get_params(deep=False), Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
-        )
+        return Recipe(self.get_params(deep=False), Lagged(known, n, self.lags, sorted(set(given)), self._smooth))
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.columns import Lagged, Smoother, lagged_names
+from culpa.columns.smoothing import clustering
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.blocks import BlockMoments, block_starts
@@ -245,7 +246,10 @@ class Recipe:
                     found.setdefault(name, []).append(statistic(standard))
                 where.append(np.full(len(here), k))
         blocks = np.concatenate(where)
-        scores = {name: HeldOutScores.of(np.concatenate(parts), blocks) for name, parts in found.items()}
+        alike = clustering(self.columns.smooth)
+        scores = {
+            name: HeldOutScores.of(np.concatenate(parts), blocks, clustering=alike) for name, parts in found.items()
+        }
         return Limits(learned.model, "held-out", scores)
 
 

@@ -47,9 +47,7 @@ class Reading:
         if not isinstance(rows, slice):
             at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
         shrink = None if self.shrink is None else self.shrink[at]
-        return replace(
-            self, features=self.features[at], cells=self.cells[at], labels=self.labels[at], shrink=shrink
-        )
+        return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at], shrink=shrink)
 
 
 class Arranged(NamedTuple):

@@ -20,6 +20,16 @@ from scipy.signal import lfilter
 from culpa._core.types import Floats
 
 
+def clustering(weight: float | None) -> float:
+    """How many scores of smoothed rows count as one: they are correlated by (1 - l)^2k at a distance of k rows.
+
+    >>> clustering(None), round(clustering(0.2), 2)
+    (1.0, 4.56)
+    """
+    kept = 0.0 if weight is None else (1 - weight) ** 2
+    return (1 + kept) / (1 - kept)
+
+
 class Smoothed(NamedTuple):
     """Smoothed rows: stretched to the spread of single rows, and the factors that undo it."""
 

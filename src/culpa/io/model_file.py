@@ -18,6 +18,7 @@ from culpa._core.json_values import to_json_value
 from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa._core.version import __version__
 from culpa.columns import Lagged
+from culpa.columns.smoothing import clustering
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import (
@@ -222,7 +223,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
-    tails = {name: _tail(arrays, name, n) for name, n in header["limits"]["rows"].items()}
+    tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
     confidence = parameters["confidence"]
     return FittedDetector(
         model,
@@ -249,11 +250,12 @@ def _limit_kind(header: dict[str, Any]) -> str:
     return "formula" if kind == "auto" else kind
 
 
-def _tail(arrays: Arrays, name: str, n: int | list[int]) -> Tail | HeldOutScores:
+def _tail(arrays: Arrays, name: str, n: int | list[int], smooth: float | None) -> Tail | HeldOutScores:
     largest = arrays[f"limits.{name}"]
     if isinstance(n, int):
         return Tail(n, largest)
-    return HeldOutScores(np.array(n, dtype=np.int64), largest, arrays[f"limits.{name}.block"].astype(np.int64))
+    block = arrays[f"limits.{name}.block"].astype(np.int64)
+    return HeldOutScores(np.array(n, dtype=np.int64), largest, block, clustering(smooth))
 
 
 def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:

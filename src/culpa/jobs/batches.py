@@ -45,7 +45,9 @@ def codes_for(fitted: FittedDetector) -> Codes:
     n, model = len(fitted.columns.names), fitted.model
     variance = model.scale**2 * np.diag(fitted.ppca.covariance_)
     if model.context is not None:
-        variance = variance + np.diag(model.context.coefficients @ model.context.covariance @ model.context.coefficients.T)
+        variance = variance + np.diag(
+            model.context.coefficients @ model.context.covariance @ model.context.coefficients.T
+        )
     std = np.sqrt(variance)
     return Codes(model.centre[:n], std[:n])
 

@@ -96,9 +96,7 @@ def _inverse(covariance: Floats) -> Floats:
     """Pseudo-inverse that does not depend on units: a given feature that repeats others adds nothing."""
     std = spread(np.zeros(len(covariance)), np.diag(covariance))
     std = np.where(std > 0, std, 1.0)
-    return np.asarray(
-        np.linalg.pinv(covariance / np.outer(std, std), rcond=_SAME, hermitian=True) / np.outer(std, std)
-    )
+    return np.asarray(np.linalg.pinv(covariance / np.outer(std, std), rcond=_SAME, hermitian=True) / np.outer(std, std))
 
 
 def _refuse_few(n_rows: int, n_given: int) -> None:

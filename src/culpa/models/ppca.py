@@ -164,9 +164,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Mean log-density."""
         return float(self.score_samples(X).mean())
 
-    def scaled(
-        self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None
-    ) -> FittedModel:
+    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
         """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale.
 
         With a context, x is a row that was adjusted to it.

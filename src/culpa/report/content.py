@@ -114,10 +114,13 @@ class Story:
 
 @dataclass(frozen=True)
 class Details:
-    """Rows that can be looked at closely, and what their waterfalls share."""
+    """Rows that can be looked at closely, and what their waterfalls share.
+
+    ``base_value`` is ``None`` where features are given, so that rows differ in it.
+    """
 
     title: str
-    base_value: float
+    base_value: float | None
     limit: float
     exact: bool
     rows: list[Detail]
@@ -224,7 +227,7 @@ def _details(
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     return Details(
         f"{TITLES[why.score_name]}: how much each {fitted.noun if why.groups is None else 'group'} adds",
-        why.base_value,
+        why.base_value if isinstance(why.base_value, float) else None,
         fitted.limit,
         why.exact,
         [detail(why, k, row, labels, scale, bars) for k, row in enumerate(rows.tolist())],
