@@ -164,7 +164,7 @@ class Explainer:
     def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
         n, n_players = len(reading.labels), len(self.players)
         shown = self.columns.decode(self.model.location[None])
-        parts = {
+        parts: dict[str, Any] = {
             "values": np.empty((n, n_players)),
             "std_error": np.zeros((n, n_players)),
             "score": np.empty(n),

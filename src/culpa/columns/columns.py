@@ -38,8 +38,14 @@ class Reading:
     @staticmethod
     def joined(parts: "Sequence[Reading]") -> "Reading":
         """Readings of the same columns, as one."""
-        names = ("features", "cells", "labels") + (() if parts[0].shrink is None else ("shrink",))
-        return replace(parts[0], **{name: np.concatenate([vars(part)[name] for part in parts]) for name in names})
+        shrinks = [part.shrink for part in parts if part.shrink is not None]
+        return replace(
+            parts[0],
+            features=np.concatenate([part.features for part in parts]),
+            cells=np.concatenate([part.cells for part in parts]),
+            labels=np.concatenate([part.labels for part in parts]),
+            shrink=np.concatenate(shrinks) if shrinks else None,
+        )
 
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one), a mask or a slice."""
@@ -147,7 +153,7 @@ class Opened(Columns):
 
     def __init__(self, columns: Columns, feature_names: Sequence[str], opened: Iterable[int]) -> None:
         opened = set(opened)
-        self.columns = columns
+        self.columns, self.smooth, self.lags = columns, columns.smooth, columns.lags
         # (name, column it is, or feature it is, features)
         parts: list[tuple[str, int | None, tuple[int, ...]]] = []
         for position, (name, members) in enumerate(zip(columns.names, columns.members, strict=True)):

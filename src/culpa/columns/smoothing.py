@@ -4,8 +4,8 @@ With weight l, deviations from a reference (the mean of normal rows) are average
 
     z_t = l (x_t - reference) + (1 - l) z_(t-1),   z_0 = 0,
 
-so that z_t has f_t^2 = l / (2 - l) (1 - (1 - l)^(2t)) times the covariance of a single row, if rows are independent. Stretched
-by 1 / f_t, smoothed rows follow the model of single rows. So scores, games and engines need no change.
+so that, if rows are independent, the covariance of z_t is f_t^2 = l / (2 - l) (1 - (1 - l)^(2t)) times that of a single
+row. Stretched by 1 / f_t, smoothed rows follow the model of single rows. So scores, games and engines need no change.
 
 References
 ----------

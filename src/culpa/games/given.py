@@ -53,7 +53,9 @@ class Given(Game):
     def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
         """The same, if the game's own steps factorise."""
         coalitions = self.game.start_factored(X, self._behind(queues))
-        for _ in self.known if coalitions is not None else ():
+        if coalitions is None:
+            return None
+        for _ in self.known:
             coalitions, _ = coalitions.join()
         return coalitions
 

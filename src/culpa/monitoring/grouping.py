@@ -374,6 +374,7 @@ class Grouping:
             implied,
             self.score.name,
             noun=self._noun,
+            verb="read" if self._columns.smooth is None else "averaged",
             time_name=self.time_name,
             dated=self._dated,
             daily=self._daily,
