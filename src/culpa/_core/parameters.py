@@ -145,6 +145,23 @@ DETECTOR = Parameters(
             "Number of preceding rows that are judged together with each row (dynamic PCA).",
             "Rows must be consecutive. Each feature is blamed for its present and past values together.",
         ),
+        Parameter(
+            "given",
+            FEATURES,
+            None,
+            "Columns that are always known, such as load or grade: rows are judged given their values.",
+            "They are never flagged and never blamed. The effect that they have on the other columns is learned by linear "
+            "regression.",
+            optional=True,
+        ),
+        Parameter(
+            "smooth",
+            Number(above=0, at_most=1),
+            None,
+            "Weight of the present row in exponentially weighted rows, for faults that are small and last (MEWMA).",
+            "Rows must be consecutive. 0.2 is a usual choice; None and 1 judge each row alone.",
+            optional=True,
+        ),
         _NOISE,
         replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` chooses the value that finds culprits best."),
         _GAME,
@@ -215,6 +232,14 @@ EXPLAINER = Parameters(
             None,
             "Features that are blamed together, such as those of one subsystem.",
             "Features in no group stay on their own.",
+            optional=True,
+        ),
+        Parameter(
+            "given",
+            FEATURES,
+            None,
+            "Features that are always known and never blamed: every coalition has them.",
+            "The base value is then the expected score given these features, and differs from row to row.",
             optional=True,
         ),
         Parameter(

@@ -149,6 +149,9 @@ def calibrated(detector: PCADetector, best: Setting, n_columns: int) -> PCADetec
 def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
     """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
+    if detector.given is not None or detector.smooth is not None:
+        what = "given columns" if detector.given is not None else "smoothed rows"
+        raise ValueError(f"a detector with {what} cannot be calibrated: calibrate without, and set the parameter then.")
     lags = detector.lags
     plan.check(len(windows), lags)
     n_columns = windows.shape[1] // (past_of(lags) + 1)

@@ -25,6 +25,8 @@ class Description:
     noise_variance: float
     scaled: bool
     lags: int
+    given: list[str]
+    smooth: float | None
     statistic: str
     limit: float
     limit_kind: str
@@ -64,6 +66,8 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         noise_variance=ppca.noise_variance_,
         scaled=fitted.parameters["scale"],
         lags=fitted.columns.lags,
+        given=[name for name in fitted.columns.inputs if name not in fitted.columns.names],
+        smooth=fitted.columns.smooth,
         statistic=fitted.statistic.name,
         limit=fitted.limit,
         limit_kind=fitted.limit_kind,
