@@ -134,6 +134,17 @@ class TestPasses:
         assert batches.limit_ == pytest.approx(whole.limit_, rel=1e-9)
         assert batches.model_.n_components_ == whole.model_.n_components_
 
+    def test_the_same_number_of_components_where_several_are_nearly_as_likely(self):
+        """Few rows with noise of several sizes: scaling by all rows instead of the others would often choose another."""
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            n, d = int(rng.integers(30, 120)), int(rng.integers(3, 15))
+            X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + rng.normal(size=(n, d)) * rng.uniform(0.2, 2, size=d)
+            batches = self.in_batches(PCADetector(), X, 7)
+            whole = PCADetector().fit(X)
+            assert batches.model_.n_components_ == whole.model_.n_components_
+            assert batches.limit_ == pytest.approx(whole.limit_, rel=1e-9)
+
     def test_rows_read_once_have_a_limit_by_formula(self):
         X = plant(300, 0)
         once = PCADetector().fit_moments(BlockMoments.of(X))
