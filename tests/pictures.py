@@ -52,7 +52,11 @@ def plant_detector():
     plant = make_plant()
     normal = pd.DataFrame(plant.normal, columns=list(plant.feature_names))
     times = pd.date_range("2024-03-01", periods=len(plant.new), freq="10min")
-    return PCADetector(3).fit(normal), normal, pd.DataFrame(plant.new.copy(), columns=normal.columns, index=times)
+    return (
+        PCADetector(3, limit="formula").fit(normal),
+        normal,
+        pd.DataFrame(plant.new.copy(), columns=normal.columns, index=times),
+    )
 
 
 def sampled():

@@ -19,12 +19,22 @@ def plant(n, seed, d=8, p=3):
 
 @pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
-def test_false_alarms_are_as_rare_as_promised(statistic, confidence):
-    detector = PCADetector(3, statistic=statistic, confidence=confidence).fit(plant(2000, 0))
+def test_false_alarms_are_as_rare_as_promised_by_formula(statistic, confidence):
+    detector = PCADetector(3, statistic=statistic, confidence=confidence, limit="formula").fit(plant(2000, 0))
     alarms = (detector.predict(plant(20_000, 1)) == -1).mean()
     # the moment-matched chi-square of the last two is an approximation: fair at 95%, a little low at 99%
     loose = statistic in ("mahalanobis", "combined") and confidence == 0.99
     assert alarms == pytest.approx(1 - confidence, rel=0.6 if loose else 0.25)
+
+
+@pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_false_alarms_are_as_rare_as_promised_by_default(statistic, confidence):
+    detector = PCADetector(statistic=statistic, confidence=confidence).fit(plant(2000, 0))
+    alarms = (detector.predict(plant(20_000, 1)) == -1).mean()
+    assert detector.limit_kind_ == "held-out"
+    error = np.sqrt(confidence * (1 - confidence) * (1 / 2000 + 1 / 20_000))  # of the quantile and of this count
+    assert alarms == pytest.approx(1 - confidence, abs=3 * error)
 
 
 def test_empirical_limit():
@@ -58,7 +68,8 @@ def test_statistics_table():
     detector = PCADetector(3).fit(pd.DataFrame(train).rename(columns="s{}".format))
     new.iloc[2, 4] += 50
     table = detector.statistics(new)
-    assert list(table.columns) == ["row", "spe", "spe_limit", "spe_flag", "t2", "t2_limit", "t2_flag", "anomaly"]
+    charts = ["spe", "spe_limit", "spe_flag", "t2", "t2_limit", "t2_flag"]
+    assert list(table.columns) == ["row", *charts, "p_value", "anomaly"]
     z = (new.to_numpy() - detector.mean_) / detector.scale_
     t = detector.model_.transform(pd.DataFrame(z, columns=new.columns))
     np.testing.assert_allclose(table["t2"], (t**2 / detector.model_.explained_variance_).sum(axis=1))

@@ -44,7 +44,14 @@ def run(*arguments, cwd=None):
 def test_demo(tmp_path):
     result = run("demo", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    for text in ("109 normal wines", "10 wines are flagged", "alcalinity_of_ash", "proline", "8,192 coalitions"):
+    wine = load_wine_outliers()
+    train, other = wine.X[wine.y == 0][:109], wine.X[wine.y == 1]
+    detector = PCADetector().fit(train)  # whose limit tests/test_learning.py checks by definition
+    strange = int((detector.predict(other) == -1).sum())
+    alarms = int((detector.predict(wine.X[wine.y == 0][109:]) == -1).sum())
+    told = f"{strange + alarms} wines are flagged, {strange} of them from the other cultivar."
+    assert f"Mahalanobis distance above {detector.limit_:.2f} (99% limit)" in " ".join(result.stdout.split())
+    for text in ("109 normal wines", told, "alcohol", "proline", "8,192 coalitions"):
         assert text in " ".join(result.stdout.split())
     assert "strange = new[detector.predict(new) == -1]" in result.stdout
     assert result.stdout.splitlines()[-1].endswith(": culpa-demo-report.html")

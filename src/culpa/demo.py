@@ -41,15 +41,16 @@ def run(console: Console, output: Path) -> None:
         f"{len(new)} new wines, {int(other.sum())} of them from another cultivar.\n"
         f"The model keeps {detector.model_.n_components_} components "
         f"({detector.model_.explained_variance_ratio_.sum():.0%} of the variance). "
-        f"Rows with a reconstruction error above {detector.limit_:.2f} (99% limit) are flagged.\n"
+        f"Rows with a Mahalanobis distance above {detector.limit_:.2f} (99% limit) are flagged.\n"
         f"{int(flagged.sum())} wines are flagged, {int(other[flagged].sum())} of them from the other cultivar. "
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
         f"culpa evaluated {why.n_evaluations:,} coalitions of features.\n"
     )
     console.print(_culprits(why.top(2), dict(zip(why.row_labels, why.score, strict=True)), detector.limit_))
     console.print(
-        "share: part of the wine's error that is due to this measurement. expected: value that the other 12 measurements "
-        "imply. if fixed: error with this measurement at its expected value. A tick means that the alarm is cleared.\n",
+        "share: part of the wine's distance that is due to this measurement. expected: value that the other 12 "
+        "measurements imply. if fixed: distance with this measurement at its expected value. A tick: alarm "
+        "cleared.\n",
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)
@@ -62,7 +63,7 @@ def run(console: Console, output: Path) -> None:
 def _culprits(top: pd.DataFrame, scores: dict[int, float], limit: float) -> Table:
     table = Table(title="Whose fault is it?", title_justify="left")
     table.add_column("wine")
-    table.add_column("error", justify="right")
+    table.add_column("distance", justify="right")
     table.add_column("culprit")
     for heading in ("share", "actual", "expected", "if fixed"):
         table.add_column(heading, justify="right")

@@ -21,8 +21,15 @@ from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import Table, check_estimator_input, complete_rows, frame_like
-from culpa.columns import Lagged
+from culpa._core.validation import (
+    Table,
+    check_estimator_input,
+    complete_rows,
+    default_names,
+    feature_positions,
+    frame_like,
+)
+from culpa.columns import Lagged, Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
@@ -105,6 +112,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         holdout: float = 0.2,
         trim: float = 0.0,
         lags: int = 0,
+        given: Sequence[str | int] | None = None,
+        smooth: float | None = None,
         noise: float = 1.0,
         shrinkage: float = 0.0,
         game: GameName = "conditional",
@@ -119,6 +128,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.holdout = holdout
         self.trim = trim
         self.lags = lags
+        self.given = given
+        self.smooth = smooth
         self.noise = noise
         self.shrinkage = shrinkage
         self.game = game
@@ -172,7 +183,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         with warnings.catch_warnings():
             if not first:  # once is enough
                 warnings.simplefilter("ignore", FitWarning)
-            self.fit_moments(blocks, table.names if first else self.fitted.columns.known_names)
+            self.fit_moments(blocks, table.names if first else self.fitted.columns.known_inputs)
         self._gatherer = gatherer
         return self
 
@@ -183,7 +194,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         distribution. Ask for at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         fitted = self.fitted
-        rows = fitted.read(self.read(X)).features[fitted.columns.lags :]
+        rows = self._recipe().columns.read(self.read(X)).features[fitted.columns.lags :]
         statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
         limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
@@ -232,8 +243,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def from_fitted(cls, fitted: FittedDetector) -> Self:
         """The estimator around a core that was fitted before."""
         detector = cls(**fitted.parameters)
-        names = fitted.columns.known_names
-        detector.n_features_in_ = len(fitted.columns.names)
+        names = fitted.columns.known_inputs
+        detector.n_features_in_ = len(fitted.columns.inputs)
         if names is not None:
             detector.feature_names_in_ = np.array(names, dtype=object)
         return detector._set_fitted(fitted)
@@ -433,7 +444,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
-        reading = self.fitted.read(self.read(X))
+        reading = self._recipe().columns.read(self.read(X))
         return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
 
     def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
@@ -497,15 +508,28 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return plots
 
     def reconstruct(self, X: Any) -> Floats:
-        """What the model makes of each row, in the user's units; missing cells are filled in."""
+        """What the model makes of each row, in the user's units; missing cells are filled in.
+
+        Given columns stay as they are, and smoothed rows are reconstructed as averages.
+        """
+        table = self.read(X)
+        return self._reconstructed(table, self.fitted.read(table))
+
+    def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
-        rows = (self.fitted.read(self.read(X)).features - model.centre) / model.scale
-        return np.asarray(model.columns.decode(model.centre + model.scale * model.gaussian.reconstruct(rows)))
+        rows = model.centred.reconstruct(model.standardise(reading.features))
+        result = table.array.copy()
+        result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
+        return result
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction, in the user's units."""
         table = self.read(X)
-        return np.asarray(table.array - self.reconstruct(table))
+        reading = self.fitted.read(table)
+        residuals = table.array - self._reconstructed(table, reading)
+        at = self.fitted.columns.positions
+        residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
+        return np.asarray(residuals)
 
     def to_fitted_model(self) -> FittedModel:
         """The fitted model together with scaling and columns."""
@@ -525,10 +549,24 @@ class PCADetector(OutlierMixin, BaseEstimator):
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
 
+        if self.lags and self._smooth is not None:
+            raise ValueError(
+                f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
+            )
+
+    @property
+    def _smooth(self) -> float | None:
+        """The weight of the present row; a weight of 1 is no smoothing."""
+        return None if self.smooth == 1 else self.smooth
+
     def _recipe(self) -> Recipe:
         names = getattr(self, "feature_names_in_", None)  # set by scikit-learn, if the table had names
         known = None if names is None else tuple(map(str, names))
-        return Recipe(self.get_params(deep=False), Lagged(known, self.n_features_in_, self.lags))
+        n = self.n_features_in_
+        given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
+        if given and n - len(set(given)) < 2:
+            raise ValueError(f"given leaves {n - len(set(given))} column(s) to judge: at least 2 are needed.")
+        return Recipe(self.get_params(deep=False), Lagged(known, n, self.lags, sorted(set(given)), self._smooth))
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""
@@ -566,9 +604,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean
-        model = self.model_.moments_so_far()
+        model, context = self.model_.moments_so_far(), self.fitted.model.context
         scatter = model.scatter * np.outer(self.scale_, self.scale_)
-        return BlockMoments((Moments(model.n, self.mean_, self.scale_ * model.mean, scatter),))
+        moments = Moments(model.n, self.mean_, self.scale_ * model.mean, scatter)
+        return BlockMoments((moments if context is None else context.joint_moments(moments),))
 
 
 @contextmanager

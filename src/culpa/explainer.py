@@ -18,7 +18,7 @@ from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
-from culpa.columns import Columns, Opened, Reading
+from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
@@ -70,6 +70,7 @@ class Explainer:
         ranking: Ranking = "shapley",
         features: Sequence[str | int] | None = None,
         groups: Mapping[str, Sequence[str | int]] | None = None,
+        given: Sequence[str | int] | None = None,
         tolerance: float = 0.01,
         max_coalitions: int | None = None,
         n_orders: int | None = None,
@@ -89,9 +90,9 @@ class Explainer:
         self.retraining_rank: RetrainingRank = retraining_rank
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
-        EXPLAINER.check(own | {"game": game, "features": features, "groups": groups})
+        EXPLAINER.check(own | {"game": game, "features": features, "groups": groups, "given": given})
         self.model: FittedModel = as_fitted_model(model)
-        self.columns = _columns(self.model, features, groups)
+        self.columns = _columns(self.model, features, groups, given)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
         self.score = named_score(
@@ -99,7 +100,14 @@ class Explainer:
             self.model,
             None if chosen is None else self.columns.features_of(chosen),
         )
-        self.groups = None if groups is None else _complete_groups(groups, names)
+        self._given: list[int] = []  # features of the model that are in every coalition
+        if given is not None:
+            known = feature_positions(given, names, "given")
+            self._given = self.columns.features_of(set(known))
+            self.columns = Hidden(self.columns, known)
+            if not self.columns.names:
+                raise ValueError("given names all features: at least one must be left to blame.")
+        self.groups = None if groups is None else _complete_groups(groups, self.columns.names)
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
@@ -157,13 +165,15 @@ class Explainer:
     def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
         n, n_players = len(reading.labels), len(self.players)
         shown = self.columns.decode(self.model.location[None])
-        parts = {
+        parts: dict[str, Any] = {
             "values": np.empty((n, n_players)),
             "std_error": np.zeros((n, n_players)),
             "score": np.empty(n),
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, n_players)),
         }
+        if self._given:
+            parts["base_value"] = np.full(n, np.nan)
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, n_players))
         done, replicates, evaluations = 0, 0, 0
@@ -174,8 +184,7 @@ class Explainer:
                 replicates, evaluations = max(replicates, taken[0]), max(evaluations, taken[1])
                 done += len(rows)
         return Explanation(
-            **parts,
-            base_value=self.game.base_value,
+            **({"base_value": self.game.base_value} | parts),
             data=reading.cells,
             feature_names=self.columns.known_names or reading.names or self.columns.names,
             row_labels=reading.labels,
@@ -196,7 +205,7 @@ class Explainer:
         if rows is not None:
             reading = reading.choose(rows)
         expected = self._expected(self.model.standardise(reading.features))
-        return np.asarray(self.columns.decode(self.model.to_user_units(expected)))
+        return np.asarray(self.model.to_cells(expected, reading, self.columns))
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
@@ -207,6 +216,8 @@ class Explainer:
         xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
+        if model.context is not None:
+            raise ValueError("the model is conditional on given columns, which only explain reads.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells: use explain, which knows how to treat them.")
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
@@ -268,6 +279,11 @@ class Explainer:
     @cached_property
     def game(self) -> games.Game:
         """The game that is played, on standardised rows."""
+        return games.Given(self._whole_game, np.array(self._given)) if self._given else self._whole_game
+
+    @cached_property
+    def _whole_game(self) -> games.Game:
+        """The game of all features."""
         if self.game_name == "conditional":
             return games.Conditional(self.score)
         if self.game_name == "interventional":
@@ -294,7 +310,7 @@ class Explainer:
         standard = rows.standard
         for at, present, shares in self._shares_by_pattern(standard):
             if shares is None:
-                warn_about_empty_rows(rows.reading.labels[at])
+                warn_about_empty_rows(rows.reading.labels[at], context=self.model.context is not None)
                 part["values"][at], part["std_error"][at], part["score"][at] = np.nan, np.nan, np.nan
                 continue
             part["values"][at] = 0.0
@@ -302,9 +318,12 @@ class Explainer:
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self._explained_score(rows, at)
+            if self._given:
+                known = self._game_given(standard[at[0]]).known_value(np.nan_to_num(standard[at], nan=0.0))
+                part["base_value"][at] = known
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
-        part["expected"][:] = self.columns.decode(self.model.to_user_units(expected))
+        part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
         if "suspicion" in part:
             found = contributions.of_rows(self.model, standard, self.ranking, self.score)
             part["suspicion"][:] = contributions.of_players(found, self.players)
@@ -319,6 +338,10 @@ class Explainer:
                 continue
             present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
             members = [np.intersect1d(self.players[k], observed).tolist() for k in present]
+            if not present:  # nothing but given features
+                nothing = np.zeros((len(at), 0))
+                yield at, present, Shares(nothing, nothing, 0, 0)
+                continue
             yield at, present, self._share_out(standard[at], members)
 
     def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
@@ -326,7 +349,11 @@ class Explainer:
         if self.game_name == "conditional":
             return rows.score[at]
         standard = rows.standard[at]
-        return self.game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
+        return self._whole_game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
+
+    def _game_given(self, row: Floats) -> games.Given:
+        """The game of rows with the same features observed: given features that are missing are not known."""
+        return games.Given(self._whole_game, np.array([i for i in self._given if not np.isnan(row[i])], dtype=np.intp))
 
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
@@ -334,19 +361,19 @@ class Explainer:
 
     def _share_out(self, rows: Any, players: Players) -> Shares:
         """Shapley values of rows with the same features observed."""
-        complete = sum(map(len, players)) == self.game.n_features
+        complete = sum(map(len, players)) + len(self._given) == self.game.n_features and not _any_missing(rows)
+        game = self.game
         if complete and self._forms is not None:
             return self._forms(rows, n_jobs=self.n_jobs)
         if not complete:
+            game = self._game_given(rows[0]) if self._given and len(rows) else game
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
         if self._is_exact(len(players)):
-            return shapley.exact(self.game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
+            return shapley.exact(game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
         if self.method == "algorithm1":
-            return shapley.algorithm1(
-                self.game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed
-            )
+            return shapley.algorithm1(game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed)
         rule = self._rule(len(players))
-        return shapley.permutation(self.game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
+        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
 
     def _is_exact(self, n_players: int) -> bool:
         if self.method == "auto":
@@ -402,12 +429,21 @@ class Explainer:
             )
 
 
-def _columns(model: FittedModel, features: Any, groups: Any) -> Columns:
+def _any_missing(rows: Any) -> bool:
+    """Of rows with the same features observed."""
+    return isinstance(rows, np.ndarray) and bool(len(rows)) and bool(np.isnan(rows[0]).any())
+
+
+def _columns(model: FittedModel, features: Any, groups: Any, given: Any) -> Columns:
     """The user's columns, taken apart where a single one of their features was asked for."""
     if model.encoding is None:
         return model.columns
     together = groups.values() if isinstance(groups, Mapping) else []
-    wanted = [name for names in (features or [], *together) for name in ([names] if isinstance(names, str) else names)]
+    wanted = [
+        name
+        for names in (features or [], given or [], *together)
+        for name in ([names] if isinstance(names, str) else names)
+    ]
     n_features = model.gaussian.n_features
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:

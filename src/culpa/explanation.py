@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
-_PER_ROW = ("values", "std_error", "score", "expected", "data", "score_if_fixed", "suspicion", "row_labels")
+_PER_ROW = (
+    "values",
+    "std_error",
+    "score",
+    "base_value",
+    "expected",
+    "data",
+    "score_if_fixed",
+    "suspicion",
+    "row_labels",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +45,9 @@ class Explanation:
     score : ndarray of shape (rows,)
         The score that is explained: what the values add up to. Where cells are missing, the interventional and the
         retraining game explain the score of what is there, which is not the one that a detector compares with its limit.
-    base_value : float
-        Value of knowing nothing: the mean score of normal rows (0 for the retraining game).
+    base_value : float, or ndarray of shape (rows,)
+        Value of knowing nothing: the mean score of normal rows (0 for the retraining game). Where features are given, the
+        value of knowing these in each row.
     data, expected : ndarray of shape (rows, features)
         The rows, and what the other features imply each feature should have been, both in the user's units. Arrays of
         objects where columns of text are among them; NaN where several columns were mixed.
@@ -62,7 +73,7 @@ class Explanation:
     values: Floats
     std_error: Floats
     score: Floats
-    base_value: float
+    base_value: float | Floats
     data: NDArray[Any]
     expected: NDArray[Any]
     score_if_fixed: Floats
@@ -132,7 +143,8 @@ class Explanation:
             raise ValueError("concatenate needs at least one explanation.")
         first = parts[0]
         for part in parts:
-            for name in ("feature_names", "groups", "score_name", "game", "ranking", "base_value"):
+            alike = ("feature_names", "groups", "score_name", "game", "ranking")
+            for name in (*alike, "base_value") if isinstance(first.base_value, float) else alike:
                 if getattr(part, name) != getattr(first, name):
                     raise ValueError(
                         f"cannot concatenate explanations with different {name}: "
@@ -220,6 +232,8 @@ class Explanation:
                 continue
             width = () if name == "score" else (players,)  # an empty list does not know its width
             read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
+        if isinstance(read["base_value"], list):
+            read["base_value"] = np.array(read["base_value"], dtype=np.float64)
         read["row_labels"] = np.array(read["row_labels"])
         read["feature_names"] = tuple(read["feature_names"])
         if read["groups"] is not None:
@@ -238,13 +252,13 @@ class Explanation:
             raise ImportError("to_shap() needs the package shap: pip install shap") from None
         return shap.Explanation(
             values=self.values,
-            base_values=np.full(len(self), self.base_value),
+            base_values=np.broadcast_to(self.base_value, len(self)).copy(),
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
 
     def _per_row(self) -> Iterator[str]:
-        return (name for name in _PER_ROW if getattr(self, name) is not None)
+        return (name for name in _PER_ROW if isinstance(getattr(self, name), np.ndarray))
 
 
 def _readable(cells: NDArray[Any]) -> Any:

@@ -174,7 +174,7 @@ class FittedDetector:
 
     def _warned(self, score: Floats, reading: Reading) -> Floats:
         if np.isnan(score).any():
-            warn_about_empty_rows(reading.labels[np.isnan(score)])
+            warn_about_empty_rows(reading.labels[np.isnan(score)], context=self.model.context is not None)
         return score
 
 

@@ -88,7 +88,7 @@ def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: 
     return JointFix(
         np.array(names, dtype=np.str_)[which],
         np.take_along_axis(reading.cells, which, axis=1),
-        np.take_along_axis(columns.decode(explainer.model.to_user_units(fixed)), which, axis=1),
+        np.take_along_axis(explainer.model.to_cells(fixed, reading, columns), which, axis=1),
         rows.score,
         score_if_fixed,
         limit,

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
-from culpa.columns import Lagged, lagged_names
+from culpa.columns import Lagged, Smoother, lagged_names
+from culpa.columns.smoothing import clustering
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
+from culpa.models.context import Context
 from culpa.models.moments import mean_and_spread, spread
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
@@ -27,6 +29,7 @@ from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 _FEWEST_ROWS = 30  # for held-out scores
 _FEWEST_PER_BLOCK = 3
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
+_ROUNDING = 1e-7  # of a standard deviation
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
 
 
@@ -36,6 +39,13 @@ class Learned(NamedTuple):
     ppca: PPCA
     model: FittedModel
     choice: ComponentChoice | None
+
+
+class _Judge(NamedTuple):
+    """What a block of rows is scored by: the model of the others."""
+
+    statistics: dict[str, QuadraticScore]
+    standardise: Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -100,21 +110,35 @@ class Recipe:
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
-        mean, scale = self._scaling(*mean_and_spread(X))
+        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
+        raw, X = X, X if context is None else context.adjust(X)
+        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
         choice = None
         if self.n_components == "auto":
-            choice = choose_components(_complete_blocks(X, mean, scale), scale=False)
+            choice = self._choice_from_rows(X, mean, scale)
         ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
-        return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+        return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
 
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
-        mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)))
+        context = Context.of_moments(moments, self.columns.given_features) if self.columns.given else None
+        raw = None if context is None else np.sqrt(np.diag(moments.covariance))[context.others]
+        if context is not None:
+            moments = context.adjust_moments(moments)
+            blocks = blocks and BlockMoments(tuple(map(context.adjust_moments, blocks.blocks)))
+        mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)), raw)
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
         ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
-        return Learned(ppca, self._with_scaling(ppca, mean, scale), choice)
+        return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+
+    def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
+        """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
+        complete = ~np.isnan(X).any(axis=1)
+        if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
+            return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
+        return choose_components(BlockMoments.of(np.where(np.isnan(X), 0.0, (X - mean) / scale)), scale=False)
 
     @property
     def _names(self) -> tuple[str, ...] | None:
@@ -122,17 +146,18 @@ class Recipe:
         known = self.columns.known_names
         return None if known is None else lagged_names(known, self.columns.lags)
 
-    def _scaling(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        return mean, std if self.parameters["scale"] else np.ones_like(mean)
+    def _scaling(self, mean: Floats, std: Floats, raw: Floats | None = None) -> tuple[Floats, Floats]:
+        """Mean and scale; ``raw`` are standard deviations before the context was accounted for."""
+        if not self.parameters["scale"]:
+            return mean, np.ones_like(mean)
+        # what the context leaves of a column that follows from it is rounding, which must not be blown up
+        return mean, std if raw is None else np.where(std > _ROUNDING * raw, std, np.where(raw > 0, raw, 1.0))
 
     def _ppca(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
         wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
         if wanted == "auto":  # nothing to choose it by
             wanted = _SPE_SHARE
         return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
-
-    def _with_scaling(self, ppca: PPCA, mean: Floats, scale: Floats) -> FittedModel:
-        return ppca.scaled(mean, scale, self.columns)
 
     def _score(self, model: FittedModel) -> QuadraticScore:
         return named_score(self.statistic, model, confidence=self.parameters["confidence"])
@@ -188,12 +213,14 @@ class Recipe:
         p = None if learned.choice is None else learned.choice.n_components
         if not np.isnan(X).any():
             return self.learn_moments(Moments.of(X), p=p).model
-        mean, scale = self._scaling(*mean_and_spread(X))
+        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
+        raw, X = X, X if context is None else context.adjust(X)
+        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
         ppca = PPCA(learned.ppca.n_components_, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
         covariance = learned.model.gaussian.covariance * np.outer(learned.model.scale, learned.model.scale)
         start = (learned.model.location - mean) / scale, covariance / np.outer(scale, scale)
         ppca.refine((X - mean) / scale, *start, steps=_EM_STEPS)
-        return self._with_scaling(ppca, mean, scale)
+        return ppca.scaled(mean, scale, self.columns, context)
 
     def _held_out(
         self,
@@ -207,7 +234,7 @@ class Recipe:
         lags, ends = self.columns.lags, np.append(starts[1:], n)
         if n < _FEWEST_ROWS or (ends - starts).min() < _FEWEST_PER_BLOCK + 2 * lags:
             return Limits(learned.model, "formula")
-        judges: dict[int, tuple[FittedModel, dict[str, QuadraticScore]]] = {}
+        judges: dict[int, _Judge] = {}
         found: dict[str, list[Floats]] = {}
         where: list[NDArray[np.int64]] = []
         for rows, positions in portions:
@@ -219,28 +246,38 @@ class Recipe:
             for k in np.unique(block[inner]).tolist():
                 if k not in judges:
                     model = model_without(k)
-                    judges[k] = model, charted(model, self._score(model))
+                    judges[k] = _Judge(charted(model, self._score(model)), standardiser(model))
                 here = np.flatnonzero(inner & (block == k))
-                standard = judges[k][0].standardise(rows[here])
-                for name, statistic in judges[k][1].items():
+                standard = judges[k].standardise(rows[here])
+                for name, statistic in judges[k].statistics.items():
                     found.setdefault(name, []).append(statistic(standard))
                 where.append(np.full(len(here), k))
         blocks = np.concatenate(where)
-        scores = {name: HeldOutScores.of(np.concatenate(parts), blocks) for name, parts in found.items()}
+        alike = clustering(self.columns.smooth)
+        scores = {
+            name: HeldOutScores.of(np.concatenate(parts), blocks, clustering=alike) for name, parts in found.items()
+        }
         return Limits(learned.model, "held-out", scores)
 
 
 def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, batches: Iterable[Floats]) -> Limits:
     """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
-    rows = (model.standardise(X) for X in batches)
+    rows = map(standardiser(model), batches)
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
 
 
-def _complete_blocks(X: Floats, mean: Floats, scale: Floats) -> BlockMoments:
-    """Blocks of scaled rows: of the complete ones, or with missing cells at their mean where these are too few."""
-    complete = ~np.isnan(X).any(axis=1)
-    rows = X[complete] if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) else np.where(np.isnan(X), mean, X)
-    return BlockMoments.of((rows - mean) / scale)
+def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
+    """A function that turns the next rows of a table into what the model judges: standardised, and smoothed if it is so."""
+    weight = model.columns.smooth
+    if weight is None:
+        return model.standardise
+    smoother = Smoother(weight, np.zeros(len(model.centre)))
+    return lambda X: smoother.join(model.standardise(X)).rows
+
+
+def _spread_of(X: Floats, context: Context | None) -> Floats | None:
+    """Standard deviations before the context is accounted for."""
+    return None if context is None else np.nanstd(X[:, context.others], axis=0)
 
 
 def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.integer]]]:

@@ -43,9 +43,10 @@ def invoke(*arguments):
 
 def test_blocks_become_one_signature():
     result = invoke("-w", "3", "--loud", "--components", "2", "--no-scale")
-    expected = {"n_components": 2, "statistic": "spe", "lags": 0, "scale": False}
+    expected = {"n_components": 2, "statistic": "auto", "lags": 0, "scale": False}
     assert result.output == f"6 {expected} True\n"
     assert "n_components': 0.9," in invoke("--width", "3", "--components", ".9").output
+    assert "n_components': 'auto'," in invoke("--width", "3").output == invoke("-w", "3", "--components", "auto").output
     assert invoke().exit_code == 2  # the width is missing
 
 
@@ -56,9 +57,10 @@ def test_blocks_become_one_signature():
         (["--width", "1", "--lags", "-1"], "Error: --lags must be a whole number of at least 0, got -1.\n"),
         (
             ["--width", "1", "--components", "mle"],
-            "Error: --components must be a whole number of at least 1 or a number",
+            "Error: --components must be a whole number of at least 1, a number above 0 and below 1 (a share of the "
+            "variance) or \"auto\", got 'mle'.\n",
         ),
-        (["--width", "1", "--statistic", "t3"], "Error: unknown --statistic 't3': choose one of 'spe', 'mse', 't2'"),
+        (["--width", "1", "--statistic", "t3"], "Error: unknown --statistic 't3': choose one of 'auto', 'spe', 'mse'"),
     ],
 )
 def test_errors_are_one_sentence_and_name_the_option(arguments, message):

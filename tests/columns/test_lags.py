@@ -54,7 +54,7 @@ def new():
 
 @pytest.fixture(scope="module")
 def detector(normal):
-    return PCADetector(6, lags=2).fit(normal)
+    return PCADetector(6, lags=2, limit="formula").fit(normal)
 
 
 @pytest.mark.parametrize("lags", [0, 1, 3])
@@ -69,7 +69,7 @@ def test_history_in_pieces(lags, cuts):
 class TestDetector:
     def test_is_a_detector_of_the_lag_matrix(self, detector, normal, new):
         rows = lag_matrix(normal.to_numpy(), 2)[2:]
-        plain = PCADetector(6).fit(rows)
+        plain = PCADetector(6, limit="formula").fit(rows)
         past = lag_matrix(new.to_numpy(), 2)
         assert detector.limit_ == plain.limit_
         np.testing.assert_array_equal(detector.predict(new), plain.predict(past))
@@ -259,10 +259,10 @@ class TestMonitoring:
         assert fixed.clears[115]
 
     def test_pieces_of_training_rows(self, normal, new):
-        piecewise = PCADetector(6, lags=2).partial_fit(normal[:500]).partial_fit(normal[500:])
+        piecewise = PCADetector(6, lags=2, limit="formula").partial_fit(normal[:500]).partial_fit(normal[500:])
         rows = lag_matrix(normal.to_numpy(), 2)
         rows = np.vstack([rows[2:500], rows[502:]])  # the first rows of a piece have no past
-        at_once = PCADetector(6).fit(rows)
+        at_once = PCADetector(6, limit="formula").fit(rows)
         np.testing.assert_allclose(piecewise.mean_, at_once.mean_, rtol=1e-9)
         np.testing.assert_allclose(piecewise.limit_, at_once.limit_, rtol=1e-9)
         scores = at_once.score_samples(lag_matrix(new.to_numpy(), 2)[2:])
@@ -400,7 +400,10 @@ class TestFiles:
         np.testing.assert_allclose(scores, -PCADetector(6, lags=2).fit(normal).score_samples(new[:30]), rtol=1e-6)
 
     def test_fit_from_a_pipe_needs_one_pass(self, normal, tmp_path):
-        """The first rows, which have no whole history, are left out; they do not count as incomplete."""
+        """The first rows, which have no whole history, are left out; they do not count as incomplete.
+
+        Nobody can score them a second time, so the limit is a formula.
+        """
         run(
             "fit",
             "-",
@@ -412,7 +415,9 @@ class TestFiles:
             2,
             stdin=normal.to_csv(index=False),
         )
-        np.testing.assert_allclose(culpa.load(tmp_path / "p.culpa").limit_, PCADetector(lags=2).fit(normal).limit_)
+        piped = culpa.load(tmp_path / "p.culpa")
+        np.testing.assert_allclose(piped.limit_, PCADetector(lags=2, limit="formula").fit(normal).limit_)
+        assert (piped.limit_kind_, piped.limit) == ("box", "auto")
 
     def test_training_rows_with_missing_cells_and_empirical_limits(self, normal, tmp_path):
         holes = normal[:300].mask(np.random.default_rng(3).random((300, 6)) < 0.02)

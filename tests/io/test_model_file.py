@@ -147,6 +147,20 @@ def set_array(name, array):
     return lambda arrays, header: arrays.update({name: array})
 
 
+def set_limits(kind, rows, **scores):
+    """Other limits than the file's own: header and arrays, "spe" and "spe_block"."""
+
+    def change(arrays, header):
+        header.update(limits={"kind": kind, "rows": rows})
+        for name in [name for name in arrays if name.startswith("limits.")]:
+            del arrays[name]
+        arrays.update({f"limits.{name.replace('_', '.')}": array for name, array in scores.items()})
+
+    return change
+
+
+_BLOCKS = np.repeat([0.0, 1.0], 5)
+
 HOSTILE = {
     "newer format": (set_header(format=2), "format 2"),
     "no format": (lambda arrays, header: header.pop("format"), "no format version"),
@@ -160,22 +174,49 @@ HOSTILE = {
     "limit huge": (set_header(limit=10**400), "'limit'"),
     "limits of another kind": (set_header(limits={"kind": "exact", "rows": {}}), "'limits'"),
     "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
-    "limits without scores": (set_header(limits={"kind": "empirical", "rows": {"spe": 5}}), "limits.spe"),
-    "scores without limits": (set_array("limits.spe", np.ones(3)), "limits.spe"),
-    "more scores than rows": (
-        lambda arrays, header: (
-            header.update(limits={"kind": "empirical", "rows": {"spe": 2}}),
-            arrays.update({"limits.spe": np.arange(3.0)}),
-        ),
-        "largest of 2 scores",
-    ),
+    "limits without scores": (set_limits("empirical", {"spe": 5}), "'limits.spe' is missing"),
+    "scores without limits": (set_limits("empirical", {}, spe=np.ones(3)), "'limits.spe' is missing or unknown"),
+    "more scores than rows": (set_limits("empirical", {"spe": 2}, spe=np.arange(3.0)), "largest of 2 scores"),
     "scores not sorted": (
-        lambda arrays, header: (
-            header.update(limits={"kind": "empirical", "rows": {"spe": 9}}),
-            arrays.update({"limits.spe": np.arange(3.0)[::-1].copy()}),
-        ),
+        set_limits("empirical", {"spe": 9}, spe=np.arange(3.0)[::-1].copy()),
         "largest of 9 scores",
     ),
+    "more held-out scores than rows": (
+        set_limits("held-out", {"spe": [4, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS),
+        "largest of 9 scores",
+    ),
+    "held-out scores without blocks": (
+        set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0)),
+        "'limits.spe.block' is missing",
+    ),
+    "blocks too few": (
+        set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS[:9]),
+        "'limits.spe.block' does not hold the blocks",
+    ),
+    "a block that is not there": (
+        set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 1),
+        "'limits.spe.block' does not hold the blocks",
+    ),
+    "a negative block": (
+        set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS - 1),
+        "'limits.spe.block' does not hold the blocks",
+    ),
+    "blocks that are not whole": (
+        set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 0.5),
+        "'limits.spe.block' does not hold the blocks",
+    ),
+    "blocks of nothing": (
+        set_limits("held-out", {"spe": [5, 0]}, spe=np.arange(5.0), spe_block=_BLOCKS[:5]),
+        "'limits'",
+    ),
+    "no blocks": (set_limits("held-out", {"spe": []}), "'limits'"),
+    "held-out scores in one number": (set_limits("held-out", {"spe": 10}, spe=np.arange(10.0)), "'limits'"),
+    "counts of blocks that do not count": (set_limits("empirical", {"spe": [5, 5]}, spe=np.arange(10.0)), "'limits'"),
+    "own statistic": (set_header(statistic="os.system"), "'statistic'"),
+    "own statistic list": (set_header(statistic=["spe"]), "'statistic'"),
+    "own statistic auto": (set_header(statistic="auto"), "'statistic'"),
+    "curve too short": (set_array("components", np.empty(0)), "'components'"),
+    "curve of a table": (set_array("components", np.ones((3, 3))), "'components'"),
     "abnormal rows of another number": (set_header(abnormal=["a"] * 50), "'abnormal'"),
     "abnormal rows that are no labels": (set_header(abnormal=[{}]), "'abnormal'"),
     "trim too large": (set_parameter(trim=0.7), "'parameters'"),

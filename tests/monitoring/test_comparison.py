@@ -43,6 +43,8 @@ SETTINGS = {
     "retraining": {"n_components": 3, "statistic": "spe", "game": "retraining"},
     "interventional": {"n_components": 3, "statistic": "t2", "game": "interventional"},
     "lags": {"n_components": 4, "statistic": "spe", "lags": 1},
+    "given": {"n_components": 3, "statistic": "spe", "given": [3, 4]},
+    "smooth": {"n_components": 3, "statistic": "mahalanobis", "smooth": 0.3},
 }
 
 

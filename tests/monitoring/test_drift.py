@@ -194,3 +194,15 @@ def test_needs_blocks():
     X[3, 2] = np.nan
     with pytest.raises(ValueError, match="does not know how much its training rows vary"):
         PCADetector(**SETTINGS).fit(X).drift(rows(50, rng))
+
+
+@pytest.mark.parametrize("settings", [{"given": [0]}, {"given": [0, 3], "lags": 1}, {"smooth": 0.2}], ids=str)
+def test_context_and_smoothing(settings):
+    rng = np.random.default_rng(0)
+    X, recent = rows(500, rng), rows(100, rng)
+    detector = PCADetector(**SETTINGS | settings).fit(X)
+    calm = detector.drift(recent)
+    assert not calm.drifted
+    assert len(calm.features) == 6 - len(settings.get("given", []))
+    recent[:, 2] += 1.5
+    assert detector.drift(recent).drifted

@@ -381,11 +381,11 @@ def test_what_lies_just_beside_a_column_is_no_code():
 def test_a_column_is_told_once_by_its_most_frequent_code():
     X = np.zeros((5, 5))
     X[:, 0] = [-9999, 9999, 999, -999, 9999]
-    X[3, 1:4] = 99.9
+    X[3, 1:4] = 999.9
     first, *others = codes_in(X, [0] * 5, [1] * 5)
     assert first.startswith("t: column 'a' holds 9999 2 times, first in row 11, far from")
     assert [text[:12] for text in others] == ["t: column 'b", "t: column 'c", "t: 1 more co"]
-    assert others[0].startswith("t: column 'b' holds 99.9 in row 13, far")
+    assert others[0].startswith("t: column 'b' holds 999.9 in row 13, far")
 
 
 @given(

@@ -25,7 +25,9 @@ def plant():
 
 @pytest.fixture(scope="module")
 def detector(plant):
-    return PCADetector().fit(pd.DataFrame(plant.normal, columns=list(plant.feature_names)))
+    return PCADetector(0.95, statistic="spe", limit="formula").fit(
+        pd.DataFrame(plant.normal, columns=list(plant.feature_names))
+    )
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ class TestFixingSeveral:
 
     def test_healthy_sensors_are_not_added_up_when_two_broken_ones_will_do(self, plant, monkeypatch):
         """T2 blames many for two cells of -9999; from the top down it would take nine."""
-        detector = PCADetector(statistic="t2").fit(plant.normal)
+        detector = PCADetector(0.95, statistic="t2", limit="formula").fit(plant.normal)
         row = plant.normal[10:11].copy()
         row[0, [6, 10]] = -9999
         found = detector.incidents(row)[0]
@@ -414,7 +416,7 @@ class TestSentences:
 
     @pytest.mark.filterwarnings("ignore:X has feature names", "ignore:X does not have valid feature names")
     def test_names_that_only_new_rows_have(self, detector, plant, new):
-        nameless = PCADetector().fit(plant.normal)
+        nameless = PCADetector(0.95, statistic="spe", limit="formula").fit(plant.normal)
         units = {"flow_reflux": "m3/h"}
         named = detector.incidents(new, units=units)
         assert str(nameless.incidents(new, units=units)) == str(named)

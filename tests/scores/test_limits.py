@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import integrate, stats
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import culpa
@@ -141,7 +142,7 @@ class TestIndependent:
     @pytest.mark.parametrize("confidence", CONFIDENCES)
     def test_combined_index_after_yue_and_qin(self, confidence):
         """g chi2_h with g = tr((S Phi)^2) / tr(S Phi) and h = tr(S Phi)^2 / tr((S Phi)^2), by explicit matrices."""
-        detector = PCADetector(3, statistic="combined", confidence=confidence).fit(sample(400, 0))
+        detector = PCADetector(3, statistic="combined", limit="formula", confidence=confidence).fit(sample(400, 0))
         table = detector.control_limits([confidence]).set_index("statistic")["limit"]
         P, S = detector.model_.components_.T, detector.model_.covariance_
         phi = (np.eye(8) - P @ P.T) / table["spe"]
@@ -161,7 +162,7 @@ class TestIndependent:
     @pytest.mark.parametrize("n", [50, 300])
     def test_t2_of_models_whose_variances_are_not_the_samples(self, options, n):
         """F alone gives 3.3%, 1.7%, .5% and .2% false alarms instead of 1%."""
-        new, detector = sample(20_000, 10**6, d=5, p=2), PCADetector(statistic="t2", **options)
+        new, detector = sample(20_000, 10**6, d=5, p=2), PCADetector(statistic="t2", limit="formula", **options)
         alarms = [(detector.fit(sample(n, seed, d=5, p=2)).predict(new) == -1).mean() for seed in range(20)]
         assert 0.008 < np.mean(alarms) < 0.014
 
@@ -171,7 +172,8 @@ class TestIndependent:
         spectrum = np.array([3.0, 1.0, 0.5, 0.1])
         for formula in (limits.jackson_mudholkar, limits.box, limits.imhof):
             assert formula(scale**2 * spectrum, 0.99) == pytest.approx(scale**2 * formula(spectrum, 0.99), rel=1e-12)
-        plain, scaled = (PCADetector(3, scale=False).fit(factor * sample(100, 0)) for factor in (1.0, scale))
+        by_formula = PCADetector(3, scale=False, limit="formula")
+        plain, scaled = (clone(by_formula).fit(factor * sample(100, 0)) for factor in (1.0, scale))
         assert scaled.limit_ == pytest.approx(scale**2 * plain.limit_, rel=1e-9)
 
 
@@ -256,7 +258,7 @@ class TestConformal:
             fresh.predict(new)
 
     def test_a_failed_calibration_changes_nothing(self):
-        detector = PCADetector(3).fit(sample(300, 0))
+        detector = PCADetector(3, limit="formula").fit(sample(300, 0))
         before = detector.limit_
         with pytest.raises(ValueError, match="held-out"):
             detector.calibrate_limit(sample(10, 1))
@@ -283,7 +285,7 @@ class TestTail:
 
 class TestTable:
     def test_both_levels_of_spe_and_t2(self):
-        detector = PCADetector(3).fit(sample(300, 0))
+        detector = PCADetector(3, limit="formula").fit(sample(300, 0))
         table = detector.control_limits()
         assert list(table.columns) == ["statistic", "confidence", "kind", "limit"]
         assert table["statistic"].tolist() == ["spe", "spe", "t2", "t2"]
@@ -295,7 +297,7 @@ class TestTable:
         assert training["kind"].tolist() == ["jackson-mudholkar"] * 2 + ["beta"] * 2
         assert training["limit"][3] == pytest.approx(limits.beta_limit(3, 300, 0.99), rel=1e-12)
 
-    @pytest.mark.parametrize("kind", ["auto", "jackson-mudholkar", "box", "imhof", "empirical", "conformal"])
+    @pytest.mark.parametrize("kind", ["auto", "formula", "jackson-mudholkar", "box", "imhof", "empirical", "conformal"])
     @pytest.mark.parametrize("statistic", ["spe", "mse", "t2", "mahalanobis", "combined"])
     def test_the_detectors_own_limit_is_among_them(self, statistic, kind):
         detector = PCADetector(3, statistic=statistic, limit=kind, confidence=0.9).fit(sample(300, 0))
@@ -326,7 +328,7 @@ class TestTable:
         with pytest.raises(ValueError, match="limit='beta' is for score='t2'"):
             control_limit(scores.spe(detector.to_fitted_model().centred), as_fitted_model(detector), 0.99, "beta")
 
-    @pytest.mark.parametrize("kind", ["empirical", "conformal", "box", "imhof"])
+    @pytest.mark.parametrize("kind", ["auto", "empirical", "conformal", "box", "imhof"])
     def test_model_files_keep_them(self, tmp_path, kind):
         detector = PCADetector(3, limit=kind, statistic="combined").fit(sample(600, 0))
         detector.save(tmp_path / "m")

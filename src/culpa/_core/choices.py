@@ -15,7 +15,7 @@ Criterion = Literal[
 Ranking = Literal["shapley", Criterion]
 RetrainingRank = Literal["components", "share"]
 FitMethod = Literal["auto", "closed-form", "em"]
-FaultKind = Literal[
+_FaultOfARow = Literal[
     "bias 1 sd",
     "bias 2 sd",
     "bias 3 sd",
@@ -27,6 +27,7 @@ FaultKind = Literal[
     "sign flip",
     "lost correlation",
 ]
+FaultKind = Literal[_FaultOfARow, "drift"]
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
@@ -38,7 +39,8 @@ CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
 FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
-FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
+LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 

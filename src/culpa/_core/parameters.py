@@ -8,9 +8,9 @@ the docstrings, and the page `docs/parameters.md`. This module imports neither N
 from dataclasses import replace
 
 from culpa._core.choices import (
-    FAULT_KINDS,
     FIT_METHODS,
     GAME_NAMES,
+    LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
     RANKINGS,
@@ -102,7 +102,8 @@ DETECTOR = Parameters(
             kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
             default="auto",
             more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood; for the statistics '
-            '"spe" and "mse", as many components as explain 95% of the variance.',
+            '"spe" and "mse", as many components as explain 95% of the variance. '
+            "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
             "scale",
@@ -153,6 +154,23 @@ DETECTOR = Parameters(
             0,
             "Number of preceding rows that are judged together with each row (dynamic PCA).",
             "Rows must be consecutive. Each feature is blamed for its present and past values together.",
+        ),
+        Parameter(
+            "given",
+            FEATURES,
+            None,
+            "Columns that are always known, such as load or grade: rows are judged given their values.",
+            "They are never flagged and never blamed. The effect that they have on the other columns is learned by linear "
+            "regression.",
+            optional=True,
+        ),
+        Parameter(
+            "smooth",
+            Number(above=0, at_most=1),
+            None,
+            "Weight of the present row in exponentially weighted rows, for faults that are small and last (MEWMA).",
+            "Rows must be consecutive. 0.2 is a usual choice; None and 1 judge each row alone.",
+            optional=True,
         ),
         _NOISE,
         replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` chooses the value that finds culprits best."),
@@ -227,6 +245,14 @@ EXPLAINER = Parameters(
             optional=True,
         ),
         Parameter(
+            "given",
+            FEATURES,
+            None,
+            "Features that are always known and never blamed: every coalition has them.",
+            "The base value is then the expected score given these features, and differs from row to row.",
+            optional=True,
+        ),
+        Parameter(
             "tolerance",
             POSITIVE,
             0.01,
@@ -292,9 +318,12 @@ CALIBRATION = Parameters(
     [
         Parameter(
             "kinds",
-            list_of(Choice(FAULT_KINDS), f"a list of kinds of faults among {', '.join(FAULT_KINDS)}"),
-            FAULT_KINDS,
+            list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}"),
+            None,
             "Kinds of faults to inject.",
+            "None means all of them. With lags, faults begin some rows before the row that is judged, and last; only then, "
+            "there is a drift.",
+            optional=True,
         ),
         Parameter(
             "at_once",

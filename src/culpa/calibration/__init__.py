@@ -1,8 +1,29 @@
-"""Choosing the settings that find culprits most often in your own data: inject faults, evaluate, choose."""
+"""Choosing the settings that find culprits best in your own data: inject faults, evaluate, choose."""
 
-from culpa._core.choices import FAULT_KINDS
-from culpa.calibration.choice import Calibration, Plan, calibrate, choose
+from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS
+from culpa.calibration.by_hits import MostHits, most_hits
+from culpa.calibration.choice import RULE, Calibration, calibrate, choose
+from culpa.calibration.components import ComponentsByDetection, components_by_detection
 from culpa.calibration.evaluation import Setting, leaderboard, settings
 from culpa.calibration.injection import inject
+from culpa.calibration.lasting import inject_lasting
+from culpa.calibration.plan import Plan
 
-__all__ = ["FAULT_KINDS", "Calibration", "Plan", "Setting", "calibrate", "choose", "inject", "leaderboard", "settings"]
+__all__ = [
+    "FAULT_KINDS",
+    "LASTING_FAULT_KINDS",
+    "RULE",
+    "Calibration",
+    "ComponentsByDetection",
+    "MostHits",
+    "Plan",
+    "Setting",
+    "calibrate",
+    "choose",
+    "components_by_detection",
+    "inject",
+    "inject_lasting",
+    "leaderboard",
+    "most_hits",
+    "settings",
+]

@@ -1,97 +1,91 @@
-"""Chooses the detector that finds culprits most often in the user's data, by injecting faults into held-out normal rows.
+"""Chooses the detector that finds culprits best in the user's data, by injecting faults into held-out normal rows.
 
-Folds are consecutive, because neighbouring rows resemble each other and held-out rows should be new. Every setting is
-fitted to all folds but one, and ranks the features of the faulty rows of that fold. The best setting is fitted to all rows.
-Only normal rows are used.
+Settings are compared at the same rate of false alarms (`culpa.calibration.comparison`) and chosen by one rule:
 
-Where another criterion beats the best Shapley values by less than one standard error, the Shapley values are chosen: then
-the values that add up to the score also rank the culprits.
+Among the settings whose detection rate ties with the highest one, those whose Hits@1 ties with the highest one among them
+are tied; of these, the setting with the fewest changes to the detector given is chosen.
+
+Two settings tie where their 95% intervals overlap. The chosen setting is fitted to all rows. Only normal rows are used.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 
-from culpa._core.choices import FAULT_KINDS, FaultKind
+from culpa._core.choices import FaultKind
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like, read_table
-from culpa.calibration.evaluation import (
-    Entry,
-    Progress,
-    Setting,
-    Verdict,
-    joined,
-    ranked,
-    settings,
-    standard_error,
-    verdicts,
-)
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
+from culpa.calibration.changes import Change, Side, as_columns, changes
+from culpa.calibration.comparison import Outcome, compare, own_setting, with_own_limit
+from culpa.calibration.evaluation import Estimate, Progress, Setting
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS
+from culpa.calibration.lasting import past_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
+from culpa.scores.held_out import Rate
 
-_FEWEST_ROWS = 20
-MOST_ROWS = 20_000  # that are used for the choice
+RULE = (
+    "Among the settings whose detection rate ties with the highest one, those whose Hits@1 ties with the highest one among "
+    "them are tied; of these, the setting with the fewest changes to the detector given is chosen. Two settings tie where "
+    "their 95% intervals overlap. Among equally many changes, those that leave the flagged rows as they are come first, "
+    "then rankings by Shapley values, then more hits."
+)
+
+Standing = Literal["chosen", "tied", "fewer hits", "detects less"]
+_BEST_FIRST: tuple[Standing, ...] = ("chosen", "tied", "fewer hits", "detects less")
+
+
+class Entry(NamedTuple):
+    """A setting, where it stands by the rule, and its results."""
+
+    setting: Setting
+    standing: Standing
+    detection: Estimate
+    false_alarms: Rate
+    hits1: Estimate
+    hits3: Estimate
+    rank: Estimate
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The chosen setting, all settings that were compared (best Hits@1 first), and the number of trials."""
+    """The chosen setting, that of the detector given, all that were compared, what changed, and the number of trials.
+
+    ``entries`` begin with the chosen setting and those tied with it, and have the best Hits@1 first otherwise. ``changes``
+    compares the detector given with the one chosen.
+    """
 
     best: Setting
+    given: Setting
     entries: tuple[Entry, ...]
+    changes: tuple[Change, ...]
     n_trials: int
     native: Any = field(default=None, repr=False, compare=False)
+    rule: str = field(default=RULE, repr=False)
 
     def to_frame(self) -> DataFrame:
-        """One line per setting: its parameters, Hits@1 with its confidence interval, Hits@3, mean rank."""
+        """One line per setting: detection rate, false alarms, Hits@1, Hits@3, mean rank, with intervals, and parameters."""
         columns: dict[str, Any] = {
             "setting": [entry.setting.label for entry in self.entries],
-            "chosen": [entry.setting == self.best for entry in self.entries],
+            "standing": [entry.standing for entry in self.entries],
+            "chosen": [entry.standing == "chosen" for entry in self.entries],
         }
-        for name in ("hits1", "hits3", "rank"):
+        for name in ("detection", "false_alarms", "hits1", "hits3", "rank"):
             estimates = [getattr(entry, name) for entry in self.entries]
             columns[name] = [estimate.value for estimate in estimates]
-            if name == "hits1":
-                columns |= {"hits1_low": [e.low for e in estimates], "hits1_high": [e.high for e in estimates]}
+            columns |= {f"{name}_low": [e.low for e in estimates], f"{name}_high": [e.high for e in estimates]}
         for name in Setting._fields:
             # a column of a data frame holds one type
             columns[name] = [str(getattr(entry.setting, name)) for entry in self.entries]
         return frame_like(self.native, columns)
 
-
-@dataclass(frozen=True)
-class Plan:
-    """How settings are compared: which ones, with which faults, in how many folds and trials."""
-
-    chosen: Sequence[Setting] | None = None
-    kinds: Sequence[FaultKind] = FAULT_KINDS
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS
-    n_folds: int = 5
-    n_trials: int = 1800
-    seed: int = 0
-    progress: Progress | None = None
-
-    def __post_init__(self) -> None:
-        CALIBRATION.check({name: value for name, value in vars(self).items() if name in CALIBRATION})
-
-    def settings(self, n_features: int, detector: PCADetector) -> list[Setting]:
-        """The settings to compare, which must be at least one."""
-        chosen = settings(n_features, detector.n_components) if self.chosen is None else list(self.chosen)
-        if not chosen:
-            raise ValueError("chosen is empty: give at least one setting, or None for all.")
-        return chosen
-
-    def inject(self, held_out: Floats, training: Floats, fold: int) -> Trials:
-        """The trials of one fold."""
-        n_trials = -(-self.n_trials // self.n_folds)
-        return inject(
-            held_out, training, kinds=self.kinds, at_once=self.at_once, n_trials=n_trials, seed=self.seed + fold
-        )
+    def changes_to_frame(self) -> DataFrame:
+        """What changed compared with the detector given, and what that did: one line each, before and after."""
+        return frame_like(self.native, as_columns(self.changes))
 
 
 @documented(CALIBRATION)
@@ -101,23 +95,29 @@ def calibrate(
     detector: PCADetector | None = None,
     *,
     chosen: Sequence[Setting] | None = None,
-    kinds: Sequence[FaultKind] = FAULT_KINDS,
+    kinds: Sequence[FaultKind] | None = None,
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PCADetector:
-    """Fit the detector that finds culprits most often in these normal rows; ``calibration_`` says how often.
+    """Fit the detector that finds culprits best in these normal rows; ``calibration_`` says how well.
+
+    Settings are compared at the same rate of false alarms. Among those whose detection rate ties with the highest one,
+    those whose Hits@1 ties with the highest one among them are tied; of these, the setting with the fewest changes to the
+    detector given is chosen. Two settings tie where their 95% intervals overlap.
 
     Parameters
     ----------
     X
-        Normal rows. Rows with missing cells are used only for the final fit, not for the choice.
+        Normal rows. Rows with missing cells are used only for the final fit, not for the choice. With lags, rows must be
+        consecutive, and faults begin some rows before the row that is judged.
     detector : PCADetector, optional
-        Its scaling, confidence, limit and number of components are kept (with shrinkage, all components are used).
+        What to start from. Only statistic, noise, shrinkage, game and ranking change; the number of components does where
+        it is "auto" (with shrinkage, all of them are used). The limit "f" becomes "auto" where the statistic is not T2.
     chosen : list of `culpa.calibration.Setting`, optional
-        Settings to choose from; `culpa.calibration.settings` gives the default.
+        Settings to choose from; `culpa.calibration.settings` gives the default, to which the detector's own is added.
     {parameters}
 
     Examples
@@ -125,66 +125,79 @@ def calibrate(
     >>> from culpa.datasets import make_plant
     >>> plant = make_plant(400, 400)
     >>> detector = calibrate(plant.normal, n_trials=300)
-    >>> detector.calibration_.entries[0].hits1.value > 0.9
+    >>> detector.calibration_.entries[0].hits1.value > 0.8
     True
+    >>> detector.calibration_.changes_to_frame().columns.tolist()
+    ['what', 'before', 'after']
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
     """
-    table = read_table(X, min_rows=_FEWEST_ROWS, min_features=2)
+    detector = detector or PCADetector()
+    table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
     plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, progress)
-    calibration = choose(table.array, detector, plan)
-    best = calibration.best.applied_to(detector or PCADetector()).fit(X)
+    calibration = choose(windows_of(table.array, detector.lags), detector, plan)
+    best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
     best.calibration_ = replace(calibration, native=table.native)
     return best
 
 
-def choose(rows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
-    """The comparison behind `calibrate`, without the final fit."""
+def calibrated(detector: PCADetector, best: Setting, n_columns: int) -> PCADetector:
+    """An unfitted detector with the chosen setting: the one given, where nothing is to change."""
+    own = own_setting(detector, n_columns * (detector.lags + 1))
+    return clone(detector) if best == own else best.applied_to(detector)
+
+
+def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
+    """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
-    complete = _complete(rows, detector, plan)
-    chosen = plan.settings(rows.shape[1], detector)
-    judged: list[list[Verdict]] = [[] for _ in chosen]
-    sources = []
-    for fold, held_out in enumerate(np.array_split(np.arange(len(complete)), plan.n_folds)):
-        training = np.delete(complete, held_out, axis=0)
-        trials = plan.inject(complete[held_out], training, fold)
-        sources.append(held_out[trials.source])
-        for k, verdict in enumerate(verdicts(chosen, training, trials, detector=detector, seed=plan.seed)):
-            judged[k].append(verdict)
-            if plan.progress is not None:
-                plan.progress((fold + (k + 1) / len(chosen)) / plan.n_folds, chosen[k].label)
-    source = np.concatenate(sources)
-    all_folds = [joined(parts) for parts in judged]
-    entries = ranked(chosen, all_folds, source, seed=plan.seed)
-    hits = {setting: verdict.hits1 for setting, verdict in zip(chosen, all_folds, strict=True)}
-    return Calibration(_preferred([entry.setting for entry in entries], hits, source), tuple(entries), len(source))
+    if detector.given is not None or detector.smooth is not None:
+        what = "given columns" if detector.given is not None else "smoothed rows"
+        raise ValueError(f"a detector with {what} cannot be calibrated: calibrate without, and set the parameter then.")
+    lags = detector.lags
+    plan.check(len(windows), lags)
+    n_columns = windows.shape[1] // (past_of(lags) + 1)
+    n_features = n_columns * (lags + 1)
+    own = own_setting(detector, n_features)
+    chosen = plan.settings(n_features, detector)
+    everything = list(dict.fromkeys([own, *chosen]))
+    outcomes, n_trials = compare(everything, windows, detector, plan)
+    # the detector's own setting is always compared, but not chosen where others are listed
+    candidates = outcomes if plan.chosen is None or own in chosen else outcomes[1:]
+    entries = ordered(candidates, own)
+    after = next(outcome for outcome in outcomes if outcome.setting == entries[0].setting)
+    sides = []
+    for outcome in (outcomes[0], after):
+        version = calibrated(detector, outcome.setting, n_columns)
+        sides.append(Side(version, outcome, with_own_limit(version, windows, plan)))
+    table = changes(sides[0], sides[1], windows[:, :n_features])
+    return Calibration(entries[0].setting, own, tuple(entries), table, n_trials)
 
 
-def _complete(rows: Floats, detector: PCADetector, plan: Plan) -> Floats:
-    """The rows that are used for the choice, or an error where calibration is not possible."""
-    if detector.lags:
-        raise ValueError(
-            f"lags={detector.lags} cannot be calibrated: faults are injected into single rows, without preceding rows."
-        )
-    complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
-    if len(complete) < _FEWEST_ROWS:
-        raise ValueError(
-            f"{len(complete)} complete row(s) are too few to calibrate with: at least {_FEWEST_ROWS} are needed."
-        )
-    if plan.n_folds > len(complete) // 2:
-        raise ValueError(
-            f"n_folds={plan.n_folds} leaves less than two rows in a fold: use at most {len(complete) // 2} folds."
-        )
-    return complete
+def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Entry]:
+    """The settings with their standings, the chosen one first."""
+    most_detected = max(outcomes, key=lambda outcome: outcome.detection.value).detection
+    detecting = [outcome for outcome in outcomes if outcome.detection.high >= most_detected.low]
+    most_hits = max(detecting, key=lambda outcome: outcome.hits1.value).hits1
+    tied = [outcome for outcome in detecting if outcome.hits1.high >= most_hits.low]
+    best = min(tied, key=lambda outcome: (*complexity(outcome.setting, own), -outcome.hits1.value))
+
+    def standing(outcome: Outcome) -> Standing:
+        if outcome is best:
+            return "chosen"
+        if outcome in tied:
+            return "tied"
+        return "fewer hits" if outcome in detecting else "detects less"
+
+    entries = [Entry(outcome.setting, standing(outcome), *outcome[1:]) for outcome in outcomes]
+    return sorted(entries, key=lambda entry: (_BEST_FIRST.index(entry.standing), -entry.hits1.value))
 
 
-def _preferred(best_first: list[Setting], hits: dict[Setting, Floats], source: NDArray[np.intp]) -> Setting:
-    """The best setting, or the best one with Shapley values if it is at most one standard error worse."""
-    first = best_first[0]
-    shapley = next((setting for setting in best_first if setting.ranking == "shapley"), first)
-    lost = hits[first] - hits[shapley]
-    return shapley if lost.mean() <= standard_error(lost, source) else first
+def complexity(setting: Setting, own: Setting) -> tuple[int, bool, bool]:
+    """How many parameters differ from the detector given, whether other rows are flagged, and whether by Shapley values.
 
-
-def thinned(rows: Floats, most: int) -> Floats:
-    """At most ``most`` rows, evenly spaced."""
-    return rows[:: -(-len(rows) // most)] if len(rows) else rows
+    >>> own = Setting("auto", 1.0, 0.0, "mahalanobis")
+    >>> complexity(own, own), complexity(Setting("auto", 3.0, 0.0, "spe", ranking="rbc"), own)
+    ((0, False, False), (3, True, True))
+    """
+    changed = sum(a != b for a, b in zip(setting, own, strict=True))
+    flags_others = (setting.model, setting.statistic) != (own.model, own.statistic)
+    return changed, flags_others, setting.ranking != "shapley"

@@ -5,6 +5,7 @@ numbers measure the result: Hits@1, the share of trials in which the feature ran
 faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from culpa._core.choices import FAULT_KINDS, FaultKind, GameName, Ranking, ScoreName
+from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
+from culpa.columns import Reading
 from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.games import RETRAINABLE
+from culpa.ranking.contributions import of_players, of_rows
 
 Progress = Callable[[float, str], None]  # share of the work done, and the setting in progress
 
@@ -148,17 +153,31 @@ def verdicts(
     fitted: dict[object, PCADetector] = {}
     for setting in chosen:
         if setting.model not in fitted:
-            # no row is flagged here, and the training folds may be too small for the detector's own limit
-            fitted[setting.model] = setting.applied_to(detector or PCADetector()).set_params(limit="auto").fit(training)
+            fitted[setting.model] = _fitted(setting, detector or PCADetector(), training)
         yield judge(blame(setting, fitted[setting.model], trials.rows, seed), trials.culprits)
+
+
+def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
+    # no row is flagged here, so a formula will do, and nobody needs to be warned of it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula").fit(training)
+    return fitted
 
 
 def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:
     """How strongly the setting blames each feature, (rows, features); ``detector`` must agree with it in the fit."""
+    return blame_columns(setting, detector.fitted, detector.fitted.read(rows).features, seed)
+
+
+def blame_columns(setting: Setting, fitted: FittedDetector, features: Floats, seed: int = 0) -> Floats:
+    """The same of features, which with lags include past values; the result is (rows, columns)."""
+    columns = fitted.columns
     if setting.ranking != "shapley":
-        return np.asarray(detector.contributions(rows, setting.ranking, statistic=setting.statistic))
-    exact = rows.shape[1] <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
-    explainer = detector.explainer(
+        standard, score = fitted.model.standardise(features), fitted.named(setting.statistic)
+        return of_players(of_rows(fitted.model, standard, setting.ranking, score), columns.members)
+    exact = features.shape[1] <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
+    explainer = fitted.explainer(
         score=setting.statistic,
         game=setting.game,
         ranking="shapley",
@@ -166,7 +185,7 @@ def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) 
         n_orders=None if exact else _ORDERS,
         seed=0 if exact else seed,
     )
-    return explainer.explain(rows).values
+    return explainer.explain(Reading(features, columns.decode(features), np.arange(len(features)))).values
 
 
 def judge(blame: Floats, culprits: NDArray[np.bool_]) -> Verdict:
@@ -202,8 +221,8 @@ def ranked(
     chosen: Sequence[Setting], judged: Iterable[Verdict], source: NDArray[np.intp], *, seed: int = 0
 ) -> list[Entry]:
     """Settings with their means over trials, best Hits@1 first."""
-    draw = _resamples(source, seed)
-    entries = [Entry(s, *(_estimate(cells, source, draw) for cells in v)) for s, v in zip(chosen, judged, strict=True)]
+    estimate = Estimator(source, seed)
+    entries = [Entry(s, *map(estimate, verdict)) for s, verdict in zip(chosen, judged, strict=True)]
     return sorted(entries, key=lambda entry: (-entry.hits1.value, -entry.hits3.value, entry.rank.value))
 
 
@@ -214,14 +233,17 @@ def standard_error(cells: Floats, source: NDArray[np.intp]) -> float:
     return float(np.sqrt(len(off) / max(len(off) - 1, 1) * (off**2).sum()) / len(cells))
 
 
-def _resamples(source: NDArray[np.intp], seed: int) -> Floats:
-    """How often each normal row is drawn, (resamples, rows): trials of one row are correlated, so rows are resampled."""
-    n = len(np.unique(source))
-    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_RESAMPLES).astype(np.float64)
+class Estimator:
+    """Means over trials with their intervals; trials of one row are correlated, so rows are resampled."""
 
+    def __init__(self, source: NDArray[np.intp], seed: int = 0) -> None:
+        self._row, self._count = np.unique(source, return_inverse=True, return_counts=True)[1:]
+        n = len(self._count)
+        drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
+        self._draw = drawn.astype(np.float64)  # how often each row is drawn, (resamples, rows)
 
-def _estimate(cells: Floats, source: NDArray[np.intp], draw: Floats) -> Estimate:
-    row = np.unique(source, return_inverse=True)[1]
-    total, count = np.bincount(row, cells), np.bincount(row)
-    low, high = np.quantile((draw @ total) / (draw @ count), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return Estimate(float(cells.mean()), float(low), float(high))
+    def __call__(self, cells: Floats) -> Estimate:
+        """Mean of a number per trial."""
+        means = (self._draw @ np.bincount(self._row, cells)) / (self._draw @ self._count)
+        low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+        return Estimate(float(cells.mean()), float(low), float(high))

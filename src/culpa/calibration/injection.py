@@ -22,7 +22,7 @@ from culpa.models.moments import mean_and_spread
 
 Positions = NDArray[np.intp]
 
-_UNCHANGED = 1e-9  # in standard deviations: a smaller difference does not count as a change
+UNCHANGED = 1e-9  # in standard deviations: a smaller difference does not count as a change
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +98,8 @@ def inject(
     >>> trials.culprits.sum(axis=1)
     array([2, 2, 2, 2])
     """
-    sizes = [k for k in at_once if 0 < k < rows.shape[1]]
     for kind in kinds:
         one_of(kind, FAULT_KINDS, "kind of fault")
-    if not (len(kinds) and sizes and len(rows)):
-        raise ValueError(
-            f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
-        )
     rng = np.random.default_rng(seed)
     scene = _Scene(
         rows,
@@ -112,11 +107,24 @@ def inject(
         np.nanmax(training, axis=0),
         np.nanmin(training, axis=0),
     )
+    faults = take_turns(rows, kinds, at_once, n_trials, rng)
+    parts = [_spoiled(scene, chosen, kind, k, rng) for kind, k, chosen in faults]
+    return Trials(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def take_turns(
+    rows: Floats, kinds: Sequence[FaultKind], at_once: Sequence[int], n_trials: int, rng: np.random.Generator
+) -> list[tuple[FaultKind, int, Positions]]:
+    """Every kind of fault with every number of features, and the rows that it goes into: all of them equally often."""
+    sizes = [k for k in at_once if 0 < k < rows.shape[1]]
+    if not (len(kinds) and sizes and len(rows)):
+        raise ValueError(
+            f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
+        )
     each = -(-n_trials // (len(kinds) * len(sizes)))
     turns = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-each * len(kinds) * len(sizes) // len(rows)))])
     faults = [(kind, k) for kind in kinds for k in sizes]
-    parts = [_spoiled(scene, turns[i * each : (i + 1) * each], *fault, rng) for i, fault in enumerate(faults)]
-    return Trials(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+    return [(kind, k, turns[i * each : (i + 1) * each]) for i, (kind, k) in enumerate(faults)]
 
 
 def _spoiled(
@@ -127,6 +135,6 @@ def _spoiled(
     features = np.argsort(rng.random((n, d)), axis=1)[:, :k]
     spoiled = scene.rows[chosen].copy()
     spoiled[np.arange(n)[:, None], features] = _SPOIL[kind](scene, chosen[:, None], features, rng)
-    culprits = np.abs(spoiled - scene.rows[chosen]) > _UNCHANGED * scene.spread
+    culprits = np.abs(spoiled - scene.rows[chosen]) > UNCHANGED * scene.spread
     kept = culprits.any(axis=1)
     return spoiled[kept], culprits[kept], chosen[kept], np.full(kept.sum(), kind)

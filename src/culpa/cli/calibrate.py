@@ -1,30 +1,54 @@
-"""`culpa calibrate`: which detector finds the faulty features most often in these data?"""
+"""`culpa calibrate`: which detector finds the faulty features best in these data?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from culpa._core.choices import FAULT_KINDS, FaultKind, one_of
+from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
 from culpa._core.parameters import CALIBRATION, DETECTOR
 from culpa.cli import console, options
 from culpa.cli.command import Described, command
 
 if TYPE_CHECKING:
-    from culpa.calibration.choice import Calibration
+    from rich.table import Table
+
+    from culpa._core.types import Floats
+    from culpa.calibration.choice import Calibration, Entry
+    from culpa.calibration.components import ComponentsByDetection
+    from culpa.calibration.plan import Plan
+    from culpa.detector import PCADetector
+    from culpa.scores.held_out import Rate
 
 FAULTS = "Faults"
+
+
+# the unfitted detector, what it is called, and the tables to show
+Chosen = tuple["PCADetector", str, Callable[[int], list["Table"]]]
+
+
+class Choice(StrEnum):
+    """What to choose."""
+
+    settings = "settings"
+    components = "components"
 
 
 @command
 def calibrate(
     table: options.TableOptions,
     columns: options.ColumnOptions,
-    parameters: Annotated[
-        dict[str, Any], Described(DETECTOR, ("n_components", "confidence", "scale", "noun"), options.MODEL)
-    ],
+    parameters: Annotated[dict[str, Any], Described(DETECTOR, panel=options.MODEL)],
     trials: Annotated[dict[str, Any], Described(CALIBRATION, ("n_trials", "seed"), FAULTS)],
+    choose: Annotated[
+        Choice,
+        typer.Option(
+            help="What to choose: the settings that find culprits best, or the number of components that detects most "
+            "faults. Both are compared at the same rate of false alarms."
+        ),
+    ] = Choice.settings,
     kinds: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,15 +77,19 @@ def calibrate(
 ) -> None:
     """Compare settings by injecting faults into held-out normal rows, and write a model file with the best setting.
 
-    Only normal rows are needed. The comparison uses at most 20,000 complete rows; the model learns from all rows.
+    Only normal rows are needed. All settings are compared at the same rate of false alarms. The comparison uses at most
+    20,000 complete rows; the model learns from all rows. Options of the model say what to start from, and are kept unless
+    another value of --statistic, --noise, --shrinkage, --game or --ranking is clearly better.
 
     \b
     culpa calibrate normal.csv
-    culpa calibrate normal.csv -o plant.culpa --id time
+    culpa calibrate normal.csv -o plant.culpa --id time --lags 2
     culpa calibrate normal.csv -o plant.culpa --kinds 'stuck,bias 3 sd' --at-once 1
+    culpa calibrate normal.csv -o plant.culpa --choose components
     """
     from culpa._core.files import check_free
-    from culpa.calibration.choice import MOST_ROWS, Plan, choose
+    from culpa.calibration.lasting import past_of
+    from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detector import PCADetector
     from culpa.io.tables import TableError
     from culpa.jobs import fit, sample
@@ -76,23 +104,51 @@ def calibrate(
     sizes = _sizes(at_once or [], len(features))
     detector = PCADetector(**parameters)
     with console.work_bar(quiet=quiet) as progress:
-        drawn = sample(source, features, MOST_ROWS)
-        calibration = choose(drawn, detector, Plan(kinds=faults, at_once=sizes, **trials, progress=progress))
+        windows = sample(source, features, MOST_ROWS, past=past_of(detector.lags))
+        plan = Plan(kinds=faults, at_once=sizes, **trials, progress=progress)
+        choice = (_settings if choose is Choice.settings else _components)(windows, detector, plan, len(features))
+    best, label, sheets = choice
     if not quiet:
-        _show(calibration, top)
+        for sheet in sheets(top):
+            console.console_of_width(140).print(sheet)
     if output is not None:
-        best = fit(calibration.best.applied_to(detector), source, features, report=console.warn)
-        best.save(output)
+        fit(best, source, features, report=console.warn).save(output)
         if not quiet:
-            console.say(f"wrote {output}: {calibration.best.label}")
+            console.say(f"wrote {output}: {label}{_rate(best)}")
 
 
-def _kinds(given: list[str]) -> Sequence[FaultKind]:
-    """The kinds of faults to inject; all of them if none is given."""
+def _settings(windows: "Floats", detector: "PCADetector", plan: "Plan", n_columns: int) -> Chosen:
+    from culpa.calibration.choice import calibrated, choose
+
+    found = choose(windows, detector, plan)
+    return (
+        calibrated(detector, found.best, n_columns),
+        found.best.label,
+        lambda top: [_comparison(found, top), _changes(found)],
+    )
+
+
+def _components(windows: "Floats", detector: "PCADetector", plan: "Plan", n_columns: int) -> Chosen:
+    from culpa.calibration.components import compare_components
+
+    found = compare_components(windows, detector, plan)
+    label = f"{console.count(found.best, 'component')}, {found.statistic}"
+    return found.applied_to(detector), label, lambda top: [_by_components(found)]
+
+
+def _rate(detector: "PCADetector") -> str:
+    from culpa.monitoring.diagnostics import rate_in_words
+
+    words = rate_in_words(detector.fitted)
+    return f"; {words}" if words else ""
+
+
+def _kinds(given: list[str]) -> Sequence[FaultKind] | None:
+    """The kinds of faults to inject; ``None`` for all of them if none is given."""
     from culpa.io.tables.columns import split_names
 
-    names = [one_of(name, FAULT_KINDS, "kind of fault") for name in split_names(given, FAULT_KINDS)]
-    return [kind for name in names for kind in FAULT_KINDS if kind == name] or FAULT_KINDS
+    names = [one_of(name, LASTING_FAULT_KINDS, "kind of fault") for name in split_names(given, LASTING_FAULT_KINDS)]
+    return [kind for name in names for kind in LASTING_FAULT_KINDS if kind == name] or None
 
 
 def _sizes(given: list[str], n_features: int) -> Sequence[int]:
@@ -110,25 +166,76 @@ def _sizes(given: list[str], n_features: int) -> Sequence[int]:
     return list(dict.fromkeys(sizes)) or CALIBRATION["at_once"].default
 
 
-def _show(calibration: "Calibration", top: int) -> None:
+def _sheet(title: str, caption: str, *columns: str) -> "Table":
     from rich import box
     from rich.table import Table
 
     sheet = Table(
-        title=f"Which setting finds the faulty features? {calibration.n_trials:,} injected faults",
-        caption="Hits@1: share of faults whose most blamed feature is faulty (95% interval). Hits@3: share of the faulty "
-        "features among the three most blamed; with several faulty features it can be below Hits@1. "
-        f"Rank: mean rank of the faulty features. Chosen: {calibration.best.label}.",
+        title=title,
+        caption=caption,
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    for k, name in enumerate(("setting", "Hits@1", "", "Hits@3", "rank")):
+    for k, name in enumerate(columns):
         sheet.add_column(name, justify="left" if k == 0 else "right")
-    shown = [entry for k, entry in enumerate(calibration.entries) if k < top or entry.setting == calibration.best]
-    for setting, hits1, hits3, rank in shown:
-        interval = f"{hits1.low:.3f}-{hits1.high:.3f}"
-        cells = (setting.label, f"{hits1.value:.3f}", interval, f"{hits3.value:.3f}", f"{rank.value:.2f}")
-        sheet.add_row(*cells, style="bold" if setting == calibration.best else None)
-    console.console_of_width(120).print(sheet)
+    return sheet
+
+
+def _comparison(calibration: "Calibration", top: int) -> "Table":
+    sheet = _sheet(
+        f"Which setting finds the faulty features? {calibration.n_trials:,} injected faults",
+        "Detection: share of faults above the limit that the given share of held-out normal rows exceeds, the same for "
+        "all settings. Hits@1: share of faults whose most blamed feature is faulty. Hits@3: share of the faulty features "
+        "among the three most blamed; with several faulty features it can be below Hits@1. Rank: mean rank of the faulty "
+        f"features. Intervals are at 95%.\n{calibration.rule}",
+        *("setting", "detection", "", "false alarms", "Hits@1", "", "Hits@3", "rank", ""),
+    )
+    for k, entry in enumerate(calibration.entries):
+        if k < top:
+            sheet.add_row(*_line(entry), style="bold" if entry.standing == "chosen" else None)
+    return sheet
+
+
+def _line(entry: "Entry") -> tuple[str, ...]:
+    detection, hits1 = entry.detection, entry.hits1
+    return (
+        entry.setting.label,
+        f"{detection.value:.3f}",
+        f"{detection.low:.3f}-{detection.high:.3f}",
+        _alarms(entry.false_alarms),
+        f"{hits1.value:.3f}",
+        f"{hits1.low:.3f}-{hits1.high:.3f}",
+        f"{entry.hits3.value:.3f}",
+        f"{entry.rank.value:.2f}",
+        entry.standing,
+    )
+
+
+def _alarms(rate: "Rate") -> str:
+    return f"{rate.value:.2%} ({100 * rate.low:.1f}-{100 * rate.high:.1f})"
+
+
+def _changes(calibration: "Calibration") -> "Table":
+    kept = "Nothing changes: no setting is clearly better than the one given"
+    title = kept if calibration.best == calibration.given else "What changes, and what that does"
+    sheet = _sheet(title, "", "", "before", "after")
+    for line in calibration.changes:
+        sheet.add_row(*line)
+    return sheet
+
+
+def _by_components(found: "ComponentsByDetection") -> "Table":
+    tied = ", ".join(map(str, found.tied))
+    sheet = _sheet(
+        f"Which number of components detects most faults? {found.n_trials:,} injected faults, {found.statistic}",
+        f"Detection: share of faults above the limit that the given share of held-out normal rows exceeds (95% interval). "
+        f"Chosen: {found.best}. Tied with it, as intervals overlap: {tied}.",
+        *("components", "detection", "", "false alarms"),
+    )
+    for p, detection, alarms in found.entries:
+        interval = f"{detection.low:.3f}-{detection.high:.3f}"
+        cells = str(p), f"{detection.value:.3f}", interval, _alarms(alarms)
+        sheet.add_row(*cells, style="bold" if p == found.best else None)
+    return sheet

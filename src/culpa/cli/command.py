@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from culpa._core.kinds import AnyOf, Choice, Flag, Kind, Number, Whole
+from culpa._core.kinds import FEATURES, AnyOf, Choice, Flag, Kind, Number, Whole
 from culpa._core.parameter import Parameter, Parameters
 from culpa.cli.console import guarded
 
@@ -29,7 +29,7 @@ class Described:
 
     def chosen(self) -> list[Parameter]:
         """The parameters, as the command line takes them."""
-        return [_numbers_only(self.parameters[name]) for name in self.names or self.parameters]
+        return [_in_batches(self.parameters[name]) for name in self.names or self.parameters]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -90,7 +90,8 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
         help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
     default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
-    return _option(_variable(parameter), Annotated[_type_of(kind), info], default)
+    type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)
+    return _option(_variable(parameter), Annotated[type_of_value, info], default)
 
 
 def _type_of(kind: Kind) -> type:
@@ -114,6 +115,8 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     value = given[_variable(parameter)]
     if isinstance(parameter.kind, AnyOf):
         value = _number(value)
+    elif parameter.kind is FEATURES and value is not None:
+        value = [name.strip() for name in value.split(",") if name.strip()]
     dataclasses.replace(parameter, name=f"--{_variable(parameter).replace('_', '-')}").check(value)
     return value
 
@@ -128,10 +131,13 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def _numbers_only(parameter: Parameter) -> Parameter:
-    """A parameter without the names among its values: "mle" needs all rows in memory, and commands read in batches."""
+def _in_batches(parameter: Parameter) -> Parameter:
+    """A parameter without the value "mle", which needs all rows in memory: commands read in batches."""
     if not isinstance(parameter.kind, AnyOf):
         return parameter
-    return dataclasses.replace(
-        parameter, kind=AnyOf([kind for kind in parameter.kind.kinds if not isinstance(kind, Choice)])
-    )
+    kinds = [
+        Choice([name for name in kind.names if name != "mle"]) if isinstance(kind, Choice) else kind
+        for kind in parameter.kind.kinds
+    ]
+    left = [kind for kind in kinds if not (isinstance(kind, Choice) and not kind.names)]
+    return dataclasses.replace(parameter, kind=AnyOf(left))

@@ -36,6 +36,10 @@ def info(
 
 def _print(about: "Description") -> None:
     past = f" with {about.lags} lags" if about.lags else ""
+    if about.given:
+        past += f", given {', '.join(about.given)}"
+    if about.smooth is not None:
+        past += f"; rows smoothed with weight {about.smooth:g}"
     lines = {
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",

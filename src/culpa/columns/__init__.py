@@ -1,6 +1,19 @@
-"""How the user's columns become a model's features, and back: as they are, lagged, or through a Pipeline."""
+"""How the user's columns become a model's features, and back: as they are, lagged, smoothed, or through a Pipeline."""
 
-from culpa.columns.columns import Columns, Opened, Plain, Reading
+from culpa.columns.columns import Arranged, Columns, Hidden, Opened, Plain, Reading
 from culpa.columns.lags import History, Lagged, Lags, lagged_names
+from culpa.columns.smoothing import Smoother
 
-__all__ = ["Columns", "History", "Lagged", "Lags", "Opened", "Plain", "Reading", "lagged_names"]
+__all__ = [
+    "Arranged",
+    "Columns",
+    "Hidden",
+    "History",
+    "Lagged",
+    "Lags",
+    "Opened",
+    "Plain",
+    "Reading",
+    "Smoother",
+    "lagged_names",
+]

@@ -6,9 +6,9 @@ features; players, actual and expected values are columns.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +28,40 @@ class Reading:
     labels: NDArray[Any]  # what the user calls the rows
     names: tuple[str, ...] | None = None  # of the columns, if the table had any
     native: Any = None  # the table itself, kept to answer in kind
+    shrink: Floats | None = None  # (rows, features) of smoothed rows: see `culpa.columns.smoothing`
 
     @classmethod
-    def of(cls, table: Table, features: Floats | None = None, cells: Cells | None = None) -> Self:
-        """A checked table, whose numbers are features and cells unless told otherwise."""
-        features = table.array if features is None else features
-        return cls(features, table.array if cells is None else cells, table.row_labels(), table.names, table.native)
+    def of(cls, table: Table) -> Self:
+        """A checked table, whose numbers are features and cells."""
+        return cls(table.array, table.array, table.row_labels(), table.names, table.native)
+
+    @staticmethod
+    def joined(parts: "Sequence[Reading]") -> "Reading":
+        """Readings of the same columns, as one."""
+        shrinks = [part.shrink for part in parts if part.shrink is not None]
+        return replace(
+            parts[0],
+            features=np.concatenate([part.features for part in parts]),
+            cells=np.concatenate([part.cells for part in parts]),
+            labels=np.concatenate([part.labels for part in parts]),
+            shrink=np.concatenate(shrinks) if shrinks else None,
+        )
 
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one), a mask or a slice."""
-        if isinstance(rows, slice):
-            return replace(self, features=self.features[rows], cells=self.cells[rows], labels=self.labels[rows])
-        at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
-        return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at])
+        at = rows
+        if not isinstance(rows, slice):
+            at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
+        shrink = None if self.shrink is None else self.shrink[at]
+        return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at], shrink=shrink)
+
+
+class Arranged(NamedTuple):
+    """The next rows of a table that comes in pieces: features, cells and ``shrink`` of a `Reading`."""
+
+    features: Floats
+    cells: Cells
+    shrink: Floats | None = None
 
 
 def _checked_rows(rows: Any, n_rows: int) -> NDArray[Any]:
@@ -65,6 +86,7 @@ class Columns(ABC):
     known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
     members: tuple[tuple[int, ...], ...]  # positions of the features behind each column
     lags: int = 0  # how many rows back a row's features go
+    smooth: float | None = None  # weight of a row in smoothed rows
     obstacle: str | None = None  # why no single column can be blamed, where that is so
 
     @abstractmethod
@@ -74,6 +96,29 @@ class Columns(ABC):
     @abstractmethod
     def decode(self, features: Floats) -> Cells:
         """Cells (rows, columns) that have these features; NaN where nobody can tell."""
+
+    def show(self, features: Floats, reading: Reading) -> Cells:
+        """`decode`, for features that belong to the rows of a reading: what they would look like beside its cells."""
+        return self.decode(features)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of all columns that are read: those above, and those that are only given."""
+        return self.names
+
+    @property
+    def known_inputs(self) -> tuple[str, ...] | None:
+        """The same, if they are the user's."""
+        return self.known_names
+
+    @property
+    def positions(self) -> list[int]:
+        """Where the columns are among the inputs."""
+        return list(range(len(self.names)))
+
+    def stream(self) -> Callable[[Floats], Arranged]:
+        """A function that arranges the next rows of a table that comes in pieces."""
+        raise TypeError(f"{type(self).__name__} columns are read whole.")
 
     def features_of(self, columns: Iterable[int]) -> list[int]:
         """Positions of the features behind some columns."""
@@ -94,6 +139,10 @@ class Plain(Columns):
         check_width(table, len(self.names), self.known_names)
         return Reading.of(table)
 
+    def stream(self) -> Callable[[Floats], Arranged]:
+        """Nothing to remember."""
+        return lambda X: Arranged(X, X)
+
     def decode(self, features: Floats) -> Cells:
         """Nothing to undo."""
         return features
@@ -104,7 +153,7 @@ class Opened(Columns):
 
     def __init__(self, columns: Columns, feature_names: Sequence[str], opened: Iterable[int]) -> None:
         opened = set(opened)
-        self.columns = columns
+        self.columns, self.smooth, self.lags = columns, columns.smooth, columns.lags
         # (name, column it is, or feature it is, features)
         parts: list[tuple[str, int | None, tuple[int, ...]]] = []
         for position, (name, members) in enumerate(zip(columns.names, columns.members, strict=True)):
@@ -136,9 +185,54 @@ class Opened(Columns):
         """As the columns do."""
         return self._arranged(self.columns.decode(features), features)
 
+    def show(self, features: Floats, reading: Reading) -> Cells:
+        """As the columns do."""
+        return self._arranged(self.columns.show(features, reading), features)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """As the columns do."""
+        return self.columns.inputs
+
     def _arranged(self, cells: Cells, features: Floats) -> Cells:
         parts = [
             features[:, members[0]] if position is None else cells[:, position]
             for position, members in zip(self._origin, self.members, strict=True)
         ]
         return np.column_stack(parts)
+
+
+class Hidden(Columns):
+    """Columns of which some are known beforehand: the model uses them, but they are not shown."""
+
+    def __init__(self, columns: Columns, hidden: Iterable[int]) -> None:
+        self.columns, self.smooth, self.lags, self.obstacle = columns, columns.smooth, columns.lags, columns.obstacle
+        self._shown = sorted(set(range(len(columns.names))) - set(hidden))
+        self.names = tuple(columns.names[i] for i in self._shown)
+        self.known_names = None if columns.known_names is None else self.names
+        self.members = tuple(columns.members[i] for i in self._shown)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """As the columns do."""
+        return self.columns.inputs
+
+    @property
+    def positions(self) -> list[int]:
+        """Where the shown columns are."""
+        inner = self.columns.positions
+        return [inner[i] for i in self._shown]
+
+    def read(self, X: Any) -> Reading:
+        """As the columns do."""
+        reading = self.columns.read(X)
+        names = None if reading.names is None else tuple(reading.names[i] for i in self._shown)
+        return replace(reading, cells=reading.cells[:, self._shown], names=names)
+
+    def decode(self, features: Floats) -> Cells:
+        """As the columns do."""
+        return self.columns.decode(features)[:, self._shown]
+
+    def show(self, features: Floats, reading: Reading) -> Cells:
+        """As the columns do."""
+        return self.columns.show(features, reading)[:, self._shown]

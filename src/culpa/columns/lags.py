@@ -6,7 +6,7 @@ Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,7 +18,8 @@ from culpa._core.choices import one_of
 from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input, check_width, default_names, read_table
-from culpa.columns.columns import Columns, Reading
+from culpa.columns.columns import Arranged, Columns, Reading
+from culpa.columns.smoothing import Smoother
 
 _JUMP = 1.5  # a step this much longer than usual is a gap in time
 
@@ -65,25 +66,89 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
 
 
 class Lagged(Columns):
-    """Sensors, each with its present value and its last ``lags`` ones."""
+    """Columns of a detector, each with its present value and its last ``lags`` ones.
 
-    def __init__(self, names: tuple[str, ...] | None, n_columns: int, lags: int) -> None:
-        self.known_names = names
-        self.names = names or default_names(n_columns)
-        self.lags = lags
-        self.members = tuple(tuple(range(i, n_columns * (lags + 1), n_columns)) for i in range(n_columns))
+    Columns at the positions ``given`` are features, too, but are known beforehand: they are read, and not shown. Features
+    of a `Reading` hold all columns; `members` and `decode` are about the features of the others.
+
+    With ``smooth``, rows are smoothed around ``reference``, a row of features; without a reference they are not yet.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...] | None,
+        n_columns: int,
+        lags: int,
+        given: Sequence[int] = (),
+        smooth: float | None = None,
+        reference: Floats | None = None,
+    ) -> None:
+        self._inputs, self._known_inputs = names or default_names(n_columns), names
+        self.given, self.lags, self.smooth, self.reference = tuple(given), lags, smooth, reference
+        self._positions = [i for i in range(n_columns) if i not in self.given]
+        self.names = tuple(self._inputs[i] for i in self._positions)
+        self.known_names = None if names is None else self.names
+        n_shown = len(self._positions)
+        self.members = tuple(tuple(range(i, n_shown * (lags + 1), n_shown)) for i in range(n_shown))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All columns, those that are given, too."""
+        return self._inputs
+
+    @property
+    def known_inputs(self) -> tuple[str, ...] | None:
+        """The same, if they are the user's."""
+        return self._known_inputs
+
+    @property
+    def positions(self) -> list[int]:
+        """Where the columns are that are not given."""
+        return self._positions
+
+    @property
+    def given_features(self) -> NDArray[np.intp]:
+        """Positions, among all features, of the given columns and their past values."""
+        n = len(self._inputs)
+        return np.array([lag * n + i for lag in range(self.lags + 1) for i in sorted(self.given)], dtype=np.intp)
+
+    def around(self, reference: Floats) -> "Lagged":
+        """The same columns, smoothed around a reference."""
+        return Lagged(self._known_inputs, len(self._inputs), self.lags, self.given, self.smooth, reference)
 
     def read(self, X: Any) -> Reading:
         """A table of consecutive rows; the values before its first row are missing cells."""
         table = read_table(X, min_rows=0)
-        check_width(table, len(self.names), self.known_names)
-        if self.lags:
-            _warn_about_jumps(getattr(table.native, "index", None), self.lags)
-        return Reading.of(table, History(self.lags, len(self.names)).join(table.array))
+        check_width(table, len(self._inputs), self._known_inputs)
+        if self.lags or self.smooth:
+            _warn_about_jumps(getattr(table.native, "index", None), self.lags, self.smooth)
+        names = None if table.names is None else tuple(table.names[i] for i in self._positions)
+        features, cells, shrink = self.stream()(table.array)
+        return Reading(features, cells, table.row_labels(), names, table.native, shrink)
+
+    def stream(self) -> Callable[[Floats], Arranged]:
+        """Remembers the last rows, or their smoothed average."""
+        if self.smooth is None or self.reference is None:
+            history = History(self.lags, len(self._inputs))
+            return lambda X: Arranged(history.join(X), X[:, self._positions] if self.given else X)
+        smoother, reference = Smoother(self.smooth, self.reference), self.reference
+
+        def arrange(X: Floats) -> Arranged:
+            rows, shrink = smoother.join(X)
+            return Arranged(rows, (reference + shrink * (rows - reference))[:, self._positions], shrink)
+
+        return arrange
 
     def decode(self, features: Floats) -> Floats:
         """Present values."""
         return features[:, : len(self.names)]
+
+    def show(self, features: Floats, reading: Reading) -> Floats:
+        """Present values; of smoothed rows, averages."""
+        if reading.shrink is None or self.reference is None:
+            return self.decode(features)
+        reference = self.reference[self._positions]
+        return reference + reading.shrink[:, self._positions] * (features - reference)
 
 
 class Lags(TransformerMixin, BaseEstimator):
@@ -145,15 +210,16 @@ class Lags(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _warn_about_jumps(index: Any, lags: int) -> None:
-    """Rows that were picked out of a table do not follow each other, and their lags would be of other times."""
+def _warn_about_jumps(index: Any, lags: int, smooth: float | None) -> None:
+    """Rows that were picked out of a table do not follow each other, and their past would be of other times."""
     labels = None if index is None or not hasattr(index, "to_numpy") else np.asarray(index.to_numpy())
     if labels is None or labels.dtype.kind not in "iufM" or len(labels) < 3:
         return
     steps = np.diff(labels.astype(np.int64 if labels.dtype.kind == "M" else np.float64))
     if (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
         warnings.warn(
-            f"the row labels jump, but lags={lags} takes each row to follow the one above it: pass whole stretches of "
+            f"the row labels jump, but {f'lags={lags}' if lags else f'smooth={smooth:g}'} takes each row to follow the one "
+            "above it: pass whole stretches of "
             "consecutive rows, and choose the rows to explain with explain(X, rows=...).",
             UserWarning,
             stacklevel=5,

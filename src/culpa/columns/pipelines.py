@@ -10,7 +10,7 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names, read_cells, refuse_infinity
 from culpa.columns.columns import Cells, Columns, Reading
-from culpa.columns.tracing import chain, is_known
+from culpa.columns.tracing import Known, chain, is_known
 
 
 class Traced(Columns):
@@ -30,9 +30,10 @@ class Traced(Columns):
         self.outputs = _outputs(pipeline[:-1])
         self._names_in = None if names is None else tuple(map(str, names))
         n_columns = pipeline.n_features_in_
-        self._link = chain([step for _, step in self.steps], n_columns, len(inner.members))
+        self._link = chain([step for _, step in self.steps], n_columns, len(inner.inputs))
         made_of: dict[tuple[int, ...], list[int]] = {}
-        for sources, members in zip(self._link.sources, inner.members, strict=True):
+        shown = [self._link.sources[i] for i in inner.positions]
+        for sources, members in zip(shown, inner.members, strict=True):
             made_of.setdefault(tuple(sorted(sources)), []).extend(members)
         self._sources = sorted(made_of)
         self.members = tuple(tuple(sorted(made_of[sources])) for sources in self._sources)
@@ -45,18 +46,32 @@ class Traced(Columns):
         table = Table(self._transform(X), self.outputs, X)
         refuse_infinity(table, "what the Pipeline makes of X")
         inner = self.inner.read(replace(table, names=None))
-        return Reading(inner.features, self._cells(X), inner.labels, self.names, X)
+        reading = replace(inner, cells=self._cells(X), names=self.names, native=X)
+        if inner.shrink is None:
+            return reading
+        return replace(reading, cells=self._back(inner.cells))
 
     def decode(self, features: Floats) -> Cells:
         """Back through all steps, as far as they can be undone."""
-        known = self._link.back(list(self.inner.decode(features).T))
-        unknown = np.full(len(features), np.nan)
+        return self._back(self.inner.decode(features))
+
+    def show(self, features: Floats, reading: Reading) -> Cells:
+        """The same, for the rows of a reading."""
+        return self._back(self.inner.show(features, reading))
+
+    def _back(self, outputs: Cells) -> Cells:
+        """Columns that have these outputs, of which given ones are not known."""
+        cells: Known = [None] * len(self.inner.inputs)
+        for position, column in zip(self.inner.positions, outputs.T, strict=True):
+            cells[position] = column
+        known = self._link.back(cells)
+        unknown = np.full(len(outputs), np.nan)
         single = [known[sources[0]] if len(sources) == 1 else None for sources in self._sources]
         return np.column_stack([unknown if cells is None else cells for cells in single])
 
     def _transform(self, X: Any) -> Floats:
         if not len(X):
-            return np.empty((0, len(self.inner.members)))
+            return np.empty((0, len(self.inner.inputs)))
         rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
         for _, step in self.steps:
             rows = step.transform(rows)

@@ -183,7 +183,7 @@ def _alarms(
     learn: Floats, calibrate: Floats, new: Floats, components: int | float
 ) -> Iterator[tuple[tuple[str, str, float], float]]:
     """Share of new rows above each limit with enough rows; only conformal limits use held-out rows."""
-    normal = PCADetector(components).fit(learn).to_fitted_model()
+    normal = _detector(components).fit(learn).to_fitted_model()
     charted = [named_score(name, normal) for name in KINDS]
     tails = Limits.tails_of(charted, [normal.standardise(calibrate)])
     for score in charted:
@@ -199,7 +199,7 @@ def _training(n: int, n_runs: int) -> tuple[TrainingRate, ...]:
     above = np.zeros((len(CONFIDENCES), 2))
     for seed in range(n_runs):
         X = _rows(n, seed)
-        detector = PCADetector(_P).fit(X)
+        detector = _detector(_P).fit(X)
         normal = detector.to_fitted_model()
         t2 = scores.t2(normal.centred)(normal.standardise(X))
         for k, confidence in enumerate(CONFIDENCES):
@@ -214,13 +214,18 @@ def _trimmed(dirty: float, trim: float, n_runs: int) -> Trimmed:
     for seed in range(n_runs):
         clean = _rows(500, seed)
         at = np.random.default_rng([seed, 2]).choice(500, int(dirty * 500), replace=False)
-        detector = PCADetector(_P, trim=trim).fit(_corrupted(clean, at, 6.0, seed))
+        detector = _detector(_P, trim).fit(_corrupted(clean, at, 6.0, seed))
         flagged = [(detector.predict(rows) == -1).mean() for rows in (new, faulty)]
-        sums += [*flagged, _limit_in_feature_units(detector) / _limit_in_feature_units(PCADetector(_P).fit(clean))]
+        sums += [*flagged, _limit_in_feature_units(detector) / _limit_in_feature_units(_detector(_P).fit(clean))]
         if len(at):
             found.append(np.isin(at, detector.abnormal_training_rows_["position"]).mean())
     alarms, detected, limit = (sums / n_runs).tolist()
     return Trimmed(dirty, trim, alarms, detected, float(np.mean(found)) if found else None, limit)
+
+
+def _detector(components: int | float, trim: float = 0.0) -> PCADetector:
+    """A detector by SPE and its formula: limits from held-out rows are measured in `culpa.experiments.alarms`."""
+    return PCADetector(components, statistic="spe", limit="formula", trim=trim)
 
 
 def _limit_in_feature_units(detector: PCADetector) -> float:

@@ -13,11 +13,11 @@ import numpy as np
 
 from culpa._core.choices import FAULT_KINDS
 from culpa._core.types import Floats
-from culpa.calibration.choice import Plan, choose
+from culpa.calibration.by_hits import most_hits
 from culpa.calibration.evaluation import Entry, Setting, Verdict, ranked, settings, verdicts
 from culpa.calibration.injection import Trials, inject
+from culpa.calibration.plan import Plan
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, make_plant
-from culpa.detector import PCADetector
 from culpa.experiments.cars import EXTREMES, N_COMPONENTS, corrupt, culprits, split
 from culpa.experiments.published import Progress, silent
 
@@ -80,7 +80,7 @@ def _one_set(name: str, part: Part, n_trials: int, progress: Progress) -> tuple[
     trials = inject(part.held_out, part.training, n_trials=n_trials)
     judged = _with_progress(verdicts(chosen, part.training, trials), chosen, _half(progress, 0.0), name)
     entries = ranked(chosen, judged, trials.source)
-    calibration = choose(part.training, plan=Plan(n_trials=n_trials, progress=_half(progress, 0.5, name)))
+    calibration = most_hits(part.training, plan=Plan(n_trials=n_trials, progress=_half(progress, 0.5, name)))
     result = {
         "name": name,
         "features": part.training.shape[1],
@@ -105,7 +105,7 @@ def _cars_protocol(data: str | os.PathLike[str] | None, n_trials: int, progress:
         for setting, verdict in zip(chosen, verdicts(chosen, train, trials), strict=True):
             found[setting.label][extreme] = _rounded((verdict.hits1.mean(), verdict.hits3.mean()))
     plan = Plan(kinds=("maximum", "minimum"), at_once=(1,), n_trials=n_trials, progress=_half(progress, 0.5, "cars"))
-    calibration = choose(train, PCADetector(N_COMPONENTS), plan)
+    calibration = most_hits(train, N_COMPONENTS, plan)
     return {"calibrated": calibration.best.label, "entries": found}
 
 

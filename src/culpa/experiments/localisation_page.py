@@ -162,11 +162,11 @@ def _in_short(result: Result) -> str:
 - **Best over all data sets.** The criterion "{winner}" ranks a culprit first in {_percent(first["hits1"][0])} of the
   trials. The classical contribution plot (`cdc` of SPE) reaches {_percent(plot)}, reconstruction-based contributions of
   SPE reach {_percent(rbc)}, and the paper's Shapley values of SPE reach {_percent(default)}.
-- **Calibration works.** `culpa.calibrate` sees the training rows only. It comes within {number(WITHIN, 2)} of the best
-  criterion on {close} of {len(others)} ODDS data sets{_cars_gap(found)}.
+- **A choice by injected faults works.** A choice by Hits@1 that sees the training rows only comes within
+  {number(WITHIN, 2)} of the best criterion on {close} of {len(others)} ODDS data sets{_cars_gap(found)}.
 - **The paper's own trials** (cars, one cell at its maximum or minimum). The best criterion, "{cars[0]}", finds the
   culprit in {_percent(cars[1]["MAX"][0])} (MAX) and {_percent(cars[1]["MIN"][0])} (MIN) of the trials.
-  `calibrate(rows, kinds=["maximum", "minimum"], at_once=[1])` chooses a criterion that finds it in
+  The choice by faults of these kinds in the training rows is a criterion that finds it in
   {_percent(calibrated["MAX"][0])} and {_percent(calibrated["MIN"][0])}.{_mixed_choice(result)}
 """
 
@@ -212,14 +212,15 @@ effect. Shapley values are exact up to 13 features and sampled beyond. The retra
 
 def _calibration(result: Result) -> str:
     return f"""\
-`culpa calibrate NORMAL.csv` (or `culpa.calibrate(rows)`) makes the same comparison within the training rows. It splits them
-into five consecutive folds and injects faults into each fold. The models of a fold are fitted to the other four folds.
-Calibration tries every criterion of the table above and takes the best one. A criterion that is not a Shapley value must
-win by more than one standard error. This rule was added after near-ties on the cars. The largest shortfall here is
+`culpa.calibration.most_hits` makes the same comparison within the training rows. It splits them into five consecutive
+folds and injects faults into each fold. The models of a fold are fitted to the other four folds. It tries every criterion
+of the table above and takes the one with the highest Hits@1. A criterion that is not a Shapley value must win by more than
+one standard error. This rule was added after near-ties on the cars. The largest shortfall here is
 {number(max(gaps(result).values()))}.
 
-Calibration compares how features are blamed, not which rows are flagged. Yet a calibrated detector may flag other rows
-than before, because it may use another statistic than SPE, often the Mahalanobis distance.
+This choice compares how features are blamed, not which rows are flagged. `culpa.calibrate` and `culpa calibrate` compare
+both, at the same rate of false alarms, and change a detector only where intervals do not overlap: see
+[monitoring.md](monitoring.md#calibration).
 
 If you know which faults to expect, pass them: `--kinds 'maximum,minimum' --at-once 1` on the command line, `kinds=` and
 `at_once=` in Python.

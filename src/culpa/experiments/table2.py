@@ -126,7 +126,7 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
     from sklearn.metrics import roc_auc_score
 
     train, rows, labels = split(dataset)
-    detector = PCADetector(SHARE, statistic="mse").fit(train)
+    detector = PCADetector(SHARE, statistic="mse", limit="formula").fit(train)
     explainer = detector.explainer()
     why = explainer.explain(rows)
     standardised = detector.to_fitted_model().standardise(rows)

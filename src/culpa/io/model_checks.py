@@ -12,7 +12,7 @@ from culpa._core.validation import default_names
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADDED_LATER = {"noun"}  # parameters that files of this format may lack
+_ADDED_LATER = {"noun", "given", "smooth"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
@@ -48,6 +48,13 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         "model.axes": (p, d),
         "model.covariance": (d, d),
     }
+    n_given = _n_given(header["parameters"]) * (header["parameters"]["lags"] + 1)
+    if n_given:
+        shapes |= {
+            "context.coefficients": (d, n_given),
+            "context.centre": (n_given,),
+            "context.covariance": (n_given, n_given),
+        }
     forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
     rows = header["limits"]["rows"]
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
@@ -96,7 +103,7 @@ def check_header(header: dict[str, Any], d: int) -> None:
     names, units = header.get("features"), header.get("units")
     training = header.get("training")
     _check_parameters(header.get("parameters"), d)
-    n_columns = d // (header["parameters"]["lags"] + 1)
+    n_columns = n_columns_of(header["parameters"], d)
     checks = {
         "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
         "units": isinstance(units, dict)
@@ -117,6 +124,16 @@ def check_header(header: dict[str, Any], d: int) -> None:
     for field, holds in checks.items():
         if not holds:
             raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def n_columns_of(parameters: dict[str, Any], d: int) -> int:
+    """Number of columns behind ``d`` features, with those that are given."""
+    return int(d // (parameters["lags"] + 1)) + _n_given(parameters)
+
+
+def _n_given(parameters: dict[str, Any]) -> int:
+    given = parameters.get("given")
+    return 1 if isinstance(given, str) else len(set(given or []))
 
 
 def _are_limits(limits: Any) -> bool:

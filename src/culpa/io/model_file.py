@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from culpa._core.files import write_whole
 from culpa._core.json_values import to_json_value
-from culpa._core.validation import frame_like
+from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa._core.version import __version__
 from culpa.columns import Lagged
+from culpa.columns.smoothing import clustering
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import (
@@ -30,10 +31,12 @@ from culpa.io.model_checks import (
     count_features,
     is_count,
     is_number,
+    n_columns_of,
 )
 from culpa.models import PPCA, LatentGaussian
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
+from culpa.models.context import Context
 from culpa.scores import HeldOutScores, named_score
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
@@ -97,6 +100,10 @@ def _arrays(fitted: FittedDetector) -> Arrays:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
+    context = fitted.model.context
+    if context is not None:
+        names = ("coefficients", "centre", "covariance")
+        arrays |= {f"context.{name}": vars(context)[name] for name in names}
     abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
@@ -107,7 +114,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
 
 
 def _header(fitted: FittedDetector) -> dict[str, Any]:
-    names, abnormal = fitted.columns.known_names, _abnormal(fitted)
+    names, abnormal = fitted.columns.known_inputs, _abnormal(fitted)
     return {
         "format": FORMAT,
         "culpa": __version__,
@@ -218,12 +225,11 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
 
 def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     parameters, ppca = header["parameters"], _ppca(arrays, header)
-    lags, names = parameters["lags"], None if header["features"] is None else tuple(header["features"])
-    columns = Lagged(names, len(arrays["mean"]) // (lags + 1), lags)
-    model = ppca.scaled(arrays["mean"], arrays["scale"], columns)
-    if names is not None:
+    columns = _columns(header, len(arrays["mean"]))
+    model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
+    if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
-    tails = {name: _tail(arrays, name, n) for name, n in header["limits"]["rows"].items()}
+    tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
     confidence = parameters["confidence"]
     return FittedDetector(
         model,
@@ -258,11 +264,12 @@ def _limit_kind(header: dict[str, Any]) -> str:
     return "formula" if kind == "auto" else kind
 
 
-def _tail(arrays: Arrays, name: str, n: int | list[int]) -> Tail | HeldOutScores:
+def _tail(arrays: Arrays, name: str, n: int | list[int], smooth: float | None) -> Tail | HeldOutScores:
     largest = arrays[f"limits.{name}"]
     if isinstance(n, int):
         return Tail(n, largest)
-    return HeldOutScores(np.array(n, dtype=np.int64), largest, arrays[f"limits.{name}.block"].astype(np.int64))
+    block = arrays[f"limits.{name}.block"].astype(np.int64)
+    return HeldOutScores(np.array(n, dtype=np.int64), largest, block, clustering(smooth))
 
 
 def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:
@@ -271,6 +278,24 @@ def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:
     columns = dict(zip(ABNORMAL_COLUMNS, arrays["abnormal"].T, strict=True))
     columns |= {name: columns[name].astype(kind) for name, kind in ABNORMAL_COLUMNS.items()}
     return frame_like(None, {"row": header["abnormal"], **columns})
+
+
+def _columns(header: dict[str, Any], n_features: int) -> Lagged:
+    parameters = header["parameters"]
+    names = None if header["features"] is None else tuple(header["features"])
+    smooth = parameters.get("smooth")
+    n_columns = n_columns_of(parameters, n_features)
+    given = feature_positions(parameters.get("given") or [], names or default_names(n_columns), "given")
+    return Lagged(names, n_columns, parameters["lags"], given, None if smooth == 1 else smooth)
+
+
+def _context(arrays: Arrays, columns: Lagged) -> Context | None:
+    if not columns.given:
+        return None
+    given = columns.given_features
+    others = np.setdiff1d(np.arange(len(given) + len(arrays["mean"])), given)
+    parts = (arrays[f"context.{name}"] for name in ("coefficients", "centre", "covariance"))
+    return Context(given, others, *parts)
 
 
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:

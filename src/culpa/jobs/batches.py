@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from culpa._core.types import Mask, Positions
-from culpa.columns import History, Reading
+from culpa._core.types import Floats, Mask, Positions
+from culpa.columns import Arranged, Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, Source, TableError
 from culpa.io.tables.columns import take_as_missing
@@ -43,7 +43,12 @@ Report = Callable[[str], None]  # receives what is odd about the table
 def codes_for(fitted: FittedDetector) -> Codes:
     """Looks for numbers like -9999 in rows that the detector judges."""
     n, model = len(fitted.columns.names), fitted.model
-    std = model.scale * np.sqrt(np.diag(fitted.ppca.covariance_))
+    variance = model.scale**2 * np.diag(fitted.ppca.covariance_)
+    if model.context is not None:
+        variance = variance + np.diag(
+            model.context.coefficients @ model.context.covariance @ model.context.coefficients.T
+        )
+    std = np.sqrt(variance)
     return Codes(model.centre[:n], std[:n])
 
 
@@ -51,30 +56,31 @@ def scored_batches(
     fitted: FittedDetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress, report: Report
 ) -> Iterator[ScoredBatch]:
     """All rows with their scores and flags; one batch without rows for a table without any."""
-    names, codes = fitted.columns.names, codes_for(fitted)
-    history = History(fitted.columns.lags, len(names))
-    for batch in source.batches(names, carried):
-        rows = _scored(fitted, batch, history)
+    columns, codes = fitted.columns, codes_for(fitted)
+    arrange = columns.stream()
+    for batch in source.batches(columns.inputs, carried):
+        rows = _scored(fitted, batch, arrange)
         _check_finite(rows, batch, source)
         anomaly = fitted.is_flagged(rows.score)
         summary.rows += len(rows)
         summary.anomalies += int(anomaly.sum())
         summary.empty += int(np.isnan(rows.score).sum())
-        codes.add(batch.rows, batch.X)
+        codes.add(batch.rows, batch.X[:, columns.positions])
         yield ScoredBatch(batch, rows, anomaly)
         progress(summary)
-    for text in codes.sentences(names, source.name, ADVICE):
+    for text in codes.sentences(columns.names, source.name, ADVICE):
         report(text)
     if not summary.rows:  # a table without rows has an answer without rows
-        batch = _no_rows(len(names), carried)
-        yield ScoredBatch(batch, _scored(fitted, batch, history), np.empty(0, dtype=bool))
+        batch = _no_rows(len(columns.inputs), carried)
+        yield ScoredBatch(batch, _scored(fitted, batch, arrange), np.empty(0, dtype=bool))
 
 
-def _scored(fitted: FittedDetector, batch: Batch, history: History) -> ScoredRows:
+def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged]) -> ScoredRows:
     import pyarrow as pa
 
     # labels are positions in the batch, and answers are Arrow tables
-    reading = Reading(history.join(batch.X), batch.X, np.arange(len(batch.X)), native=pa.table({}))
+    features, cells, shrink = arrange(batch.X)
+    reading = Reading(features, cells, np.arange(len(batch.X)), native=pa.table({}), shrink=shrink)
     with np.errstate(over="ignore", invalid="ignore"):  # checked right after
         return fitted.rows(reading)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa.columns import History, Reading
+from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.monitoring.comparison import Comparison, Period, compare_periods
@@ -21,13 +21,13 @@ def compare(
 ) -> Comparison:
     """What `PCADetector.compare` says, of rows that come in batches."""
     explainer, periods, done = fitted.explainer(), [], 0
-    names = fitted.columns.names
     with one_blas_thread():
         for source in (before, after):
-            period, history = Period(explainer), History(fitted.columns.lags, len(names))
-            for batch in source.batches(names, ()):
+            period, arrange = Period(explainer), fitted.columns.stream()
+            for batch in source.batches(fitted.columns.inputs, ()):
+                features, cells, shrink = arrange(batch.X)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
-                    period.add(Reading(history.join(batch.X), batch.X, batch.rows))
+                    period.add(Reading(features, cells, batch.rows, shrink=shrink))
                 done += len(batch.X)
                 progress(done)
             _check(period, source)

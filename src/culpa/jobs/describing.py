@@ -10,7 +10,6 @@ from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import FORMAT, open_model
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words
-from culpa.scores.held_out import Rate
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,12 @@ class Description:
     noise_variance: float
     scaled: bool
     lags: int
+    given: list[str]
+    smooth: float | None
     statistic: str
     limit: float
     limit_kind: str
-    false_alarm_rate: Rate | None
+    false_alarm_rate: dict[str, float] | None  # of held-out rows, with a 95% interval
     false_alarms: str
     confidence: float
     noise: float
@@ -48,7 +49,7 @@ def describe(path: Path) -> Description:
 
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
     """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
-    ppca, forms = fitted.ppca, fitted.explainer().forms
+    ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
     std = np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
     return Description(
         format=format,
@@ -65,10 +66,12 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         noise_variance=ppca.noise_variance_,
         scaled=fitted.parameters["scale"],
         lags=fitted.columns.lags,
+        given=[name for name in fitted.columns.inputs if name not in fitted.columns.names],
+        smooth=fitted.columns.smooth,
         statistic=fitted.statistic.name,
         limit=fitted.limit,
         limit_kind=fitted.limit_kind,
-        false_alarm_rate=fitted.false_alarm_rate,
+        false_alarm_rate=None if rate is None else rate._asdict(),
         false_alarms=rate_in_words(fitted),
         confidence=fitted.confidence,
         noise=ppca.noise,

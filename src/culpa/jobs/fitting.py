@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table
-from culpa.calibration.choice import thinned
+from culpa.calibration.plan import thinned
 from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.io.tables import Batch, Source, TableError
@@ -47,6 +48,7 @@ def fit(
     """
     with warnings.catch_warnings():  # the caller is told instead
         warnings.simplefilter("ignore", FitWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)
@@ -90,19 +92,26 @@ def _fit(
     return sentences(ends.alone(round(moments.n)), features, source.name, moments.column, ADVICE)
 
 
-def sample(source: Source, features: Sequence[str], most: int, *, progress: Progress = lambda rows: None) -> Floats:
-    """At most ``most`` complete rows of a table of any size, evenly spaced."""
+def sample(
+    source: Source,
+    features: Sequence[str],
+    most: int,
+    *,
+    past: int = 0,
+    progress: Progress = lambda rows: None,
+) -> Floats:
+    """At most ``most`` complete rows of a table of any size, evenly spaced; with the ``past`` rows before each, if any."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
-    for batch in _batches(source, features, progress):
-        complete = batch.X[~np.isnan(batch.X).any(axis=1)]
+    for _, X in _lagged(past, _batches(source, features, progress)):
+        complete = X[~np.isnan(X).any(axis=1)]
         kept.append(complete[-seen % stride :: stride])
         seen += len(complete)
         held += len(kept[-1])
         while held > 2 * most:
             kept = [np.concatenate(kept)[::2]]
             stride, held = 2 * stride, len(kept[0])
-    return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features)))
+    return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features) * (past + 1)))
 
 
 def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[BlockMoments, Ends, int]:

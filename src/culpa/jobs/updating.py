@@ -42,7 +42,7 @@ def update(
     blocks, rows, left_out = detector.blocks_so_far(), 0, 0
     gatherer = DriftGatherer.of(fitted) if len(blocks) > 1 else None
     with one_blas_thread():
-        for X in _lagged(fitted.columns.lags, source, fitted.columns.names, progress):
+        for X in _lagged(fitted.columns.lags, source, fitted.columns.inputs, progress):
             complete = ~np.isnan(X).any(axis=1)
             if not complete.all() and not complete_only:
                 raise TableError(
@@ -57,7 +57,7 @@ def update(
         raise TableError(f"{source.name}: there is no complete row to learn from.")
     note("fitting")
     units = detector.units_
-    detector.fit_moments(blocks, fitted.columns.known_names)
+    detector.fit_moments(blocks, fitted.columns.known_inputs)
     detector.units_ = units
     if compiled:
         note("compiling the explainer")

@@ -6,7 +6,9 @@ from typing import Any, Self
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.columns import Columns, Plain
+from culpa.columns import Columns, Plain, Reading
+from culpa.columns.columns import Cells
+from culpa.models.context import Context
 from culpa.models.latent import LatentGaussian
 
 
@@ -16,7 +18,8 @@ class FittedModel:
 
     ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
-    that ``feature_names`` names; ``None`` where they are the same.
+    that ``feature_names`` names; ``None`` where they are the same. With a ``context``, all of this is about rows that were
+    adjusted to the usual context, and rows hold the given features, too.
     """
 
     gaussian: LatentGaussian
@@ -27,6 +30,7 @@ class FittedModel:
     feature_names: tuple[str, ...] | None = None
     encoding: Columns | None = None
     shrinkage: float = 0.0
+    context: Context | None = None
 
     @property
     def columns(self) -> Columns:
@@ -39,12 +43,28 @@ class FittedModel:
         return self.centre + self.scale * self.gaussian.mean
 
     def standardise(self, X: Floats) -> Floats:
-        """Rows as the model sees them: centred at the model's mean, scaled."""
+        """Rows as the model sees them: adjusted to the usual context, centred at the model's mean, scaled."""
+        if self.context is not None:
+            X = self.context.adjust(X)
         return (X - self.location) / self.scale
 
-    def to_user_units(self, Z: Floats) -> Floats:
-        """Inverse of `standardise`."""
-        return self.location + self.scale * Z
+    def to_user_units(self, Z: Floats, X: Floats) -> Floats:
+        """Inverse of `standardise`, in the context of the rows ``X``."""
+        readings = self.location + self.scale * Z
+        return readings if self.context is None else readings + self.context.shift(X)
+
+    def to_cells(self, Z: Floats, reading: Reading, columns: Columns) -> Cells:
+        """What standardised rows would look like in place of those of a reading, in these columns."""
+        return columns.show(self.to_user_units(Z, reading.features), reading)
+
+    @property
+    def reference(self) -> Floats:
+        """The row that is standardised to zeros: the mean of normal rows."""
+        if self.context is None:
+            return self.location
+        row = np.empty(len(self.context.given) + len(self.location))
+        row[self.context.others], row[self.context.given] = self.location, self.context.centre
+        return row
 
     @classmethod
     def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:

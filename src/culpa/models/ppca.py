@@ -2,6 +2,7 @@
 
 import numbers
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa.columns import Lagged, lagged_names
+from culpa.models.context import Context
 from culpa.models.em import em, expected_covariance
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian, shrunk
@@ -167,19 +169,24 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Mean log-density."""
         return float(self.score_samples(X).mean())
 
-    def scaled(self, centre: Floats, scale: Floats, columns: Lagged) -> FittedModel:
-        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale."""
+    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
+        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale.
+
+        With a context, x is a row that was adjusted to it.
+        """
         lags = columns.lags
-        return FittedModel(
+        model = FittedModel(
             self._gaussian(),
             centre,
             scale,
             self.covariance_,
             self.n_samples_,
             lagged_names(columns.names, lags) if lags else columns.known_names,
-            columns if lags else None,
+            columns if lags or columns.given else None,
             self.shrinkage,
+            context,
         )
+        return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
 
     def restore(self, gaussian: LatentGaussian, axes: Floats, covariance: Floats) -> Self:
         """Become fitted again from what a model file keeps."""

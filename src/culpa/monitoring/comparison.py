@@ -55,8 +55,7 @@ class FeatureChange:
     """What one feature has to do with the change of the mean score.
 
     ``before`` and ``after`` are its mean Shapley values, ``change`` their difference and ``share`` its part of the change
-    of the mean score. ``mean_before`` and ``mean_after`` are the feature's own means over complete rows, in the user's
-    units; NaN for a group.
+    of the mean score. ``mean_before`` and ``mean_after`` are the means of the feature's own cells; NaN for a group.
     """
 
     feature: str
@@ -206,6 +205,8 @@ class _Stretch:
     values: Floats  # their Shapley values, added up
     std_error: Floats  # the standard errors of these, where they were sampled
     score: float
+    cells: Floats  # of all rows, added up by column
+    n_cells: Floats  # that are observed
 
     def merge(self, other: "_Stretch") -> "_Stretch":
         return _Stretch(
@@ -215,6 +216,8 @@ class _Stretch:
             self.values + other.values,
             self.std_error + other.std_error,
             self.score + other.score,
+            self.cells + other.cells,
+            self.n_cells + other.n_cells,
         )
 
     @property
@@ -259,7 +262,8 @@ class Period:
         while start < len(standard):
             room = self._room()
             at = slice(start, start + room)
-            self._extend(standard[at], complete[at], one_by_one[at], explained[at].sum(axis=0))
+            sums = explained[at].sum(axis=0)
+            self._extend(standard[at], reading.cells[at], complete[at], one_by_one[at], sums)
             self._in_last += len(standard[at])
             start += room
 
@@ -272,11 +276,11 @@ class Period:
             self._stretches = [first.merge(second) for first, second in pairs]
             self._size *= 2
         nothing, P = Moments.of(np.empty((0, self.explainer.game.n_features))), len(self.explainer.players)
-        self._stretches.append(_Stretch(nothing, nothing, 0, np.zeros(P), np.zeros(P), 0.0))
+        self._stretches.append(_Stretch(nothing, nothing, 0, np.zeros(P), np.zeros(P), 0.0, np.zeros(1), np.zeros(1)))
         self._in_last = 0
         return self._size
 
-    def _extend(self, standard: Floats, complete: Mask, one_by_one: Mask, sums: Floats) -> None:
+    def _extend(self, standard: Floats, cells: Floats, complete: Mask, one_by_one: Mask, sums: Floats) -> None:
         origin, P = np.zeros(standard.shape[1]), len(self.explainer.players)
         rows = _Stretch(
             Moments.of(standard[~one_by_one], origin),
@@ -285,6 +289,8 @@ class Period:
             sums[:P],
             sums[P : 2 * P],
             float(sums[-1]),
+            np.nansum(cells, axis=0),
+            (~np.isnan(cells)).sum(axis=0).astype(np.float64),
         )
         self._stretches[-1] = self._stretches[-1].merge(rows)
 
@@ -360,11 +366,11 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
 
 
 def _column_means(period: Period, explainer: Explainer) -> Floats:
-    """Means of the players' columns over complete rows, in the user's units; NaN for groups."""
-    moments = period.total.complete
-    if explainer.groups is not None or not moments.n:
-        return np.full(len(explainer.players), np.nan)
-    return np.asarray(explainer.columns.decode(explainer.model.to_user_units(moments.mean[None]))[0], dtype=np.float64)
+    """Means of the players' cells; NaN for groups."""
+    total, unknown = period.total, np.full(len(explainer.players), np.nan)
+    if explainer.groups is not None:
+        return unknown
+    return np.asarray(np.divide(total.cells, total.n_cells, out=unknown, where=total.n_cells > 0))
 
 
 def _batch_variance(n: Floats, means: Floats) -> tuple[Floats, int]:

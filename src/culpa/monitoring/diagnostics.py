@@ -45,7 +45,10 @@ def unfinished(model: PPCA) -> list[str]:
     """What fitting warned of."""
     if model.converged_:
         return []
-    return [f"expectation-maximisation stopped after {model.n_iter_} steps without converging."]
+    return [
+        f"expectation-maximisation stopped after {model.n_iter_} steps without converging: use fewer components, or leave "
+        "out columns or rows with many missing cells."
+    ]
 
 
 def _did_not_vary(fitted: FittedDetector) -> Mask:

@@ -27,7 +27,7 @@ from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.moments import spread
+from culpa.models.context import Context
 from culpa.monitoring.sentences import cut
 from culpa.scores import QuadraticScore, mahalanobis, named_score
 
@@ -191,7 +191,7 @@ class DriftGatherer:
         self._pieces: list[Floats] = []
         self._sizes: list[float] = []
         self._open: list[Moments] = []  # the last full piece, which may take in what is left at the end, and a part
-        self._total = Moments.of(np.empty((0, fitted.model.gaussian.n_features)))
+        self._total = Moments.of(np.empty((0, blocks[0].n_features)))
         self._n_incomplete = 0
 
     @classmethod
@@ -205,7 +205,10 @@ class DriftGatherer:
         return cls(fitted, fitted.blocks.blocks)
 
     def add(self, features: Floats) -> Self:
-        """The next rows, as the model's features; rows with missing cells are counted only."""
+        """The next rows, as they are learned from: with given features and past values, not smoothed.
+
+        Rows with missing cells are counted only.
+        """
         complete = ~np.isnan(features).any(axis=1)
         self._n_incomplete += int((~complete).sum())
         rows = features[complete]
@@ -261,7 +264,8 @@ class _Yardstick:
     then the logarithm of every feature's variance ratio.
     """
 
-    moments: Moments
+    moments: Moments  # adjusted
+    context: Context | None
     model: FittedModel
     statistic: QuadraticScore
     axes: Floats  # (features, directions): main directions of variation
@@ -269,18 +273,25 @@ class _Yardstick:
     @classmethod
     def of(cls, fitted: FittedDetector, moments: Moments, n_directions: int) -> "_Yardstick":
         """A model of other rows, with the settings of a fitted detector."""
-        parameters, d = fitted.parameters, moments.n_features
-        scale = spread(moments.mean, np.diag(moments.covariance)) if parameters["scale"] else np.ones(d)
+        context = None
+        if fitted.model.context is not None:
+            context = Context.of_moments(moments, fitted.model.context.given)
+            moments = context.adjust_moments(moments)
+        scale, d = fitted.model.scale, moments.n_features
         scaled = moments.scaled(moments.mean, scale)
         p = min(fitted.ppca.n_components_, d - 1 if fitted.ppca.shrinkage else min(round(moments.n), d) - 1)
         ppca = PPCA(p, noise=fitted.ppca.noise, shrinkage=fitted.ppca.shrinkage).fit_moments(scaled)
         model = FittedModel(ppca.gaussian_, moments.mean, scale, ppca.covariance_, moments.n)
         statistic = named_score(fitted.statistic.name, model, confidence=fitted.confidence)
-        return cls(moments, model, statistic, _axes(scaled.covariance)[:, :n_directions])
+        return cls(moments, context, model, statistic, _axes(scaled.covariance)[:, :n_directions])
+
+    def adjusted(self, rows: Moments) -> Moments:
+        """Moments of rows as the model sees them: of what the given features leave open, if there are any."""
+        return rows if self.context is None else self.context.adjust_moments(rows)
 
     def measure(self, rows: Moments) -> Floats:
         """Measures of some rows."""
-        scaled = rows.scaled(self.model.location, self.model.scale)
+        scaled = self.adjusted(rows).scaled(self.model.location, self.model.scale)
         covariance, q = scaled.covariance, self.axes.shape[1]
         overlap = np.linalg.norm(self.axes.T @ _axes(covariance)[:, :q]) ** 2
         sine = math.sqrt(max(1 - overlap / q, _TINY))
@@ -328,6 +339,7 @@ class _Reference:
         excess = (pieces.mean(axis=0) - usual) / np.maximum(error, 1e-9)
         p = stats.t.sf(excess, K - 1)
         limit = usual + stats.t.isf(SIGNIFICANCE, K - 1) * error
+        total = self.whole.adjusted(total)
         d = total.n_features
         both = np.minimum(1.0, 2 * stats.t.sf(np.abs(excess[4:]), K - 1) * len(self.fitted.columns.names))
         values = pieces.mean(axis=0)
@@ -408,6 +420,8 @@ def _n_directions(fitted: FittedDetector, total: Moments, block_rows: float) -> 
     Sampling mixes the directions j and k by l_j l_k / (l_j - l_k)^2 / n; beside it stands what directions drawn at
     random would be apart.
     """
+    if fitted.model.context is not None:
+        total = fitted.model.context.adjust_moments(total)
     scaled = total.scaled(total.mean, fitted.model.scale)
     eigenvalues = np.maximum(np.linalg.eigvalsh(scaled.covariance)[::-1], _TINY)
     d = len(eigenvalues)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.monitoring.sentences import sentence
@@ -95,6 +96,7 @@ class _Draft:
     blame_sum: Floats  # of what culprits are ranked by
     score: float
     worst: dict[str, Floats] = field(repr=False)
+    reading: Reading = field(repr=False)  # of the worst row
 
     def merge(self, other: "_Draft") -> None:
         """Add the rows that follow (Chan, Golub and LeVeque)."""
@@ -112,7 +114,7 @@ class _Draft:
         )
         if other.score > self.score:
             self.peak, self.labels[2] = other.peak, other.labels[2]
-            self.score, self.worst = other.score, other.worst
+            self.score, self.worst, self.reading = other.score, other.worst, other.reading
 
     def std_error(self) -> Floats:
         """Of the mean; rows share the orders of a sampled rule, so their sampling errors do not average out."""
@@ -128,6 +130,16 @@ class _Fix(NamedTuple):
     players: tuple[int, ...]
     joint_expected: dict[str, float]
     score: float
+
+
+class _Rows(NamedTuple):
+    """The worst rows of some incidents."""
+
+    standard: Floats
+    reading: Reading
+
+    def choose(self, at: list[int]) -> "_Rows":
+        return _Rows(self.standard[at], self.reading.choose(at))
 
 
 class Grouping:
@@ -238,6 +250,7 @@ class Grouping:
                     "score_if_fixed": why.score_if_fixed[peak].copy(),
                     "standard": rows.standard[peak].copy(),
                 },
+                rows.reading.choose(peak),
             )
 
     def _finished(self, drafts: list[_Draft]) -> list[Incident]:
@@ -246,35 +259,36 @@ class Grouping:
             return []
         ranked = np.argsort(-np.stack([draft.blame_sum for draft in drafts]), axis=1, kind="stable")
         standard = np.stack([draft.worst["standard"] for draft in drafts])
-        fixes = self._fixes(standard, ranked, np.full(len(drafts), self.limit))
+        worst = _Rows(standard, Reading.joined([draft.reading for draft in drafts]))
+        fixes = self._fixes(worst, ranked, np.full(len(drafts), self.limit))
         several = [at for at, fix in enumerate(fixes) if fix is None or len(fix.players) > 1]
         above = np.array([drafts[at].score - self.limit for at in several])
         nearly = self.limit + _CHANCE * np.minimum(above, self.limit)
         told = list(fixes)
-        for at, fix in zip(several, self._fixes(standard[several], ranked[several], nearly), strict=True):
+        for at, fix in zip(several, self._fixes(worst.choose(several), ranked[several], nearly), strict=True):
             told[at] = fix
         return [self._incident(*parts) for parts in zip(drafts, ranked.tolist(), fixes, told, strict=True)]
 
-    def _fixes(self, standard: Floats, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
+    def _fixes(self, rows: _Rows, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
         """Culprits that bring scores down to ``bounds`` when they are fixed together, and none of whom can be left out.
 
         They are found among the top ones: as many as it takes, and then without those that are not needed. A healthy
         sensor may be blamed more than two broken ones that vouch for each other. Where many would be needed, those are
         tried instead whose fix helps most, one after the other.
         """
-        result = self._from_the_top(standard, ranked, bounds)
+        result = self._from_the_top(rows, ranked, bounds)
         for at, fix in enumerate(result):
             if fix is None or len(fix.players) > _MANY:
-                other = self._one_by_one(standard[at], ranked[at], bounds[at])
+                other = self._one_by_one(rows.choose([at]), ranked[at], bounds[at])
                 if other is not None and (fix is None or len(other.players) < len(fix.players)):
                     result[at] = other
         return result
 
-    def _from_the_top(self, standard: Floats, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
-        result: list[_Fix | None] = [None] * len(standard)
-        waiting = list(range(len(standard)))
+    def _from_the_top(self, rows: _Rows, ranked: NDArray[np.intp], bounds: Floats) -> list[_Fix | None]:
+        result: list[_Fix | None] = [None] * len(rows.standard)
+        waiting = list(range(len(result)))
         for k in range(1, ranked.shape[1] + 1):
-            for at, fix in self._try({at: tuple(ranked[at, :k].tolist()) for at in waiting}, standard):
+            for at, fix in self._try({at: tuple(ranked[at, :k].tolist()) for at in waiting}, rows):
                 if fix.score <= bounds[at]:
                     result[at] = fix
             waiting = [at for at in waiting if result[at] is None]
@@ -293,18 +307,18 @@ class Grouping:
                     for at, fix in shrinking.items()
                     if at not in smaller and left_out < len(fix.players)
                 }
-                smaller |= {at: fix for at, fix in self._try(sets, standard) if fix.score <= bounds[at]}
+                smaller |= {at: fix for at, fix in self._try(sets, rows) if fix.score <= bounds[at]}
             for at, fix in smaller.items():
                 result[at] = fix
             shrinking = {at: fix for at, fix in smaller.items() if len(fix.players) > 1}
         return result
 
-    def _one_by_one(self, row: Floats, ranked: NDArray[np.intp], bound: float) -> _Fix | None:
+    def _one_by_one(self, row: _Rows, ranked: NDArray[np.intp], bound: float) -> _Fix | None:
         """The player whose fix helps most, then the one that helps most besides, and so on."""
         chosen: tuple[int, ...] = ()
         while len(chosen) < _MOST_PRUNED:
             others = [player for player in ranked.tolist() if player not in chosen]
-            tried = [fix for player in others for _, fix in self._try({0: (*chosen, player)}, row[None])]
+            tried = [fix for player in others for _, fix in self._try({0: (*chosen, player)}, row)]
             if not tried:
                 return None
             best = min(tried, key=lambda fix: fix.score)
@@ -313,17 +327,17 @@ class Grouping:
                 return best._replace(players=tuple(sorted(chosen, key=ranked.tolist().index)))
         return None
 
-    def _try(self, sets: dict[int, tuple[int, ...]], standard: Floats) -> Iterator[tuple[int, _Fix]]:
+    def _try(self, sets: dict[int, tuple[int, ...]], rows: _Rows) -> Iterator[tuple[int, _Fix]]:
         """Fix a set of players in each of some rows."""
         alike: dict[tuple[int, ...], list[int]] = {}
         for at, players in sets.items():
             alike.setdefault(tuple(sorted(i for player in players for i in self._players[player][1])), []).append(at)
         for block, at_rows in alike.items():
             members = self._columns.features_of(block)
-            expected, fixed = self.score.fix(standard[at_rows], members)
-            whole = standard[at_rows].copy()
-            whole[:, members] = expected
-            values = self._columns.decode(self.model.to_user_units(whole))[:, block]
+            here = rows.choose(at_rows)
+            expected, fixed = self.score.fix(here.standard, members)
+            here.standard[:, members] = expected
+            values = self.model.to_cells(here.standard, here.reading, self._columns)[:, block]
             for at, score, value in zip(at_rows, fixed, values, strict=True):
                 jointly = dict(zip((self._names[i] for i in block), value.tolist(), strict=True))
                 yield at, _Fix(sets[at], jointly, float(score))
@@ -360,6 +374,7 @@ class Grouping:
             implied,
             self.score.name,
             noun=self._noun,
+            verb="read" if self._columns.smooth is None else "averaged",
             time_name=self.time_name,
             dated=self._dated,
             daily=self._daily,

@@ -92,7 +92,7 @@ def find_incidents(
         fitted.limit,
         gap=read_gap(gap, times),
         min_length=min_length,
-        units=units_of(fitted, units, table.names),
+        units=units_of(fitted, units, shown_names(fitted, table)),
         noun=fitted.noun,
         time_name=None if times is None else time_name,
         dated=times is not None and over_several_days(times),
@@ -149,6 +149,11 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
         name = str(index.name or "time")
         return X, read_times(index, name), name
     return X, None, "time"
+
+
+def shown_names(fitted: FittedDetector, table: Table) -> list[str] | None:
+    """What a table calls the columns that are judged, if it has names."""
+    return None if table.names is None else [table.names[i] for i in fitted.columns.positions]
 
 
 def units_of(

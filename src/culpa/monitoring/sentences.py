@@ -20,6 +20,7 @@ def sentence(
     score_name: str,
     *,
     noun: str = "feature",
+    verb: str = "read",
     time_name: str | None,
     dated: bool,
     daily: bool = False,
@@ -39,7 +40,7 @@ def sentence(
         who = _listed([cut(culprit.feature) for culprit in named])
         does = "accounts" if len(culprits) == 1 else "together account"
         return f"{when}, {who}{more} {does} for {part}{worst}."
-    told = _listed([_reading(culprit, implied[k], k, noun) for k, culprit in enumerate(named)])
+    told = _listed([_reading(culprit, implied[k], k, noun, verb) for k, culprit in enumerate(named)])
     who = "it accounts" if len(culprits) == 1 else f"together{more} they account"
     return f"{when}, {told}{worst}; {who} for {part}."
 
@@ -71,11 +72,11 @@ def cut(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
 
 
-def _reading(culprit: "Culprit", implied: float, rank: int, noun: str) -> str:
+def _reading(culprit: "Culprit", implied: float, rank: int, noun: str, verb: str) -> str:
     read, should = pair(culprit.actual, implied)
     others = "they" if rank else f"the other {noun}s"
     unit = f" {culprit.unit}" if culprit.unit else ""
-    return f"{cut(culprit.feature)} read {read}{unit} where {others} imply {should}"
+    return f"{cut(culprit.feature)} {verb} {read}{unit} where {others} imply {should}"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -129,10 +129,11 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
         )
     model = as_fitted_model(model)
     reading = model.columns.read(X)
-    empty = np.isnan(reading.features).all(axis=1)
+    rows = model.standardise(reading.features)
+    empty = np.isnan(rows).all(axis=1)
     if empty.any():
-        warn_about_empty_rows(reading.labels[empty])
-    found = of_rows(model, model.standardise(reading.features), criterion, named_score(score or "spe", model))
+        warn_about_empty_rows(reading.labels[empty], context=model.context is not None)
+    found = of_rows(model, rows, criterion, named_score(score or "spe", model))
     names = model.columns.known_names or reading.names
     return same_kind(reading.native, of_players(found, model.columns.members), names)
 

@@ -15,7 +15,7 @@ from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.grouping import units_of_columns
-from culpa.monitoring.incidents import units_of
+from culpa.monitoring.incidents import shown_names, units_of
 from culpa.monitoring.times import Times
 from culpa.options import BlameOptions
 from culpa.plots.content import ControlChart, Heatmap, RowAxis, Statistic, thin
@@ -115,10 +115,13 @@ class Story:
 
 @dataclass(frozen=True)
 class Details:
-    """Rows that can be looked at closely, and what their waterfalls share."""
+    """Rows that can be looked at closely, and what their waterfalls share.
+
+    ``base_value`` is ``None`` where features are given, so that rows differ in it.
+    """
 
     title: str
-    base_value: float
+    base_value: float | None
     limit: float
     exact: bool
     rows: list[Detail]
@@ -187,7 +190,7 @@ def content(
         bars = caps.bars(len(explainer.players), len(listed))
         rows = _rows_to_explain(listed, score, caps.detailed(bars))
         why = explainer.explain(table, rows)
-    all_units = units_of(fitted, units, table.names)
+    all_units = units_of(fitted, units, shown_names(fitted, table))
     settings = {
         "data": _described(fitted, table, source),
         "fingerprint of the data": fingerprint(table.array),
@@ -225,7 +228,7 @@ def _details(
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     return Details(
         f"{TITLES[why.score_name]}: how much each {fitted.noun if why.groups is None else 'group'} adds",
-        why.base_value,
+        why.base_value if isinstance(why.base_value, float) else None,
         fitted.limit,
         why.exact,
         [detail(why, k, row, labels, scale, bars) for k, row in enumerate(rows.tolist())],

@@ -33,6 +33,7 @@ class Detail:
 
     row: int
     label: str | int | float
+    base_value: Number
     score: Number
     player: list[int | str]
     value: list[Number]
@@ -73,6 +74,7 @@ def detail(why: Explanation, at: int, row: int, labels: Labels, scale: Floats, m
     return Detail(
         row=row,
         label=labels.text(row),
+        base_value=number(fall.base_value),
         score=number(fall.score),
         player=[*own, *fall.names[n_own:]],
         value=numbers(fall.values),

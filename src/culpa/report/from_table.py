@@ -30,10 +30,10 @@ def content_of_table(
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
     rows, parts, codes = [], [], codes_for(fitted)
     cells: dict[str, list[Any]] = {name: [] for name in carried}
-    for batch in source.batches(names, carried):
+    for batch in source.batches(fitted.columns.inputs, carried):
         rows.append(batch.rows)
         parts.append(batch.X)
-        codes.add(batch.rows, batch.X)
+        codes.add(batch.rows, batch.X[:, fitted.columns.positions])
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
@@ -43,7 +43,7 @@ def content_of_table(
         report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]
-    table = Table(np.concatenate(parts), fitted.columns.known_names, pd.DataFrame(index=pd.Index(index)))
+    table = Table(np.concatenate(parts), fitted.columns.known_inputs, pd.DataFrame(index=pd.Index(index)))
     note("explaining")
     try:
         times = None if time is None else read_times(joined[time], time)

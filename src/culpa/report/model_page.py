@@ -74,6 +74,8 @@ def model_page(
         "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
+        "given": ", ".join(about.given) or "nothing",
+        "smoothing": "none" if about.smooth is None else f"weight {about.smooth:g}",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
         "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",

@@ -73,16 +73,19 @@ class HeldOutScores:
     n_per_block: Counts
     largest: Floats  # ascending
     block: Counts  # of each of the largest
+    clustering: float = 1.0  # scores that count as one, because each resembles those before it
 
     @classmethod
-    def of(cls, values: Floats, block: NDArray[np.integer], n_blocks: int | None = None) -> Self:
+    def of(
+        cls, values: Floats, block: NDArray[np.integer], n_blocks: int | None = None, *, clustering: float = 1.0
+    ) -> Self:
         """Scores of rows and their blocks; NaN, for rows without any observed feature, does not count."""
         seen = ~np.isnan(values)
         values, block = values[seen], np.asarray(block)[seen].astype(np.int64)
         counts = np.bincount(block, minlength=n_blocks or 0)
         kept = max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * len(values)))
         order = np.argsort(values, kind="stable")[-kept:] if len(values) else np.empty(0, dtype=np.intp)
-        return cls(counts[counts > 0], values[order], (np.cumsum(counts > 0) - 1)[block[order]])
+        return cls(counts[counts > 0], values[order], (np.cumsum(counts > 0) - 1)[block[order]], clustering)
 
     @property
     def n(self) -> int:
@@ -105,12 +108,17 @@ class HeldOutScores:
         rate = self._lowered_rate(asked)
         return HeldOutLimit(self._at(rate), rate, True, self._is_beyond(rate))
 
+    def level(self, rate: float) -> float:
+        """The level that exactly a share ``rate`` of these rows exceeds, as far as whole rows and the tail allow."""
+        return self._at(rate)
+
     def rate_above(self, limit: float) -> Rate:
         """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
         above = np.bincount(self.block[self.largest > limit], minlength=len(self.n_per_block))
         n, k = self.n, int(above.sum())
-        low = float(stats.beta.ppf(0.025, k, n - k + 1)) if k else 0.0
-        high = float(stats.beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
+        above_alone, n_alone = k / self.clustering, n / self.clustering
+        low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if k else 0.0
+        high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if k < n else 1.0
         rates, n_blocks = above / self.n_per_block, len(self.n_per_block)
         if n_blocks > 1:
             half = float(stats.t.ppf(0.975, n_blocks - 1) * rates.std(ddof=1) / math.sqrt(n_blocks))
@@ -155,14 +163,14 @@ class HeldOutScores:
         rates = self._rates(self._at(tested))
         pooled = self._pooled(rates)
         spread = float((self.n_per_block * (rates - pooled) ** 2).sum()) / max(pooled * (1 - pooled), 1e-12)
-        return spread > float(stats.chi2.ppf(_DIFFER, n_blocks - 1))
+        return spread > self.clustering * float(stats.chi2.ppf(_DIFFER, n_blocks - 1))
 
     def _lowered_rate(self, asked: float) -> float:
         """The largest rate at which the blocks' mean rate plus two standard errors is at most what was asked."""
         for factor in np.arange(1.0, _LARGEST_RAISE - 0.01, -0.05).tolist():
             rates = self._rates(self._at(asked * factor))
             pooled = self._pooled(rates)
-            chance = pooled * (1 - pooled) * float((1 / self.n_per_block).mean())
+            chance = self.clustering * pooled * (1 - pooled) * float((1 / self.n_per_block).mean())
             between = max(0.0, float(rates.var(ddof=1)) - chance)
             if pooled + _STANDARD_ERRORS * math.sqrt(between / len(rates)) <= asked * (1 + 1e-9):
                 return float(asked * factor)
@@ -183,7 +191,7 @@ class HeldOutScores:
             return largest
         if m >= _GENERALISED_FROM:
             shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))
-            return float(threshold + scale / shape * (share**-shape - 1))
+            return max(float(threshold + scale / shape * (share**-shape - 1)), largest)
         steps = m * (share ** (-1 / m) - 1)  # the predictive exponential distribution, not the one with a known mean
         return max(_blended(threshold, top, steps), largest)
 

@@ -100,11 +100,12 @@ class Waterfall:
     ) -> "Waterfall":
         """Content for the row at position ``row``."""
         why = why[row]
+        base_value = float(np.broadcast_to(why.base_value, 1)[0])
         observed = why.observed[0] & ~np.isnan(why.values[0])
         select = Selection.largest(np.abs(why.values[0]), max_features, np.flatnonzero(observed))
         values = select.gather(why.values[0])
-        rest = float(why.score[0] - why.base_value - values.sum())
-        adds_up = not abs(rest) > _NEGLIGIBLE * max(abs(why.score[0]), abs(why.base_value), np.abs(values).sum())
+        rest = float(why.score[0] - base_value - values.sum())
+        adds_up = not abs(rest) > _NEGLIGIBLE * max(abs(why.score[0]), abs(base_value), np.abs(values).sum())
         errors = select.gather_errors(why.interval()[1][0] - why.values[0], adds_up)
         actual, expected = (_cells(why, cells[0], select) for cells in (why.data, why.expected))
         names = select.names(why.player_names)
@@ -114,11 +115,11 @@ class Waterfall:
         return cls(
             names,
             values,
-            np.cumsum([why.base_value, *values])[:-1],
+            np.cumsum([base_value, *values])[:-1],
             errors,
             actual,
             expected,
-            why.base_value,
+            base_value,
             float(why.score[0]),
             why.score_name,
             why.row_labels[0],

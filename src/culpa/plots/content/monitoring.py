@@ -13,6 +13,8 @@ from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
+from culpa.monitoring.cusum import RUN_LENGTH, Cusum
+from culpa.monitoring.cusum import cusum as sum_up
 from culpa.monitoring.times import Times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
@@ -46,11 +48,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ControlChart:
-    """Statistics along the rows with their limits, and incidents."""
+    """Statistics along the rows with their limits, and incidents; perhaps the CUSUM of the detector's own statistic."""
 
     axis: RowAxis
     statistics: tuple[Statistic, ...]
     incidents: tuple[Span, ...]
+    cusum: Cusum | None = None
 
     @classmethod
     def of(
@@ -61,15 +64,16 @@ class ControlChart:
         time: Any = None,
         confidences: Sequence[float] = CONFIDENCES,
         incidents: Sequence[Any] | None = None,
+        cusum: bool | float = False,
     ) -> "ControlChart":
         """SPE and T2 of the rows of ``X``, and the detector's own statistic where it is another one.
 
         ``time`` is that of `PCADetector.incidents`. ``incidents`` are objects with positions ``first`` and ``last``;
-        without them, runs of flagged rows are.
+        without them, runs of flagged rows are. ``cusum`` adds a CUSUM; a number is its average run length in control.
         """
         features, times, _ = split_time(X, time)
         table = _checked(detector, features)
-        return cls.of_table(detector.fitted, table, times, confidences=confidences, incidents=incidents)
+        return cls.of_table(detector.fitted, table, times, confidences=confidences, incidents=incidents, cusum=cusum)
 
     @classmethod
     def of_table(
@@ -80,6 +84,7 @@ class ControlChart:
         *,
         confidences: Sequence[float] = CONFIDENCES,
         incidents: Sequence[Any] | None = None,
+        cusum: bool | float = False,
     ) -> "ControlChart":
         """The same for a table that was checked, with the times of its rows."""
         labels, statistics, flagged = _statistics(fitted, table, confidences)
@@ -87,7 +92,11 @@ class ControlChart:
             raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
         axis = RowAxis.of(labels if times is None else times)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
-        return cls(axis, statistics, tuple(Span(first, last, *axis.span(first, last)) for first, last in spans))
+        shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
+        if cusum is False:
+            return cls(axis, statistics, shown)
+        score = next(one.values for one in statistics if one.name == fitted.statistic.name)
+        return cls(axis, statistics, shown, sum_up(fitted, score, RUN_LENGTH if cusum is True else cusum))
 
 
 @dataclass(frozen=True, eq=False)

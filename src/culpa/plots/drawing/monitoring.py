@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from culpa.monitoring.cusum import Cusum
 from culpa.plots import palette
-from culpa.plots.content import ControlChart, Distance, Loadings, Statistic, thin
+from culpa.plots.content import ControlChart, Distance, Loadings, RowAxis, Statistic, thin
 from culpa.plots.drawing.canvas import (
     axes_or_new,
     colour_bar,
@@ -32,11 +33,13 @@ _MANY = 5000  # rows within the limits that a scatter plot shows
 def draw_control_chart(
     content: ControlChart, axes: "Sequence[Axes] | None" = None, *, log: bool = False
 ) -> "list[Axes]":
-    """One chart per statistic, one above the other."""
-    n = len(content.statistics)
+    """One chart per statistic, one above the other, and the CUSUM below."""
+    n = len(content.statistics) + (content.cusum is not None)
     axes = stacked_axes(n, 9.0, 0.6 + 2.1 * n) if axes is None else list(axes)
-    for ax, statistic in zip(axes, content.statistics, strict=True):
+    for ax, statistic in zip(axes[: len(content.statistics)], content.statistics, strict=True):
         _draw_statistic(ax, content, statistic, log)
+    if content.cusum is not None:
+        _draw_cusum(axes[-1], content.axis, content.cusum)
     if not content.axis.in_time:
         axes[-1].set_xlabel("row", fontsize="small")
     return axes
@@ -72,6 +75,24 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
     show_rows(ax, axis)
     ax.set_xlim(*axis.span())
     title(ax, TITLES.get(statistic.name, statistic.name))
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize="small", frameon=False, borderaxespad=0.2)
+    tidy(ax)
+
+
+def _draw_cusum(ax: "Axes", axis: RowAxis, sums: Cusum) -> None:
+    flagged = sums.values > sums.interval
+    at = thin(sums.values, flagged)
+    ax.plot(axis.x[at], sums.values[at], color=ink(), linewidth=0.9, zorder=2)
+    if flagged.any():
+        ax.plot(
+            axis.x[flagged], sums.values[flagged], "o", color=palette.RAISES, markersize=3.5, zorder=3, label="flagged"
+        )
+    text = f"interval {number(sums.interval)}, exceeded once in {sums.run_length:,.0f} normal rows"
+    ax.axhline(sums.interval, color=palette.STRICT, linestyle="--", linewidth=1.2, zorder=2.5, label=text)
+    ax.set_ylim(bottom=0)
+    show_rows(ax, axis)
+    ax.set_xlim(*axis.span())
+    title(ax, "CUSUM")
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize="small", frameon=False, borderaxespad=0.2)
     tidy(ax)
 

@@ -1,0 +1,151 @@
+"""How many components detect most faults, at a fixed rate of false alarms?
+
+``n_components="auto"`` takes the number that makes new normal rows most likely. This is another answer: faults are injected
+into held-out rows, and each number of components is judged by the share of them above the limit that a share
+1 - confidence of the held-out rows exceeds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from culpa._core.choices import FaultKind
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import CALIBRATION
+from culpa._core.types import Floats
+from culpa._core.validation import frame_like, read_table
+from culpa.calibration.comparison import Scores, recipe_of
+from culpa.calibration.evaluation import Estimate, Estimator, Progress
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS
+from culpa.calibration.lasting import past_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
+from culpa.detector import PCADetector
+from culpa.monitoring.trimming import fit_without_worst
+from culpa.scores import named_score
+from culpa.scores.held_out import Rate
+
+_MOST_NUMBERS = 40  # of components that are compared, unless told otherwise
+
+
+class ComponentsEntry(NamedTuple):
+    """A number of components, and how many faults it detects at which rate of false alarms."""
+
+    n_components: int
+    detection: Estimate
+    false_alarms: Rate
+
+
+@dataclass(frozen=True)
+class ComponentsByDetection:
+    """The number of components that detects most faults, all numbers compared, and the statistic they were compared by."""
+
+    best: int
+    entries: tuple[ComponentsEntry, ...]
+    statistic: str
+    n_trials: int
+    native: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def tied(self) -> tuple[int, ...]:
+        """The numbers whose detection rate ties with the highest one: their 95% intervals overlap."""
+        highest = next(entry.detection for entry in self.entries if entry.n_components == self.best)
+        return tuple(entry.n_components for entry in self.entries if entry.detection.high >= highest.low)
+
+    def applied_to(self, detector: PCADetector) -> PCADetector:
+        """An unfitted copy of a detector with the best number of components, and the statistic it was found for."""
+        copy = clone(detector).set_params(n_components=self.best, statistic=self.statistic)
+        return copy  # type: ignore[no-any-return]
+
+    def to_frame(self) -> Any:
+        """One line per number of components: detection rate and false alarms with intervals, whether best, whether tied."""
+        columns: dict[str, Any] = {"n_components": [entry.n_components for entry in self.entries]}
+        for name in ("detection", "false_alarms"):
+            found = [getattr(entry, name) for entry in self.entries]
+            columns |= {
+                name: [share.value for share in found],
+                f"{name}_low": [share.low for share in found],
+                f"{name}_high": [share.high for share in found],
+            }
+        columns["tied"] = [entry.n_components in self.tied for entry in self.entries]
+        columns["best"] = [entry.n_components == self.best for entry in self.entries]
+        return frame_like(self.native, columns)
+
+
+@documented(CALIBRATION)
+@known_keywords
+def components_by_detection(
+    X: Any,
+    detector: PCADetector | None = None,
+    *,
+    numbers: Sequence[int] | None = None,
+    kinds: Sequence[FaultKind] | None = None,
+    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
+    n_folds: int = 5,
+    n_trials: int = 1800,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ComponentsByDetection:
+    """The number of components that detects most injected faults, at the detector's rate of false alarms.
+
+    Parameters
+    ----------
+    X
+        Normal rows; only complete ones are used.
+    detector : PCADetector, optional
+        Whose statistic, confidence, scaling, trimming, lags, noise and shrinkage are used.
+    numbers : list of int, optional
+        Numbers of components to compare; by default all, or 40 evenly spaced ones where there are more.
+    {parameters}
+
+    Examples
+    --------
+    >>> from culpa.datasets import make_plant
+    >>> found = components_by_detection(make_plant(400, 1, faults=()).normal, n_trials=300)
+    >>> found.best in found.tied
+    True
+    """
+    detector = detector or PCADetector()
+    table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
+    plan = Plan(None, kinds, at_once, n_folds, n_trials, seed, progress)
+    found = compare_components(windows_of(table.array, detector.lags), detector, plan, numbers)
+    return replace(found, native=table.native)
+
+
+def compare_components(
+    windows: Floats, detector: PCADetector, plan: Plan, numbers: Sequence[int] | None = None
+) -> ComponentsByDetection:
+    """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
+    plan.check(len(windows), detector.lags)
+    n_features = windows.shape[1] // (past_of(detector.lags) + 1) * (detector.lags + 1)
+    numbers = _numbers(n_features, numbers)
+    statistic = recipe_of(detector, n_features).statistic
+    recipes = [recipe_of(clone(detector).set_params(n_components=p, statistic=statistic), n_features) for p in numbers]
+    scores, sources = [Scores() for _ in numbers], []
+    for at, fold in enumerate(plan.folds(windows, detector.lags)):
+        sources.append(fold.trials.source)
+        for k, recipe in enumerate(recipes):
+            learned, _ = fit_without_worst(recipe.learn, fold.training, detector.trim, detector.confidence)
+            model = learned.model
+            judge = named_score(statistic, model, confidence=detector.confidence)
+            scores[k].add(*(judge(model.standardise(rows)) for rows in (fold.held_out, fold.trials.rows)))
+            if plan.progress is not None:
+                plan.progress((at + (k + 1) / len(numbers)) / plan.n_folds, f"{numbers[k]} components")
+    source: NDArray[np.intp] = np.concatenate(sources)
+    estimate, rate = Estimator(source, plan.seed), 1 - detector.confidence
+    entries = [ComponentsEntry(p, *found.detection(rate, estimate)) for p, found in zip(numbers, scores, strict=True)]
+    best = max(entries, key=lambda entry: entry.detection.value).n_components
+    return ComponentsByDetection(best, tuple(entries), statistic, len(source))
+
+
+def _numbers(n_features: int, given: Sequence[int] | None) -> list[int]:
+    most = n_features - 1
+    if given is None:
+        return sorted({round(p) for p in np.linspace(1, most, min(most, _MOST_NUMBERS)).tolist()})
+    wrong = [p for p in given if not 1 <= p <= most]
+    if wrong or not len(given):
+        raise ValueError(f"numbers must be numbers of components between 1 and {most}, got {list(given)}.")
+    return sorted(set(given))

@@ -1,0 +1,93 @@
+"""Games in which some features are always known: they are in every coalition, and are no players.
+
+The value of a coalition S of the other features is v(S and G) - v(G), with G the given features. What the empty coalition
+is worth, v(G), differs from row to row: see `Given.known_value`.
+"""
+
+import numpy as np
+
+from culpa._core.types import Array, Floats, Positions
+from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions, Game
+
+# Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
+_SLOWER, _AT_LEAST = 12.0, 400.0
+
+
+class Given(Game):
+    """Another game with some features always in."""
+
+    def __init__(self, game: Game, known: Positions) -> None:
+        self.game, self.known = game, np.asarray(known, dtype=np.intp)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, those that are given, too."""
+        return self.game.n_features
+
+    @property
+    def base_value(self) -> float:
+        """Values are counted from what the given features alone are worth."""
+        return 0.0
+
+    def known_value(self, X: Floats) -> Floats:
+        """What the given features alone are worth, (n,)."""
+        coalitions = self.game.start(X, self.known[None], branching=False)
+        value = np.full(len(X), self.game.base_value)
+        for _ in self.known:
+            coalitions, change = coalitions.join()
+            value = value + change[0]
+        return value
+
+    def value(self, X: Floats, members: Positions) -> Floats:
+        """By the definition."""
+        everybody = np.union1d(members, self.known).astype(np.intp)
+        return np.asarray(self.game.value(X, everybody) - self.game.value(X, self.known))
+
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
+        """The given features join first."""
+        coalitions = self.game.start(X, self._behind(queues), branching=branching)
+        for _ in self.known:
+            coalitions, _ = coalitions.join()
+        return coalitions
+
+    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
+        """The same, if the game's own steps factorise."""
+        coalitions = self.game.start_factored(X, self._behind(queues))
+        if coalitions is None:
+            return None
+        for _ in self.known:
+            coalitions, _ = coalitions.join()
+        return coalitions
+
+    def deciding_order(self, players: list[list[int]]) -> list[int]:
+        """As in the game."""
+        return self.game.deciding_order(players)
+
+    @property
+    def cost(self) -> Cost:
+        """That of the game, walked with arrays."""
+        return Cost(*(max(_SLOWER * cost, _AT_LEAST) for cost in self.game.cost))
+
+    @property
+    def quadratic(self) -> bool:
+        """If the game's values are."""
+        return self.game.quadratic
+
+    @property
+    def forms_keep_digits(self) -> bool:
+        """As in the game."""
+        return self.game.forms_keep_digits
+
+    @property
+    def axes(self) -> Axes | None:
+        """As in the game."""
+        return self.game.axes
+
+    @property
+    def scale(self) -> Floats:
+        """As in the game."""
+        return self.game.scale
+
+    def _behind(self, queues: Positions) -> Positions:
+        """Queues with the given features in front."""
+        return np.hstack([np.tile(self.known, (len(queues), 1)), queues]).astype(np.intp)

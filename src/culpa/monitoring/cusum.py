@@ -1,0 +1,86 @@
+"""Cumulative sums of a statistic, for faults that are too small for the limit but last.
+
+Scores are skewed, so they are first turned into normal scores by their rank among held-out scores of normal rows: those of
+new normal rows then follow the standard normal distribution, whatever the distribution of the statistic. The sum
+
+    S_t = max(0, S_(t-1) + z_t - k)
+
+stays small as long as rows are normal, and grows by shift - k a row once normal scores shift upwards. The decision interval
+h is the level that S exceeds once in so many normal rows, on average (the average run length in control).
+
+References
+----------
+Page (1954), "Continuous inspection schemes". Siegmund (1985), "Sequential analysis".
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+from culpa._core.kinds import Number
+from culpa._core.types import Floats
+from culpa.fitted import FittedDetector
+from culpa.scores import HeldOutScores
+
+REFERENCE = 0.5  # k: best for normal scores that shift by one standard deviation
+RUN_LENGTH = 500.0
+_OVERSHOOT = 1.166  # Siegmund's correction for steps that jump over the level
+
+
+@dataclass(frozen=True, eq=False)
+class Cusum:
+    """Cumulative sum of each row; rows above ``interval`` are flagged.
+
+    ``run_length`` is the mean number of normal rows, if they are independent, until one is.
+    """
+
+    values: Floats
+    interval: float
+    reference: float
+    run_length: float
+
+
+def cusum(fitted: FittedDetector, score: Floats, run_length: float = RUN_LENGTH) -> Cusum:
+    """The cumulative sum of a detector's own statistic over rows in order; a row without a score adds nothing."""
+    held_out = fitted.limits.held_out(fitted.statistic)
+    if held_out is None:
+        raise ValueError("a CUSUM needs held-out scores, which this limit does not have: fit with limit='auto'.")
+    if fitted.columns.smooth is not None:
+        raise ValueError("smoothed rows accumulate small faults already: draw a CUSUM without smooth.")
+    Number(at_least=10).check(run_length, "cusum")
+    steps = normal_scores(held_out, score) - REFERENCE
+    sums, level = np.empty(len(score)), 0.0
+    for t, step in enumerate(steps.tolist()):
+        level = level if math.isnan(step) else max(0.0, level + step)
+        sums[t] = level
+    return Cusum(sums, decision_interval(run_length), REFERENCE, run_length)
+
+
+def normal_scores(held_out: HeldOutScores, score: Floats) -> Floats:
+    """Scores as quantiles of the standard normal distribution, by their rank among held-out scores."""
+    above = len(held_out.largest) - np.searchsorted(held_out.largest, score, side="left")
+    result = stats.norm.isf((above + 0.5) / (held_out.n + 1))
+    kept = len(held_out.largest)
+    if kept < held_out.n:  # of lower scores only the number is known: they get the mean of their normal scores
+        cut = stats.norm.isf(kept / held_out.n)
+        result = np.where(above == kept, -stats.norm.pdf(cut) / stats.norm.cdf(cut), result)
+    return np.where(np.isnan(score), np.nan, result)
+
+
+def average_run_length(interval: float, reference: float = REFERENCE, shift: float = 0.0) -> float:
+    """Mean number of rows until the sum exceeds the interval, for normal scores that shifted (Siegmund's formula).
+
+    >>> round(average_run_length(5.0)), round(average_run_length(5.0, shift=1.0), 1)
+    (938, 10.3)
+    """
+    drift, reach = shift - reference, interval + _OVERSHOOT
+    if drift == 0:
+        return reach**2
+    return (math.exp(-2 * drift * reach) + 2 * drift * reach - 1) / (2 * drift**2)
+
+
+def decision_interval(run_length: float, reference: float = REFERENCE) -> float:
+    """The interval with this average run length in control."""
+    return float(optimize.brentq(lambda h: math.log(average_run_length(h, reference) / run_length), 0.0, 100.0))

@@ -1,0 +1,152 @@
+"""Exponentially weighted rows: by hand, in pieces, and in a detector."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import culpa
+from culpa import PCADetector
+from culpa.columns import Smoother
+
+
+def by_hand(X, weight, reference):
+    """Row by row, column by column."""
+    result, shrink = np.full(X.shape, np.nan), np.zeros(X.shape)
+    for j in range(X.shape[1]):
+        z, t = 0.0, 0
+        for i, cell in enumerate(X[:, j]):
+            if not np.isnan(cell):
+                z, t = weight * (cell - reference[j]) + (1 - weight) * z, t + 1
+                shrink[i, j] = np.sqrt(weight / (2 - weight) * (1 - (1 - weight) ** (2 * t)))
+                result[i, j] = reference[j] + z / shrink[i, j]
+    return result
+
+
+@given(
+    n=st.integers(1, 30),
+    weight=st.floats(0.01, 1.0),
+    holes=st.floats(0, 0.5),
+    cuts=st.lists(st.integers(0, 30), max_size=4),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=60, deadline=None)
+def test_equals_the_definition_in_any_pieces(n, weight, holes, cuts, seed):
+    rng = np.random.default_rng(seed)
+    X, reference = rng.normal(size=(n, 3)) + 5, np.array([5.0, 4.0, 6.0])
+    X[rng.random(X.shape) < holes] = np.nan
+    expected = by_hand(X, weight, reference)
+    np.testing.assert_allclose(Smoother(weight, reference).join(X).rows, expected, rtol=1e-9)
+    smoother = Smoother(weight, reference)
+    pieces = [smoother.join(piece).rows for piece in np.split(X, sorted(min(cut, n) for cut in cuts))]
+    np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-9)
+
+
+def test_smoothed_rows_follow_the_model_of_single_rows_from_the_first_row_on():
+    rng = np.random.default_rng(0)
+    covariance = np.array([[2.0, 1.0], [1.0, 3.0]])
+    for t in (1, 2, 30):
+        runs = np.stack(
+            [
+                Smoother(0.2, np.zeros(2)).join(rng.multivariate_normal([0, 0], covariance, t)).rows[-1]
+                for _ in range(4000)
+            ]
+        )
+        np.testing.assert_allclose(np.cov(runs.T), covariance, atol=0.3)
+
+
+def rows_of(n, seed=0, shift=0.0):
+    rng, fixed = np.random.default_rng(seed), np.random.default_rng(7)
+    X = rng.normal(size=(n, 2)) @ fixed.normal(size=(2, 6)) + rng.normal(size=(n, 6)) + 10
+    X[:, 2] += shift
+    return pd.DataFrame(X, columns=list("abcdef"))
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return PCADetector(smooth=0.2).fit(rows_of(1000))
+
+
+def test_limits_hold_for_smoothed_rows(detector):
+    assert (detector.predict(rows_of(20_000, seed=1)) == -1).mean() == pytest.approx(0.01, abs=0.007)
+    rate = detector.false_alarm_rate_
+    assert rate.low <= 0.01 <= rate.high
+
+
+def test_finds_a_small_fault_that_lasts(detector):
+    alone = PCADetector().fit(rows_of(1000))
+    faulty = rows_of(500, seed=3, shift=1.0)
+    assert (detector.predict(faulty) == -1).mean() > 3 * (alone.predict(faulty) == -1).mean()
+    why = detector.explain(faulty, rows=np.arange(100, 500))
+    assert why.values.mean(axis=0).argmax() == 2
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-9)
+    # averages in the user's units, near the shifted mean and not stretched
+    assert why.data[:, 2].mean() == pytest.approx(11, abs=0.3)
+    assert why.expected[:, 2].mean() == pytest.approx(10, abs=0.3)
+    assert "averaged" in detector.incidents(faulty, gap=5)[0].sentence
+
+
+def test_explains_the_smoothed_row_as_if_it_were_a_row(detector):
+    plain = PCADetector(detector.model_.n_components_, statistic="mahalanobis").fit(rows_of(1000))
+    new = rows_of(30, seed=2)
+    reference = plain.to_fitted_model().reference
+    stretched = Smoother(0.2, reference).join(new.to_numpy()).rows
+    ours, theirs = detector.explain(new), plain.explain(pd.DataFrame(stretched, columns=new.columns))
+    np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(ours.score_if_fixed, theirs.score_if_fixed, rtol=1e-8)
+
+
+def test_model_file_round_trip(detector, tmp_path):
+    detector.save(tmp_path / "m.culpa")
+    again, rows = culpa.load(tmp_path / "m.culpa"), rows_of(50, seed=4)
+    np.testing.assert_array_equal(again.score_samples(rows), detector.score_samples(rows))
+    np.testing.assert_array_equal(again.explain(rows).data, detector.explain(rows).data)
+    assert again.limit_ == detector.limit_
+    assert again.false_alarm_rate_ == detector.false_alarm_rate_
+
+
+def test_a_weight_of_one_is_no_smoothing():
+    rows = rows_of(200)
+    np.testing.assert_array_equal(
+        PCADetector(smooth=1).fit(rows).score_samples(rows), PCADetector().fit(rows).score_samples(rows)
+    )
+
+
+def test_moments_in_pieces_give_the_same_limit():
+    from culpa.models.blocks import BlockMoments
+
+    rows = rows_of(700)
+    whole = PCADetector(smooth=0.3).fit(rows)
+    X = rows.to_numpy()
+    pieces = PCADetector(smooth=0.3).fit_moments(BlockMoments.of(X), tuple(rows.columns), np.array_split(X, 9))
+    assert pieces.limit_ == pytest.approx(whole.limit_, rel=1e-8)
+
+
+def test_goes_with_given_and_not_with_lags():
+    rows = rows_of(600)
+    why = PCADetector(smooth=0.2, given=["a"]).fit(rows).explain(rows_of(20, seed=3))
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-9)
+    with pytest.raises(ValueError, match="cannot be combined"):
+        PCADetector(smooth=0.2, lags=1).fit(rows)
+    for wrong in (0, 1.5, "a"):
+        with pytest.raises(ValueError, match="smooth"):
+            PCADetector(smooth=wrong).fit(rows)
+
+
+def test_rows_must_follow_each_other(detector):
+    with pytest.warns(UserWarning, match="smooth=0.2 takes each row to follow"):
+        detector.predict(rows_of(30).iloc[[0, 3, 20, 21]])
+
+
+def test_conformal_and_empirical_limits_are_of_smoothed_rows():
+    rows = rows_of(1500)
+    for limit in ("empirical", "conformal"):
+        detector = PCADetector(3, smooth=0.2, limit=limit, statistic="mahalanobis").fit(rows)
+        assert (detector.predict(rows_of(5000, seed=2)) == -1).mean() < 0.04
+    calibrated = (
+        PCADetector(3, smooth=0.2, limit="formula", statistic="mahalanobis")
+        .fit(rows)
+        .calibrate_limit(rows_of(1000, seed=5))
+    )
+    assert (calibrated.predict(rows_of(5000, seed=2)) == -1).mean() < 0.04
