@@ -7,6 +7,8 @@ import public_api
 import pytest
 
 import culpa
+from culpa import PCADetector
+from culpa.datasets import load_wine_outliers
 
 
 def test_public_names():
