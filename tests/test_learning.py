@@ -1,5 +1,6 @@
 """From rows to limits: held-out scores by definition, in batches as at once, with missing cells, trimming and lags."""
 
+import itertools
 import math
 
 import numpy as np
@@ -33,7 +34,7 @@ def distances(X, others, p):
 def held_out(X, p):
     """The distances of every tenth under the model of the others."""
     cuts = [len(X) * k // 10 for k in range(11)]
-    pairs = zip(cuts[:-1], cuts[1:], strict=True)
+    pairs = itertools.pairwise(cuts)
     return np.concatenate([distances(X[a:b], np.delete(X, np.arange(a, b), axis=0), p) for a, b in pairs])
 
 
@@ -139,7 +140,9 @@ class TestPasses:
         for seed in range(40):
             rng = np.random.default_rng(seed)
             n, d = int(rng.integers(30, 120)), int(rng.integers(3, 15))
-            X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + rng.normal(size=(n, d)) * rng.uniform(0.2, 2, size=d)
+            X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + rng.normal(size=(n, d)) * rng.uniform(
+                0.2, 2, size=d
+            )
             batches = self.in_batches(PCADetector(), X, 7)
             whole = PCADetector().fit(X)
             assert batches.model_.n_components_ == whole.model_.n_components_
@@ -238,7 +241,13 @@ class TestStatistics:
         known, found = held_out(X, p), detector.statistics(new)
         expected = [(1 + (known >= score).sum()) / 204 for score in distances(new, X, p)]
         np.testing.assert_allclose(found["p_value"], expected, rtol=1e-12)
-        assert list(found.columns[-5:]) == ["mahalanobis", "mahalanobis_limit", "mahalanobis_flag", "p_value", "anomaly"]
+        assert list(found.columns[-5:]) == [
+            "mahalanobis",
+            "mahalanobis_limit",
+            "mahalanobis_flag",
+            "p_value",
+            "anomaly",
+        ]
         np.testing.assert_array_equal(found["mahalanobis_flag"], found["anomaly"])
 
     def test_a_formula_has_none(self):

@@ -156,7 +156,9 @@ class TestTrim:
 
 class TestPartialFit:
     @pytest.mark.parametrize("shift", [0.0, 1e6])
-    @pytest.mark.parametrize("options", [{}, {"scale": False}, {"n_components": 3}, {"statistic": "combined"}, {"statistic": "spe"}])
+    @pytest.mark.parametrize(
+        "options", [{}, {"scale": False}, {"n_components": 3}, {"statistic": "combined"}, {"statistic": "spe"}]
+    )
     def test_equal_to_fit_on_all_rows(self, options, shift):
         X = clean(700) * np.arange(1, 11) + shift
         options = {"limit": "formula"} | options  # partial_fit has no rows to score
