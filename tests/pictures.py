@@ -84,6 +84,10 @@ def pictures():
         "control_chart": (2, lambda axes: plots.control_chart(detector, new, log=True, ax=axes)),
         "distance": (1, lambda axes: plots.distance(detector, new, ax=axes[0])),
         "loadings": (1, lambda axes: plots.loadings(detector, ax=axes[0])),
+        "components": (
+            1,
+            lambda axes: plots.components(PCADetector(limit="formula").fit(normal.iloc[::10]), ax=axes[0]),
+        ),
     }
 
 

@@ -1,5 +1,6 @@
 """From rows to limits: held-out scores by definition, in batches as at once, with missing cells, trimming and lags."""
 
+import itertools
 import math
 
 import numpy as np
@@ -33,7 +34,7 @@ def distances(X, others, p):
 def held_out(X, p):
     """The distances of every tenth under the model of the others."""
     cuts = [len(X) * k // 10 for k in range(11)]
-    pairs = zip(cuts[:-1], cuts[1:], strict=True)
+    pairs = itertools.pairwise(cuts)
     return np.concatenate([distances(X[a:b], np.delete(X, np.arange(a, b), axis=0), p) for a, b in pairs])
 
 

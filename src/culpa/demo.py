@@ -9,6 +9,7 @@ from rich.table import Table
 
 from culpa.datasets import load_wine_outliers
 from culpa.detector import PCADetector
+from culpa.monitoring.diagnostics import rate_in_words
 
 _NEXT = """\
 Next, try your own table of numbers, with one row per observation:
@@ -32,7 +33,7 @@ def run(console: Console, output: Path) -> None:
     new = frame.drop(index=train.index).sample(frac=1, random_state=0)  # in random order, not sorted by label
     other = wine.y[new.index] == 1
     new = new.reset_index(drop=True)
-    detector = PCADetector().fit(train)
+    detector = PCADetector(confidence=0.95).fit(train)  # so few rows do not tell where a 99% limit lies
     flagged = detector.predict(new) == -1
     why = detector.explain(new[flagged])
 
@@ -41,7 +42,8 @@ def run(console: Console, output: Path) -> None:
         f"{len(new)} new wines, {int(other.sum())} of them from another cultivar.\n"
         f"The model keeps {detector.model_.n_components_} components "
         f"({detector.model_.explained_variance_ratio_.sum():.0%} of the variance). "
-        f"Rows with a Mahalanobis distance above {detector.limit_:.2f} (99% limit) are flagged.\n"
+        f"Rows with a Mahalanobis distance above {detector.limit_:.2f} (95% limit) are flagged; "
+        f"{rate_in_words(detector.fitted)}.\n"
         f"{int(flagged.sum())} wines are flagged, {int(other[flagged].sum())} of them from the other cultivar. "
         f"Shapley values are {'exact' if why.exact else 'sampled'}: "
         f"culpa evaluated {why.n_evaluations:,} coalitions of features.\n"
@@ -49,8 +51,8 @@ def run(console: Console, output: Path) -> None:
     console.print(_culprits(why.top(2), dict(zip(why.row_labels, why.score, strict=True)), detector.limit_))
     console.print(
         "share: part of the wine's distance that is due to this measurement. expected: value that the other 12 "
-        "measurements imply. if fixed: distance with this measurement at its expected value. A tick: alarm "
-        "cleared.\n",
+        "measurements imply. if fixed: distance with this measurement at its expected value. A tick means that the alarm "
+        "is cleared.\n",
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)

@@ -503,7 +503,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     @property
     def plot(self) -> "DetectorPlots":
-        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)`` and ``loadings()``; see `culpa.plots`."""
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()``, ``components()``: see `culpa.plots`."""
         plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
         return plots
 

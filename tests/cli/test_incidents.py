@@ -30,7 +30,8 @@ def folder(tmp_path_factory):
     new.to_csv(path / "new.csv", index=False)
     new.to_parquet(path / "new.parquet")
     new.to_json(path / "new.ndjson", orient="records", lines=True, date_format="iso", double_precision=15)
-    run("fit", path / "normal.csv", "-o", path / "plant.culpa", "--unit", "flow_reflux=m3/h")
+    options = ["--components", "0.95", "--statistic", "spe", "--limit", "formula", "--unit", "flow_reflux=m3/h"]
+    run("fit", path / "normal.csv", "-o", path / "plant.culpa", *options)
     return path
 
 

@@ -1,5 +1,7 @@
 """Consecutive blocks of rows gathered in any portions, and the number of components that they choose."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -122,7 +124,7 @@ def held_out_log_likelihood(X, p, *, scale):
     """Mean log density of every row under PPCA of the other blocks, by the explicit covariance matrix."""
     starts = [*(len(X) * k // 10 for k in range(10)), len(X)]
     total = 0.0
-    for a, b in zip(starts[:-1], starts[1:], strict=True):
+    for a, b in itertools.pairwise(starts):
         others = np.delete(X, np.arange(a, b), axis=0)
         mean, std = others.mean(axis=0), others.std(axis=0, ddof=1) if scale else np.ones(X.shape[1])
         values, vectors = np.linalg.eigh(np.cov(((others - mean) / std).T))

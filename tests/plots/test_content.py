@@ -13,7 +13,18 @@ from sklearn.decomposition import PCA, FactorAnalysis
 
 from culpa import Explainer, PCADetector
 from culpa.datasets import make_plant
-from culpa.plots.content import Bars, ControlChart, Distance, Heatmap, Loadings, RowAxis, Scatter, Waterfall, thin
+from culpa.plots.content import (
+    Bars,
+    Components,
+    ControlChart,
+    Distance,
+    Heatmap,
+    Loadings,
+    RowAxis,
+    Scatter,
+    Waterfall,
+    thin,
+)
 from culpa.plots.content.blame import LEFT_OVER
 from culpa.plots.text import number, row_label, shorten, shorten_all
 
@@ -426,6 +437,36 @@ def test_thinning_loses_no_extreme_no_gap_and_nothing_to_keep(n, max_points, see
         assert {np.nanargmax(values), np.nanargmin(values)} <= set(chosen)
     assert np.isnan(values).any() == np.isnan(values[chosen]).any()
     assert len(chosen) <= 1.5 * max_points + 3 + keep.sum()
+
+
+# number of components
+
+
+def test_components_are_the_held_out_likelihood():
+    """The same rows, folds and models with scikit-learn."""
+    X = make_plant(203, 1).normal
+    blocks = np.split(np.arange(203), [203 * k // 10 for k in range(1, 10)])
+    held_out = []
+    for p in range(1, X.shape[1]):
+        judged = []
+        for block in blocks:
+            others = np.delete(X, block, axis=0)
+            mean, scale = others.mean(axis=0), others.std(axis=0, ddof=1)
+            judged.append(PCA(p).fit((others - mean) / scale).score_samples((X[block] - mean) / scale))
+        held_out.append(np.concatenate(judged).mean())
+    detector = PCADetector(limit="formula").fit(X)
+    content = Components.of(detector)
+    np.testing.assert_allclose(content.log_likelihood, held_out - np.max(held_out), atol=1e-9)
+    assert content.best == np.argmax(held_out) + 1 == detector.model_.n_components_
+
+
+def test_components_that_were_not_chosen_by_likelihood(detector):
+    for given in (detector, PCADetector(statistic="spe").fit(make_plant(100, 1).normal)):
+        assert Components.of_fitted(given.fitted) is None
+        with pytest.raises(ValueError, match="fit with n_components='auto'"):
+            Components.of(given)
+    with pytest.raises(TypeError, match="needs a fitted PCADetector, not PCA"):
+        Components.of(PCA())
 
 
 # texts

@@ -68,6 +68,7 @@ def every_plot(detector, normal, new, why):
         "distance": lambda **ax: detector.plot.distance(new, **ax),
         "linear distance": lambda **ax: detector.plot.distance(new, log=False, **ax),
         "loadings": lambda **ax: detector.plot.loadings(**ax),
+        "components": lambda **ax: PCADetector(limit="formula").fit(normal).plot.components(**ax),
     }
 
 
@@ -102,7 +103,7 @@ import sys, numpy as np
 from matplotlib.figure import Figure
 from culpa import PCADetector
 rng = np.random.default_rng(0)
-detector = PCADetector(2).fit(rng.standard_normal((50, 4)))
+detector = PCADetector(2, limit="formula").fit(rng.standard_normal((50, 4)))
 new = 3 * rng.standard_normal((9, 4))
 figure = Figure()
 axes = figure.subplots(4, 2).ravel()
@@ -143,7 +144,7 @@ def test_subfigures_and_styles(plant, why):
 
 def test_accessor(plant, why):
     assert dir(why.plot) == ["bar", "heatmap", "scatter", "waterfall"]
-    assert dir(plant[0].plot) == ["control_chart", "distance", "loadings"]
+    assert dir(plant[0].plot) == ["components", "control_chart", "distance", "loadings"]
     assert repr(why.plot) == "<Plots: waterfall, bar, heatmap, scatter>"
     assert why.plot.waterfall.__doc__ == plots.waterfall.__doc__
     assert list(inspect.signature(why.plot.bar).parameters) == ["row", "max_features", "ax"]
@@ -201,6 +202,18 @@ def test_control_chart_shades_incidents_and_marks_every_flagged_row(plant):
     assert len(axes[0].collections[0].get_paths()) == len(detector.incidents(new))
     limits = {line.get_label().split(" limit")[0] for line in axes[0].lines if "limit" in str(line.get_label())}
     assert limits == {"95%", "99%"}
+
+
+def test_the_best_number_of_components_is_marked(plant):
+    _, normal, _ = plant
+    detector = PCADetector(limit="formula").fit(normal)
+    ax = detector.plot.components()
+    curve, mark = ax.lines[:2]
+    assert curve.get_xdata().tolist() == list(range(1, normal.shape[1]))
+    best = detector.model_.n_components_
+    assert curve.get_ydata().argmax() + 1 == best == mark.get_xdata()[0]
+    assert curve.get_ydata()[best - 1] == mark.get_ydata()[0] == 0
+    assert mark.get_label() == f"best: {best}"
 
 
 def test_long_tables_are_thinned_but_keep_their_flags(plant):

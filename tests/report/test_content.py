@@ -31,7 +31,7 @@ def new(index=None):
 
 @pytest.fixture(scope="module")
 def detector():
-    return PCADetector().fit(normal())
+    return PCADetector(0.95, statistic="spe", limit="formula").fit(normal())
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +206,51 @@ def test_a_million_rows_stay_below_12_MB():
     check_everything_flagged_is_there(detector, X, report.content)
     assert len(report.to_html().encode()) < 12e6
     assert len(report.content.details.rows) >= 4000
+
+
+# ---- what a detector with default settings shows ----
+
+
+@pytest.fixture(scope="module")
+def default():
+    return PCADetector().fit(normal())
+
+
+def test_charts_of_the_default_detector(default):
+    content = default.report(new()).content
+    assert [(curve.name, curve.own) for curve in content.chart.statistics] == [
+        ("mahalanobis", True),
+        ("spe", False),
+        ("t2", False),
+    ]
+    assert np.flatnonzero(content.chart.marks).tolist() == np.flatnonzero(default.predict(new()) == -1).tolist()
+    assert content.details.title.startswith("Mahalanobis")
+
+
+def test_false_alarms_on_held_out_rows_are_told(default, detector):
+    rate = default.false_alarm_rate_
+    content = default.report(new()).content
+    fact = next(fact for fact in content.overview.facts if fact.name == "False alarms")
+    assert fact.value == f"{100 * rate.value:.2g}%"
+    assert fact.note == f"of held-out normal rows, 95% interval {100 * rate.low:.2g} to {100 * rate.high:.2g}%"
+    settings = {fact.name: fact.value for fact in content.model.settings}
+    assert settings["false alarms"].startswith(f"held-out rows: {fact.value} above the 99% limit, 95% interval")
+    formula = detector.report(new()).content
+    assert "False alarms" not in [fact.name for fact in formula.overview.facts]
+    settings = {fact.name: fact.value for fact in formula.model.settings}
+    assert settings["false alarms"] == "not known, because the limit is a formula"
+
+
+def test_the_likelihood_of_each_number_of_components_is_told(default, detector):
+    report = default.report(new())
+    curve = default.fitted.components.log_likelihood
+    assert len(curve) == len(NAMES) - 1
+    np.testing.assert_allclose(report.content.model.likelihood, curve - curve.max(), rtol=1e-5, atol=1e-9)
+    assert report.content.model.likelihood[report.content.model.n_components - 1] == 0
+    assert 'id="likelihood"' in report.to_html()
+    plain = detector.report(new())
+    assert plain.content.model.likelihood == []
+    assert 'id="likelihood"' not in plain.to_html()
 
 
 # ---- unusual tables ----

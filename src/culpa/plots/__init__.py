@@ -24,6 +24,7 @@ __all__ = [
     "DetectorPlots",
     "ExplanationPlots",
     "bar",
+    "components",
     "control_chart",
     "distance",
     "heatmap",
@@ -134,6 +135,12 @@ def loadings(
     return drawing.draw_loadings(content.Loadings.of(model, n_components=n_components, max_features=max_features), ax)
 
 
+def components(detector: PCADetector, *, ax: "Axes | None" = None) -> "Axes":
+    """How likely held-out rows are for each number of components; for a detector with ``n_components="auto"``."""
+    require_matplotlib()
+    return drawing.draw_components(content.Components.of(detector), ax)
+
+
 class _Plots(Generic[S]):
     """What both kinds of plots share: their subject, their names in completion, and the nearest name in errors."""
 
@@ -177,7 +184,8 @@ class ExplanationPlots(_Plots[Explanation]):
 class DetectorPlots(_Plots[PCADetector]):
     """``detector.plot``: the plots of a detector as methods."""
 
-    _names = ("control_chart", "distance", "loadings")
+    _names = ("control_chart", "distance", "loadings", "components")
     control_chart = _method(control_chart)
     distance = _method(distance)
     loadings = _method(loadings)
+    components = _method(components)

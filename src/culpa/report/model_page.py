@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.jobs import describe_detector
-from culpa.plots.content import Loadings, Statistic
+from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.numbers import Number, numbers
 from culpa.report.phrases import share
@@ -49,6 +49,7 @@ class ModelPage:
     features: list[dict[str, Any]]
     n_components: int
     explained_variance_ratio: list[Number]
+    likelihood: list[Number]  # of held-out rows for 1, 2, ... components, less the highest; empty if not known
     loadings: list[list[Number]]
     loadings_of: list[str]
     loadings_note: str
@@ -64,6 +65,7 @@ def model_page(
     """Describe a detector; ``settings`` are those of the report."""
     about = describe_detector(fitted)
     shown = Loadings.of(fitted.model, n_components=_COMPONENTS, max_features=_FEATURES)
+    likelihood = Components.of_fitted(fitted)
     left_out = []
     if about.components > _COMPONENTS:
         left_out.append(f"first {_COMPONENTS} of {about.components} components")
@@ -88,6 +90,7 @@ def model_page(
         features=[feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
         n_components=about.components,
         explained_variance_ratio=numbers(fitted.ppca.explained_variance_ratio_),
+        likelihood=[] if likelihood is None else numbers(likelihood.log_likelihood, 6),
         loadings=[numbers(line, 5) for line in shown.values],
         loadings_of=list(shown.names),
         loadings_note=f"Shown: {' and '.join(left_out)}." if left_out else "",

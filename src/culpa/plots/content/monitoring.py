@@ -1,4 +1,4 @@
-"""What pictures of a detector show: its statistics over rows with their limits, and the components of its model."""
+"""What pictures of a detector show: statistics over rows with their limits, components and how many are best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,6 +153,42 @@ class Loadings:
         shown = np.sort(select.shown)
         names = fitted.feature_names or default_names(len(axes))
         return cls(tuple(names[i] for i in shown), axes[shown], explained, len(select.others))
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """How likely models with 1, 2, ... components find rows that they did not see.
+
+    ``log_likelihood`` is the mean per held-out row minus the highest one, so that it is 0 at ``best`` components.
+    """
+
+    log_likelihood: Floats
+    best: int
+
+    @classmethod
+    def of(cls, detector: PCADetector) -> "Components":
+        """Content for a detector that chose the number of components itself."""
+        content = cls.of_fitted(_fitted(detector))
+        if content is None:
+            raise ValueError(
+                "there is no held-out likelihood for each number of components: fit with n_components='auto' and a "
+                "statistic other than the reconstruction error."
+            )
+        return content
+
+    @classmethod
+    def of_fitted(cls, fitted: FittedDetector) -> "Components | None":
+        """The same for a fitted core; ``None`` where the number of components was not chosen by likelihood."""
+        choice = fitted.components
+        if choice is None:
+            return None
+        return cls(choice.log_likelihood - choice.log_likelihood.max(), choice.n_components)
+
+
+def _fitted(detector: PCADetector) -> FittedDetector:
+    if not isinstance(detector, PCADetector):
+        raise TypeError(f"this picture needs a fitted PCADetector, not {type(detector).__name__}.")
+    return detector.fitted
 
 
 def _checked(detector: PCADetector, X: Any) -> Table:

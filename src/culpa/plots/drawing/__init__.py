@@ -2,10 +2,11 @@
 
 from culpa.plots.drawing.blame import draw_bars, draw_heatmap, draw_scatter, draw_waterfall
 from culpa.plots.drawing.canvas import require_matplotlib
-from culpa.plots.drawing.monitoring import draw_control_chart, draw_distance, draw_loadings
+from culpa.plots.drawing.monitoring import draw_components, draw_control_chart, draw_distance, draw_loadings
 
 __all__ = [
     "draw_bars",
+    "draw_components",
     "draw_control_chart",
     "draw_distance",
     "draw_heatmap",

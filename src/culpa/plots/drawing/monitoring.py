@@ -7,7 +7,7 @@ import numpy as np
 
 from culpa.monitoring.cusum import Cusum
 from culpa.plots import palette
-from culpa.plots.content import ControlChart, Distance, Loadings, RowAxis, Statistic, thin
+from culpa.plots.content import Components, ControlChart, Distance, Loadings, RowAxis, Statistic, thin
 from culpa.plots.drawing.canvas import (
     axes_or_new,
     colour_bar,
@@ -149,6 +149,27 @@ def draw_loadings(content: Loadings, ax: "Axes | None" = None) -> "Axes":
     colour_bar(ax, image, "loading")
     hidden = f", {features} of {features + content.n_other} features" if content.n_other else ""
     title(ax, f"Loadings: {content.explained.sum():.0%} of the variance{hidden}")
+    return ax
+
+
+def draw_components(content: Components, ax: "Axes | None" = None) -> "Axes":
+    """The likelihood over the number of components, with the best number marked."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax = axes_or_new(ax, 6.5, 3.6)
+    n = len(content.log_likelihood)
+    ax.plot(
+        range(1, n + 1), content.log_likelihood, color=ink(), linewidth=0.9, marker="." if n <= _FEW else "", zorder=2
+    )
+    ax.plot([content.best], [0.0], "o", color=palette.RAISES, markersize=7, zorder=3, label=f"best: {content.best}")
+    ax.axvline(content.best, color=palette.RAISES, linestyle=":", linewidth=1.2, zorder=1)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_xlim(0.5, n + 0.5)
+    ax.set_xlabel("number of components", fontsize="small")
+    ax.set_ylabel("log-likelihood per row, less the best", fontsize="small")
+    title(ax, "Likelihood of held-out rows")
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize="small", frameon=False, borderaxespad=0.2)
+    tidy(ax)
     return ax
 
 

@@ -434,9 +434,20 @@
       { type: "bar", x, y: ratio, marker: { color: c.down }, hovertemplate: "component %{x}: %{y:.2%}<extra></extra>" },
       { type: "scatter", mode: "lines+markers", x, y: total, line: { color: c.up, width: 1.5 }, marker: { size: 4 }, hovertemplate: "first %{x}: %{y:.2%}<extra></extra>" },
     ], layout(c, own));
+    drawLikelihood(c);
     const names = model.loadings_of, columns = model.loadings[0].map((_, k) => String(k + 1));
     drawGrid("loadings", { columns, rows: names, values: model.loadings, scale: Math.max(...model.loadings.flat().map(Math.abs)), axis: "component",
       hover: names.map((name, i) => columns.map((component, k) => `${wrapped(name)}<br>component ${component}: ${number(model.loadings[i][k])}`)), bar: {} });
+  }
+
+  function drawLikelihood(c) {
+    const y = model.likelihood, best = model.n_components;
+    if (!y.length) return;
+    const own = { xaxis: { title: { text: "number of components" }, dtick: Math.ceil(y.length / 20), zeroline: false }, yaxis: { zeroline: false }, height: 240 };
+    draw("likelihood", [
+      { type: "scatter", mode: "lines+markers", x: y.map((_, k) => k + 1), y, line: { color: c.down, width: 1.5 }, marker: { size: 4 }, hovertemplate: "%{x} components: %{y:.4g}<extra></extra>" },
+      { type: "scatter", mode: "markers", x: [best], y: [y[best - 1]], marker: { size: 11, color: c.up }, hovertemplate: "chosen: %{x}<extra></extra>" },
+    ], layout(c, own));
   }
 
   function drawEverything() {
