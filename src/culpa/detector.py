@@ -40,7 +40,8 @@ from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
-from culpa.monitoring.drift import Drift, DriftGatherer
+from culpa.monitoring.drift import Drift
+from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import Ends, sentences
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions

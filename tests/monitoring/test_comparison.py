@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from culpa import PCADetector
-from culpa.monitoring.comparison import Period
+from culpa.monitoring.periods import Period
 
 LOADINGS = np.random.default_rng(5).normal(size=(3, 8))
 

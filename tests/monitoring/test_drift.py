@@ -10,7 +10,7 @@ from scipy import stats
 import culpa
 from culpa import PCADetector
 from culpa.models import Moments
-from culpa.monitoring.drift import DriftGatherer, drift_of
+from culpa.monitoring.drift_measures import DriftGatherer, drift_of
 
 SETTINGS = {"n_components": 2, "statistic": "mahalanobis", "limit": "box"}
 

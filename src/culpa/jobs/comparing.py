@@ -9,7 +9,8 @@ from culpa._core.threads import one_blas_thread
 from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.monitoring.comparison import Comparison, Period, compare_periods
+from culpa.monitoring.comparison import Comparison, compare_periods
+from culpa.monitoring.periods import Period
 
 
 def compare(

@@ -11,7 +11,8 @@ from culpa.columns import History
 from culpa.detector import PCADetector
 from culpa.io.tables import Source, TableError
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
-from culpa.monitoring.drift import Drift, DriftGatherer
+from culpa.monitoring.drift import Drift
+from culpa.monitoring.drift_measures import DriftGatherer
 
 
 @dataclass(frozen=True)

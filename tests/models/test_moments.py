@@ -1,4 +1,4 @@
-"""Forgetting: moments of weighted rows, however they come in pieces."""
+"""Moments of weighted rows, however they come in pieces; models and blocks that forget."""
 
 from itertools import pairwise
 
