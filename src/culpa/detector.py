@@ -19,7 +19,7 @@ from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreNa
 from culpa._core.fit_warning import FitWarning
 from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import DETECTOR
+from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import (
     Table,
@@ -38,7 +38,9 @@ from culpa.learning import Recipe, limits_from_rows
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
+from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
+from culpa.monitoring.drift import Drift, DriftGatherer
 from culpa.monitoring.fill_values import Ends, sentences
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
@@ -96,7 +98,6 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     _fitted: FittedDetector
     # of the rows that partial_fit has seen
-    _gathered: Moments | None = None
     _gatherer: BlockGatherer | None = None
 
     @known_keywords
@@ -149,29 +150,41 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return self._set_fitted(recipe.fit_rows(rows, given.row_labels()[self.lags :]))
 
     @available_if(_merges)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
+    def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
         """Learn from more normal rows: the model is that of ``fit`` on all rows so far, to rounding.
 
-        It keeps only mean and covariance, so it needs complete rows, and the limit is a formula; `calibrate_limit` can
-        follow. After ``fit`` or `culpa.load`, an automatic number of components stays what it is. With lags, the rows of
-        each call must be consecutive, and the first ones serve only as the others' past.
+        It keeps only means and covariances, so it needs complete rows, and the limit is a formula; `calibrate_limit` can
+        follow. After ``fit`` or `culpa.load`, an automatic number of components is chosen from other blocks than ``fit``
+        has. With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+
+        Parameters
+        ----------
+        X
+            Normal rows, the oldest first.
+        forget
+            Share of its weight that every earlier row loses with each row of ``X``. With ``forget=0.001`` a row counts
+            half after 693 more rows (log 2 / forget), and the model rests on about 1,000 rows (1 / forget). Mean and
+            covariance are those of the weighted rows, however they are cut into calls. 0 forgets nothing.
         """
         self._check_parameters()
+        FORGET.check(forget)
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
         rows = self._recipe().columns.read(table).features[self.lags :]
-        gatherer = BlockGatherer(rows.shape[1]) if first else self._gatherer
-        if gatherer is None:
-            blocks = BlockMoments((self._moments_so_far().merge(Moments.of(rows)),))
-        else:
+        gatherer = None if forget else BlockGatherer(rows.shape[1]) if first else self._gatherer
+        if gatherer is not None:
             gatherer.add(rows)
             blocks = gatherer.finish()
+        elif first:
+            blocks = BlockMoments.of(rows[:0]).then(rows, forget)
+        else:
+            blocks = self.blocks_so_far().then(rows, forget)
         with warnings.catch_warnings():
             if not first:  # once is enough
                 warnings.simplefilter("ignore", FitWarning)
             self.fit_moments(blocks, table.names if first else self.fitted.columns.known_inputs)
-        self._gatherer, self._gathered = gatherer, blocks.total
+        self._gatherer = gatherer
         return self
 
     def calibrate_limit(self, X: Any) -> Self:
@@ -407,6 +420,65 @@ class PCADetector(OutlierMixin, BaseEstimator):
             self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
         )
 
+    def drift(self, X: Any) -> Drift:
+        """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
+
+        Blocks of training rows, each compared with the others, tell how much such rows differ where nothing has changed.
+
+        Parameters
+        ----------
+        X
+            Recent rows in the order of time; rows with missing cells are left out.
+
+        Returns
+        -------
+        Drift
+            With ``drifted``, ``p_value``, ``sentence``, the measures ``angle``, ``variance``, ``mean`` and ``score``,
+            ``features``, ``to_frame()``, ``features_to_frame()`` and ``to_json()``.
+
+        Examples
+        --------
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector().fit(plant.normal)
+        >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
+        True
+        """
+        reading = self.fitted.read(self.read(X))
+        return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
+
+    def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
+        """Which features account for the change of the mean score between two periods, and which correlations changed.
+
+        The parts of the features are the differences of their mean Shapley values: exact, and they add up to the change.
+        Their 95% intervals allow for rows that depend on each other (means of consecutive stretches of rows).
+
+        Parameters
+        ----------
+        before, after
+            Rows of the two periods, each in the order of time.
+        options
+            Those of `Explainer`, such as ``groups``.
+
+        Returns
+        -------
+        Comparison
+            With ``sentence``, ``features``, ``correlations``, ``to_frame()``, ``correlations_to_frame()`` and
+            ``to_json()``.
+
+        Examples
+        --------
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector().fit(plant.normal)
+        >>> comparison = detector.compare(plant.normal, plant.new)
+        >>> change = sum(each.change.value for each in comparison.features)
+        >>> bool(abs(change - comparison.score.value) < 1e-9)
+        True
+        """
+        periods = (self.fitted.read(self.read(X)) for X in (before, after))
+        return compare(self.fitted, *periods, **options)
+
     def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
 
@@ -431,7 +503,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     @property
     def plot(self) -> "DetectorPlots":
-        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()``, ``components()``: see `culpa.plots`."""
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
         plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
         return plots
 
@@ -498,7 +570,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""
-        self._fitted, self._gathered, self._gatherer = fitted, None, None
+        self._fitted, self._gatherer = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_ = fitted.abnormal_training_rows
         self.false_alarm_rate_ = fitted.false_alarm_rate
@@ -523,16 +595,19 @@ class PCADetector(OutlierMixin, BaseEstimator):
             lambda j: Moments.of(cells[j, observed[:, j]][:, None]),
         )
 
-    def _moments_so_far(self) -> Moments:
-        """Mean and covariance of the training rows: as gathered, or as a fitted model has them."""
-        if self._gathered is not None:
-            return self._gathered
+    def blocks_so_far(self) -> BlockMoments:
+        """Moments of blocks of the training rows, or one block where the model knows no more of them.
+
+        With lags, those of the lag matrix. They start what ``fit_moments`` takes.
+        """
+        check_is_fitted(self, "model_")
+        if self.fitted.blocks is not None:
+            return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean
         model, context = self.model_.moments_so_far(), self.fitted.model.context
-        moments = Moments(
-            model.n, self.mean_, self.scale_ * model.mean, model.scatter * np.outer(self.scale_, self.scale_)
-        )
-        return moments if context is None else context.joint_moments(moments)
+        scatter = model.scatter * np.outer(self.scale_, self.scale_)
+        moments = Moments(model.n, self.mean_, self.scale_ * model.mean, scatter)
+        return BlockMoments((moments if context is None else context.joint_moments(moments),))
 
 
 @contextmanager

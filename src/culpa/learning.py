@@ -206,7 +206,7 @@ class Recipe:
         def model_without(k: int) -> FittedModel:
             return self.learn_moments(blocks.without(k), p=p).model
 
-        return self._held_out(learned, model_without, blocks.starts, blocks.total.n, _numbered(batches))
+        return self._held_out(learned, model_without, blocks.starts, round(blocks.total.n), _numbered(batches))
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells, from where the model of all rows left off."""

@@ -84,6 +84,16 @@ _SEED = Parameter(
     "Seed of the random numbers: the same seed gives the same result.",
 )
 
+FORGET = Parameter(
+    "forget",
+    Number(at_least=0, below=1),
+    0.0,
+    "Share of its weight that every earlier row loses with each new row.",
+    "With 0.001, a row counts half after 693 more rows, and the model rests on about 1,000 rows. 0 forgets nothing.",
+)
+
+UPDATE = Parameters("update", [FORGET])
+
 DETECTOR = Parameters(
     "PCADetector",
     [

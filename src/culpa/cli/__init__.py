@@ -7,6 +7,7 @@ import typer
 
 from culpa.cli.calibrate import calibrate
 from culpa.cli.command import command
+from culpa.cli.compare import compare
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
 from culpa.cli.incidents import incidents
@@ -14,6 +15,7 @@ from culpa.cli.info import info
 from culpa.cli.report import report
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
+from culpa.cli.update import update
 
 app = typer.Typer(
     help="Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame.",
@@ -50,7 +52,7 @@ def demo(
     story.run(Console(), output)
 
 
-for each in (demo, fit, calibrate, score, explain, incidents, report, info, reproduce):
+for each in (demo, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):
     app.command()(each)
 
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 @command
 def fit(
     table: options.TableOptions,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
-    ],
+    output: options.ModelOutput,
     columns: options.ColumnOptions,
     parameters: Annotated[dict[str, Any], Described(DETECTOR, panel=options.MODEL)],
     unit: Annotated[
@@ -30,12 +28,7 @@ def fit(
             rich_help_panel=options.COLUMNS,
         ),
     ] = None,
-    complete_only: Annotated[
-        bool,
-        typer.Option(
-            "--complete-only", help="Skip rows with missing cells.", rich_help_panel=options.READING, show_default=False
-        ),
-    ] = False,
+    complete_only: options.CompleteOnly = False,
     compile: Annotated[
         bool, typer.Option("--compile", help="Store a compiled explainer, so that the first explanation is fast.")
     ] = False,
@@ -97,7 +90,7 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
-        f"{model.n_samples_:,} rows{skipped}, {detector.n_features_in_} features{past}, "
+        f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
         f"{console.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
         f"{model.explained_variance_ratio_.sum():.1%}; "
         f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"

@@ -1,7 +1,6 @@
 """`culpa info`: what is in a model file?"""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 @command
 def info(
-    model: Annotated[Path, typer.Argument(help="Model file, written by 'culpa fit'.", show_default=False)],
+    model: options.ModelArgument,
     json: options.Json = False,
 ) -> None:
     """Show the features, components, limits and training rows of a model, with warnings.
@@ -42,7 +41,7 @@ def _print(about: "Description") -> None:
     if about.smooth is not None:
         past += f"; rows smoothed with weight {about.smooth:g}"
     lines = {
-        "trained on": f"{about.rows:,} rows, {len(about.features)} features{past}",
+        "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,15 @@ _FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="Model file, written by 'culpa fit'.", show_default=False)]
+ModelArgument = Annotated[Path, typer.Argument(help="Model file, written by 'culpa fit'.", show_default=False)]
+ModelOutput = Annotated[
+    Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
+]
+CompleteOnly = Annotated[
+    bool,
+    typer.Option("--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING, show_default=False),
+]
 Id = Annotated[
     list[str] | None,
     typer.Option(
@@ -147,9 +156,7 @@ class ColumnOptions:
 class NewRowsOptions(TableOptions):
     """New rows, and the model that judges them."""
 
-    model: Annotated[
-        Path, typer.Option("--model", "-m", help="Model file, written by 'culpa fit'.", show_default=False)
-    ]
+    model: Model
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with code 1 if there is an anomaly.")
     ] = False
@@ -174,6 +181,17 @@ class NewRowsOptions(TableOptions):
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
         if self.fail_on_anomaly and found:
             raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodsOptions(TableOptions):
+    """The tables of two periods, read alike; the first is ``table``."""
+
+    after: Annotated[str, typer.Argument(help="Table of the second period.", show_default=False)]
+
+    def open_both(self) -> "tuple[Source, Source]":
+        """Both tables."""
+        return self.open(), replace(self, table=self.after).open()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ Arrays = dict[str, NDArray[Any]]
 _ADDED_LATER = {"noun", "given", "smooth"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
+BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
 ABNORMAL_COLUMNS: dict[str, Any] = {
     "position": np.int64,
     "spe": np.float64,
@@ -58,6 +59,7 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     rows = header["limits"]["rows"]
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
+    expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
     expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
     if odd := sorted(set(arrays) ^ expected):
@@ -68,6 +70,11 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not hold a number for each number of components.")
+    if "blocks.n" in arrays:
+        K = len(np.atleast_1d(arrays["blocks.n"]))
+        shapes |= {"blocks.n": (K,), "blocks.mean": (K, d), "blocks.scatter": (K, d * (d + 1) // 2)}
+        if not K or (arrays["blocks.n"] <= 0).any():
+            raise ModelFileError("array 'blocks.n' does not hold numbers of rows.")
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
@@ -109,7 +116,8 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
         "noise_variance": is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "training": isinstance(training, dict)
-        and is_count(training.get("rows"))
+        and is_number(training.get("rows"))
+        and 0 <= training["rows"] < 1 << 62
         and is_count(training.get("iterations"))
         and isinstance(training.get("converged"), bool),
     }

@@ -23,6 +23,7 @@ from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
+    BLOCK_ARRAYS,
     Arrays,
     ModelFileError,
     check_arrays,
@@ -33,6 +34,7 @@ from culpa.io.model_checks import (
     n_columns_of,
 )
 from culpa.models import PPCA, LatentGaussian
+from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.scores import HeldOutScores, named_score
@@ -43,6 +45,7 @@ FORMAT = 1
 
 
 _LARGEST_HEADER = 1 << 24  # bytes
+_MOST_NUMBERS_IN_BLOCKS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
 _MOSTABNORMAL_COLUMNS = 10_000  # training rows that looked abnormal, the worst of them
 
 
@@ -92,6 +95,9 @@ def _arrays(fitted: FittedDetector) -> Arrays:
         arrays[f"limits.{name}"] = tail.largest
         if isinstance(tail, HeldOutScores):
             arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
+    d = fitted.model.gaussian.n_features
+    if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
+        arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     context = fitted.model.context
@@ -124,7 +130,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "noise_variance": float(fitted.ppca.noise_variance_),
         "training": {
-            "rows": int(fitted.ppca.n_samples_),
+            "rows": to_json_value(fitted.ppca.n_samples_),
             "iterations": int(fitted.ppca.n_iter_),
             "converged": bool(fitted.ppca.converged_),
         },
@@ -235,8 +241,16 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         parameters,
         units=header["units"],
         abnormal_training_rows=_abnormal_table(arrays, header),
+        blocks=_blocks(arrays),
         components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
     )
+
+
+def _blocks(arrays: Arrays) -> BlockMoments | None:
+    """Files from before blocks, and of models with very many features, have none."""
+    if "blocks.n" not in arrays:
+        return None
+    return BlockMoments.from_arrays({name: arrays[f"blocks.{name}"] for name in BLOCK_ARRAYS})
 
 
 def _statistic(header: dict[str, Any]) -> str:

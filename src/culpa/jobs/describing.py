@@ -18,7 +18,7 @@ class Description:
 
     format: int
     culpa: str
-    rows: int
+    rows: float  # the sum of their weights
     features: list[dict[str, Any]]
     components: int
     explained_variance: float

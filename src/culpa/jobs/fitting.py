@@ -83,13 +83,13 @@ def _fit(
         return _fit_whole(detector, source, features, progress, note, complete_only=False)
     if moments.n < 2:
         raise TableError(
-            f"{source.name}: {moments.n} complete row(s) are too few to learn from: at least 2 are needed."
+            f"{source.name}: {moments.n:.0f} complete row(s) are too few to learn from: at least 2 are needed."
         )
     note("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
         detector.fit_moments(blocks, tuple(features), again)
-    return sentences(ends.alone(moments.n), features, source.name, moments.column, ADVICE)
+    return sentences(ends.alone(round(moments.n)), features, source.name, moments.column, ADVICE)
 
 
 def sample(

@@ -1,7 +1,10 @@
 """Mean and covariance of consecutive blocks of rows, gathered in one pass over a table of unknown length."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +13,7 @@ from culpa._core.types import Floats
 from culpa.models.moments import Moments
 
 N_BLOCKS = 10
+_MEMORY_PER_BLOCK = 0.2  # a block is no longer than this share of what forgetting leaves in memory
 _HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
 _PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many
 
@@ -43,6 +47,53 @@ class BlockMoments:
         reference = X[0].copy() if len(X) else None
         parts = np.split(X, block_starts(len(X), n_blocks)[1:])
         return cls(tuple(Moments.of(part, reference) for part in parts))
+
+    def then(self, X: Floats, forget: float = 0.0) -> "BlockMoments":
+        """Blocks after more rows, each of which takes a share ``forget`` off the weight of every row before it.
+
+        New rows make blocks about as heavy as the heaviest so far, and light neighbours are joined where there are too
+        many. A single block stays one: it is of rows whose blocks are not known.
+        """
+        if len(self) == 1 and self.blocks[0].n:
+            return BlockMoments((self.blocks[0].then(X, forget),))
+        heavy = max([block.n for block in self.blocks] + [len(X) / N_BLOCKS])
+        size = max(1.0, min(heavy, _MEMORY_PER_BLOCK / forget) if forget else heavy)
+        blocks = list(self.blocks)
+        while len(X):
+            if blocks[-1].n >= size:
+                blocks.append(Moments.of(X[:0], X[0].copy()))
+            room = max(1, math.ceil(size - blocks[-1].n))
+            rows, X = X[:room], X[room:]
+            fade = (1 - forget) ** len(rows)
+            blocks = [
+                *(block.weighted(fade) if forget else block for block in blocks[:-1]),
+                blocks[-1].then(rows, forget),
+            ]
+            if len(blocks) == 2 * N_BLOCKS:
+                pair = int(np.argmin([first.n + second.n for first, second in pairwise(blocks[:-1])]))
+                blocks[pair : pair + 2] = [blocks[pair].merge(blocks[pair + 1])]
+        return BlockMoments(tuple(blocks))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Plain arrays, for saving."""
+        upper = np.triu_indices(self.blocks[0].n_features)
+        return {
+            "n": np.array([block.n for block in self.blocks], dtype=np.float64),
+            "mean": np.array([block.mean for block in self.blocks]),
+            "scatter": np.array([block.scatter[upper] for block in self.blocks]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> "BlockMoments":
+        """Inverse of `to_arrays`."""
+        d = arrays["mean"].shape[1]
+        blocks = []
+        for n, mean, upper in zip(arrays["n"].tolist(), arrays["mean"], arrays["scatter"], strict=True):
+            scatter = np.zeros((d, d))
+            scatter[np.triu_indices(d)] = upper
+            scatter += np.triu(scatter, 1).T
+            blocks.append(Moments(int(n) if n.is_integer() else n, mean, np.zeros(d), scatter))
+        return cls(tuple(blocks))
 
     @cached_property
     def total(self) -> Moments:
@@ -89,7 +140,7 @@ class BlockGatherer:
     @property
     def n(self) -> int:
         """Rows so far."""
-        return sum(map(len, self._held)) + sum(piece.n for piece in self._pieces)
+        return sum(map(len, self._held)) + round(sum(piece.n for piece in self._pieces))
 
     def finish(self) -> BlockMoments:
         """The blocks so far; fewer than usual where there are fewer rows."""

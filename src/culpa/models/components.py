@@ -48,7 +48,7 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     if n < 2 or not eigenvalues[0] > 0:
         return ComponentChoice(1, np.zeros(1))  # whoever fits the model refuses it
     rank = int((eigenvalues > _NO_VARIANCE * eigenvalues[0]).sum()) if n > d else d
-    most = max(1, min(rank - 1, min(n - block.n for block in blocks.blocks) - 2))
+    most = max(1, min(rank - 1, round(min(n - block.n for block in blocks.blocks)) - 2))
     curves, weights = [], []
     for k, block in enumerate(blocks.blocks):
         if not block.n:
@@ -64,7 +64,7 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     return _best(curves, weights)
 
 
-def _best(curves: Sequence[Floats], weights: Sequence[int]) -> ComponentChoice:
+def _best(curves: Sequence[Floats], weights: Sequence[float]) -> ComponentChoice:
     curve = np.average(curves, axis=0, weights=weights)
     return ComponentChoice(int(np.argmax(curve)) + 1, curve)
 

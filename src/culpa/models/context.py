@@ -99,9 +99,9 @@ def _inverse(covariance: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(covariance / np.outer(std, std), rcond=_SAME, hermitian=True) / np.outer(std, std))
 
 
-def _refuse_few(n_rows: int, n_given: int) -> None:
+def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"{n_rows} rows with all given cells are too few to learn the effect of {n_given} given feature(s): "
+            f"{n_rows:.0f} rows with all given cells are too few to learn the effect of {n_given} given feature(s): "
             f"at least {n_given + 2} are needed."
         )

@@ -26,7 +26,7 @@ class FittedModel:
     centre: Floats
     scale: Floats
     sample_covariance: Floats | None = None
-    n_samples: int | None = None
+    n_samples: float | None = None  # the sum of their weights
     feature_names: tuple[str, ...] | None = None
     encoding: Columns | None = None
     shrinkage: float = 0.0
@@ -47,6 +47,13 @@ class FittedModel:
         if self.context is not None:
             X = self.context.adjust(X)
         return (X - self.location) / self.scale
+
+    def refuse_transformed_rows(self, what: str) -> None:
+        """Raise a ValueError where rows are not what the model sees: with given columns, or smoothed."""
+        if self.context is not None or self.columns.smooth is not None:
+            raise ValueError(
+                f"{what} supports neither given columns nor smoothed rows: fit a detector without them for it."
+            )
 
     def to_user_units(self, Z: Floats, X: Floats) -> Floats:
         """Inverse of `standardise`, in the context of the rows ``X``."""

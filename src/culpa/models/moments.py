@@ -28,6 +28,8 @@ def mean_and_spread(X: Floats) -> tuple[Floats, Floats]:
 class Moments:
     """Number of rows, mean and scatter of complete rows, measured from a reference point near the data.
 
+    Rows may have weights: a row of weight 0.5 counts as half a row, and ``n`` is the sum of the weights.
+
     Differences to a nearby point are exact in floating point, so that data whose mean is 1e8 times its spread keep all
     their digits. Scatter is the sum of (x - mean)(x - mean)^T.
 
@@ -42,13 +44,13 @@ class Moments:
     Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance".
     """
 
-    n: int
+    n: float  # a whole number unless rows have weights
     reference: Floats
     offset: Floats  # mean minus reference
     scatter: Floats
 
     @classmethod
-    def of(cls, X: Floats, reference: Floats | None = None) -> Self:
+    def of(cls, X: Floats, reference: Floats | None = None, weights: Floats | None = None) -> Self:
         """Moments of some rows; give the pieces of one table the same ``reference``, such as the first piece's."""
         if reference is None:
             reference = X[0].copy() if len(X) else np.zeros(X.shape[1])
@@ -56,6 +58,13 @@ class Moments:
         if not len(X):
             return cls(0, reference, np.zeros(d), np.zeros((d, d)))
         near = X - reference
+        if weights is not None:
+            n = float(weights.sum())
+            offset = weights @ near / n
+            centred = near - offset
+            offset = offset + weights @ centred / n
+            centred = (near - offset) * np.sqrt(weights)[:, None]
+            return cls(n, reference, offset, centred.T @ centred)
         offset = near.mean(axis=0)
         centred = near - offset
         offset = offset + centred.mean(axis=0)
@@ -71,6 +80,20 @@ class Moments:
         scatter = self.scatter + other.scatter + np.outer(step, step) * (self.n * other.n / n)
         return Moments(n, self.reference, self.offset + step * (other.n / n), scatter)
 
+    def weighted(self, factor: float) -> "Moments":
+        """Moments of the same rows with every weight multiplied by a factor."""
+        return Moments(self.n * factor, self.reference, self.offset, self.scatter * factor)
+
+    def then(self, X: Floats, forget: float = 0.0) -> "Moments":
+        """Moments after more rows, each of which takes a share ``forget`` off the weight of every row before it.
+
+        The result does not depend on how rows are cut into pieces.
+        """
+        if not forget or not len(X):
+            return self.merge(Moments.of(X))
+        weights = np.power(1 - forget, np.arange(len(X) - 1.0, -1.0, -1.0))
+        return self.weighted((1 - forget) ** len(X)).merge(Moments.of(X, weights=weights))
+
     def without(self, other: "Moments") -> "Moments":
         """Moments of the rows that are left when those of ``other`` are taken away: `merge` undone."""
         return self.merge(Moments(-other.n, other.reference, other.offset, -other.scatter))
@@ -84,6 +107,12 @@ class Moments:
     def n_features(self) -> int:
         """d."""
         return len(self.reference)
+
+    @property
+    def second(self) -> Floats:
+        """Mean of x x^T, not centred."""
+        mean = self.mean
+        return self.scatter / self.n + np.outer(mean, mean)
 
     @property
     def mean(self) -> Floats:

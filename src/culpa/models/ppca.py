@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.choices import FitMethod
 from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import PPCA_PARAMETERS
+from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa.columns import Lagged, lagged_names
@@ -44,7 +44,8 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     components_, explained_variance_, explained_variance_ratio_, noise_variance_, mean_, n_components_, n_samples_
-        As in scikit-learn's PCA, but with the maximum-likelihood noise variance.
+        As in scikit-learn's PCA, but with the maximum-likelihood noise variance. ``n_samples_`` is the sum of the rows'
+        weights where ``partial_fit`` was told to forget, and no whole number then.
     covariance_ : ndarray of shape (d, d)
         Sample covariance; with missing cells, its expectation under the fitted model.
     gaussian_ : LatentGaussian
@@ -95,7 +96,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             _refuse_empty_columns(table, missing)
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
-        self.n_samples_ = len(table.array)
+        self.n_samples_: float = len(table.array)
         self._moments = None
         if self.method == "em" or missing.any():
             self._fit_em(table.array)
@@ -116,13 +117,16 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     @available_if(_merges)
-    def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Learn from more rows: the result is that of ``fit`` on all rows so far, to rounding. Rows must be complete."""
+    def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
+        """Learn from more rows: the result is that of ``fit`` on all rows so far, to rounding. Rows must be complete.
+
+        With ``forget``, each row takes this share off the weight of every row before it, as in `PCADetector.partial_fit`.
+        """
+        FORGET.check(forget)
         first = not hasattr(self, "gaussian_")
         table = check_estimator_input(self, X, reset=first)
-        moments = Moments.of(complete_rows(table))
-        if not first:
-            moments = self.moments_so_far().merge(moments)
+        rows = complete_rows(table)
+        moments = (Moments.of(rows[:0]) if first else self.moments_so_far()).then(rows, forget)
         names = getattr(self, "feature_names_in_", None)
         self.fit_moments(moments, None if names is None else tuple(names))
         self._moments = moments
@@ -224,7 +228,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.mean_ = mean
         self.covariance_ = (axes.T * variances[: len(axes)]) @ axes
         if centred is None:  # only its shape matters, unless "mle" asks for the rows
-            centred = np.broadcast_to(np.zeros(()), (self.n_samples_, len(mean)))
+            centred = np.broadcast_to(np.zeros(()), (round(self.n_samples_), len(mean)))
         p = self._choose_n_components(variances, centred)
         self.n_iter_, self.converged_ = 1, True
         self._keep_eigen(axes, variances, p)
@@ -327,7 +331,7 @@ def _eigen(covariance: Floats) -> tuple[Floats, Floats]:
 
 def _refuse_few(moments: Moments) -> None:
     if moments.n < 2:
-        raise ValueError(f"{moments.n} complete row(s) are too few to learn from: at least 2 are needed.")
+        raise ValueError(f"{moments.n:.3g} complete row(s) are too few to learn from: at least 2 are needed.")
     if moments.n_features < 2:
         raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
     _refuse_constant(moments.covariance)

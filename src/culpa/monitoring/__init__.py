@@ -1,6 +1,8 @@
-"""What happened, and whose fault was it? Flagged rows become incidents with culprits and sentences."""
+"""What happened, and whose fault was it? Flagged rows become incidents; periods are compared, and drift is noticed."""
 
+from culpa.monitoring.comparison import Comparison
+from culpa.monitoring.drift import Drift
 from culpa.monitoring.grouping import Culprit, Incident
 from culpa.monitoring.incidents import Incidents, find_incidents, split_time
 
-__all__ = ["Culprit", "Incident", "Incidents", "find_incidents", "split_time"]
+__all__ = ["Comparison", "Culprit", "Drift", "Incident", "Incidents", "find_incidents", "split_time"]

@@ -86,14 +86,14 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
         why = (
-            f"{n:,} rows are too few"
+            f"{n:,.0f} rows are too few"
             if n < _FEWEST_ROWS
             else f"the rows were read once only (use {remedies.read_again})"
         )
         yield f"the limit is a formula and may be too low: {why} to check it on rows that the model did not see."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
-            f"{n:,} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
+            f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
             'for will be flagged. The limit "auto" has no such fault.'
         )
     if fitted.limit == 0:

@@ -385,7 +385,7 @@ def _overview(
         Fact(
             "Model",
             count(model.n_components_, "component"),
-            f"{share(model.explained_variance_ratio_.sum())} of the variance, from {model.n_samples_:,} normal rows",
+            f"{share(model.explained_variance_ratio_.sum())} of the variance, from {model.n_samples_:,.0f} normal rows",
         ),
     ]
     notes = _notes(n, empty, found, listed, why, caps)

@@ -72,7 +72,7 @@ def model_page(
     if shown.n_other:
         left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
     own = {
-        "trained on": f"{about.rows:,} rows of {len(about.features)} features",
+        "trained on": f"{about.rows:,.0f} rows of {len(about.features)} features",
         "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",

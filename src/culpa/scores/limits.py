@@ -64,7 +64,7 @@ def imhof(eigenvalues: Floats, confidence: float) -> float:
 _OF_EIGENVALUES = {"jackson-mudholkar": jackson_mudholkar, "box": box, "imhof": imhof}
 
 
-def f_limit(n_components: int, n_samples: int | None, confidence: float) -> float:
+def f_limit(n_components: int, n_samples: float | None, confidence: float) -> float:
     """Limit of T2 for new rows, from the F distribution; chi-square where the number of training rows is unknown."""
     p, n = n_components, n_samples
     if n is None or n <= p:
@@ -72,7 +72,7 @@ def f_limit(n_components: int, n_samples: int | None, confidence: float) -> floa
     return float(p * (n**2 - 1) / (n * (n - p)) * stats.f.ppf(confidence, p, n - p))
 
 
-def beta_limit(n_components: int, n_samples: int | None, confidence: float) -> float:
+def beta_limit(n_components: int, n_samples: float | None, confidence: float) -> float:
     """Limit of T2 for the training rows themselves, which pull the model towards them (Tracy, Young and Mason, 1992)."""
     p, n = n_components, n_samples
     if n is None or n <= p + 1:

@@ -56,6 +56,12 @@ class QuadraticForms:
             return summarise(xp.permute_dims(by_replicate, (1, 0, 2)), self.n_evaluations)
         return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
 
+    def mean(self, second: Floats) -> Floats:
+        """Mean Shapley values over any number of complete rows, from the mean of x x^T alone: (replicates, players)."""
+        if self.coordinates is not None:
+            second = self.coordinates.T @ second @ self.coordinates
+        return np.asarray(self.coefficients @ second[np.triu_indices(self.n_features)] + self.constants)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, for saving."""
         sizes = np.array([self.n_features, self.n_evaluations])

@@ -1,0 +1,67 @@
+"""`culpa compare`: what is different between two periods?"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from culpa.cli import console, options
+from culpa.cli.command import command
+
+if TYPE_CHECKING:
+    from culpa.monitoring.comparison import Comparison
+
+_PAIRS_SHOWN = 5
+
+
+@command
+def compare(
+    tables: options.PeriodsOptions,
+    model: options.Model,
+    top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two periods: which features account for the change of the mean score, and which correlations changed.
+
+    The parts of the features add up to the change. Intervals allow for rows that depend on each other.
+
+    \b
+    culpa compare april.csv may.csv -m plant.culpa
+    culpa compare april.csv may.csv -m plant.culpa --json
+    """
+    from culpa.io.model_file import load
+    from culpa.jobs import compare as run
+
+    before, after = tables.open_both()
+    fitted = load(model).fitted
+    with console.progress_bar(before, quiet=quiet) as (rows_done, _):
+        comparison = run(fitted, before, after, progress=rows_done)
+    if json:
+        typer.echo(comparison.to_json())
+    else:
+        _print(comparison, top, fitted.noun)
+
+
+def _print(comparison: "Comparison", top: int, noun: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from culpa.monitoring.comparison import CONFIDENCE
+
+    out = console.console_of_width(120)
+    out.print(Text(comparison.sentence))
+    parts = Table(title="Parts of the change of the mean score", title_justify="left")
+    for name in (noun, "change", f"{CONFIDENCE:.0%} interval", "share", "mean before", "mean after"):
+        parts.add_column(name, justify="left" if name == noun else "right")
+    for each in comparison.features[:top]:
+        low_to_high = f"{each.change.low:.3g} to {each.change.high:.3g}"
+        means = (f"{each.mean_before:.5g}", f"{each.mean_after:.5g}")
+        parts.add_row(Text(each.feature), f"{each.change.value:+.3g}", low_to_high, f"{each.share:.0%}", *means)
+    out.print(parts)
+    pairs = Table(title="Correlations that changed most clearly", title_justify="left")
+    for name in (noun, noun, "before", "after", "p-value"):
+        pairs.add_column(name, justify="left" if name == noun else "right")
+    for pair in comparison.correlations[:_PAIRS_SHOWN]:
+        numbers = (f"{pair.before:.2f}", f"{pair.after:.2f}", f"{pair.p_value:.2g}")
+        pairs.add_row(Text(pair.first), Text(pair.second), *numbers)
+    out.print(pairs)

@@ -1,0 +1,59 @@
+"""`culpa update`: learn from more normal rows."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from culpa._core.parameters import UPDATE
+from culpa.cli import console, options
+from culpa.cli.command import Described, command
+
+if TYPE_CHECKING:
+    from culpa.jobs import Update
+
+
+@command
+def update(
+    model: options.ModelArgument,
+    table: options.TableOptions,
+    output: options.ModelOutput,
+    learning: Annotated[dict[str, Any], Described(UPDATE)],
+    complete_only: options.CompleteOnly = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Learn from more normal rows, and say whether they still look like the ones before.
+
+    The old model is as good as all its rows: nothing but the new rows is read. With --forget, old rows count less and less.
+
+    \b
+    culpa update plant.culpa normal_may.csv -o plant_may.culpa
+    culpa update plant.culpa normal_may.csv -o plant_may.culpa --forget 0.0001
+    """
+    from culpa._core.files import check_free
+    from culpa.io.model_file import load
+    from culpa.jobs import update as run
+
+    check_free(output, force=force)
+    source = table.open()
+    detector = load(model)
+    with console.progress_bar(source, quiet=quiet) as (rows_done, note):
+        done = run(
+            detector,
+            source,
+            complete_only=complete_only,
+            progress=rows_done,
+            report=console.warn,
+            note=note,
+            **learning,
+        )
+    detector.save(output)
+    if not quiet:
+        _say(done, detector.model_.n_samples_)
+        limit = f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}"
+        console.say(f"{detector.model_.n_components_} components; {limit}; wrote {output}")
+
+
+def _say(done: "Update", weight: float) -> None:
+    left_out = f", {console.count(done.left_out, 'incomplete row')} left out" if done.left_out else ""
+    console.say(f"{console.count(done.rows, 'new row')}{left_out}; the model now rests on {weight:,.0f} rows")
+    if done.drift is not None:
+        console.say(done.drift.sentence)

@@ -1,0 +1,77 @@
+"""`culpa update`: learn from more normal rows, and say whether they are still like those before."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa.columns import History
+from culpa.detector import PCADetector
+from culpa.io.tables import Source, TableError
+from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
+from culpa.monitoring.drift import Drift, DriftGatherer
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update has learned from, and how far that was from what was known before."""
+
+    rows: int
+    left_out: int  # rows with missing cells
+    drift: Drift | None  # None where the model does not know how much its training rows vary, or rows are too few
+
+
+def update(
+    detector: PCADetector,
+    source: Source,
+    *,
+    forget: float = 0.0,
+    complete_only: bool = False,
+    progress: Callable[[int], None] = lambda rows: None,
+    report: Callable[[str], None] = lambda text: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Update:
+    """Let a fitted detector learn from the rows of a table; ``forget`` as in `PCADetector.partial_fit`.
+
+    ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` is told what is odd about
+    the model, ``note`` what is being done when all rows have been read.
+    """
+    fitted, compiled = detector.fitted, detector.explainer().forms is not None
+    blocks, rows, left_out = detector.blocks_so_far(), 0, 0
+    gatherer = DriftGatherer.of(fitted) if len(blocks) > 1 else None
+    with one_blas_thread():
+        for X in _lagged(fitted.columns.lags, source, fitted.columns.names, progress):
+            complete = ~np.isnan(X).any(axis=1)
+            if not complete.all() and not complete_only:
+                raise TableError(
+                    f"{source.name}: cells are missing, but a model can only be updated with complete rows: leave out "
+                    "incomplete rows with --complete-only, or fit a new model to all rows."
+                )
+            kept = X[complete]
+            blocks, rows, left_out = blocks.then(kept, forget), rows + len(kept), left_out + len(X) - len(kept)
+            if gatherer is not None:
+                gatherer.add(kept)
+    if not rows:
+        raise TableError(f"{source.name}: there is no complete row to learn from.")
+    note("fitting")
+    units = detector.units_
+    detector.fit_moments(blocks, fitted.columns.known_names)
+    detector.units_ = units
+    if compiled:
+        note("compiling the explainer")
+        detector.explainer().compile()
+    for text in oddities(detector.fitted, ON_THE_COMMAND_LINE):
+        report(text)
+    return Update(rows, left_out, None if gatherer is None or not gatherer.enough else gatherer.finish())
+
+
+def _lagged(lags: int, source: Source, names: tuple[str, ...], progress: Callable[[int], None]) -> Iterator[Floats]:
+    """Rows beside the rows before them, from the first one whose whole history is known."""
+    history, without, done = History(lags, len(names)), lags, 0
+    for batch in source.batches(names, ()):
+        yield history.join(batch.X)[without:]
+        without = max(without - len(batch.X), 0)
+        done += len(batch.X)
+        progress(done)

@@ -1,0 +1,456 @@
+"""Two periods compared: which features account for the change of the mean score, and which correlations changed.
+
+The mean of Shapley values over a period is exact. Where values are quadratic forms, phi_i(x) = x^T F_i x + c_i, their mean
+is tr(F_i M) + c_i with M the mean of x x^T, so that one pass over a table of any size gathers all there is to know; other
+rows are explained one by one. Rows of one period depend on each other, so intervals come from the means of consecutive
+stretches (batch means), and from a jackknife over stretches for correlations.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from culpa._core.json_values import to_json_value
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import DataFrame, Floats, Mask
+from culpa._core.validation import frame_like
+from culpa.columns import Reading
+from culpa.explainer import Explainer
+from culpa.fitted import FittedDetector
+from culpa.models import Moments
+from culpa.monitoring.sentences import cut
+from culpa.scores import ScoredRows
+
+CONFIDENCE = 0.95  # of intervals
+_STRETCHES = 10  # per period, at least; fewer than twice as many
+_ROWS_PER_CHUNK = 1 << 14  # rows explained at a time
+_PAIRS_KEPT = 100
+_NAMED = 3  # features that the sentence names at most
+_LARGEST_CORRELATION = 1 - 1e-12  # Fisher's z of 1 is infinite
+
+
+class Interval(NamedTuple):
+    """A number with a confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3g} ({self.low:.3g} to {self.high:.3g})"
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the number is clearly not 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class FeatureChange:
+    """What one feature has to do with the change of the mean score.
+
+    ``before`` and ``after`` are its mean Shapley values, ``change`` their difference and ``share`` its part of the change
+    of the mean score. ``mean_before`` and ``mean_after`` are the feature's own means over complete rows, in the user's
+    units; NaN for a group.
+    """
+
+    feature: str
+    change: Interval
+    share: float
+    before: float
+    after: float
+    mean_before: float
+    mean_after: float
+
+
+@dataclass(frozen=True)
+class CorrelationChange:
+    """The change of one correlation; ``change`` is that of Fisher's z, its interval holds for all pairs together."""
+
+    first: str
+    second: str
+    before: float
+    after: float
+    change: Interval
+    p_value: float  # corrected for the number of pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two periods compared by one detector.
+
+    Attributes
+    ----------
+    score : Interval
+        Change of the mean score.
+    score_before, score_after : float
+        Mean scores.
+    features : tuple of FeatureChange
+        Every feature's part in it, those that account for most of it first; the parts add up to the change.
+    correlations : tuple of CorrelationChange
+        The 100 pairs of features whose correlations changed most clearly, clearest first.
+    n_before, n_after : int
+        Rows with a score.
+    """
+
+    score: Interval
+    score_before: float
+    score_after: float
+    features: tuple[FeatureChange, ...]
+    correlations: tuple[CorrelationChange, ...]
+    n_before: int
+    n_after: int
+    score_name: str
+    native: Any = None  # the table that was given, kept to answer in kind
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in plain words."""
+        told = (
+            f"The mean score went from {self.score_before:.4g} to {self.score_after:.4g}, {self._interval(self.score)}"
+        )
+        if not self.score.excludes_zero:
+            told = f"{told}, which is no clear change."
+        else:
+            parts = [f"{cut(each.feature)} accounts for {each.change}" for each in self.features[:_NAMED]]
+            told = f"{told}: {', '.join(parts)}."
+        clear = [pair for pair in self.correlations if pair.p_value < 1 - CONFIDENCE]
+        if not clear:
+            return f"{told} No correlation changed clearly."
+        pair = clear[0]
+        more = f" ({len(clear) - 1} more pairs changed clearly)" if len(clear) > 1 else ""
+        return (
+            f"{told} The correlation of {cut(pair.first)} and {cut(pair.second)} went from {pair.before:.2f} to "
+            f"{pair.after:.2f}{more}."
+        )
+
+    @staticmethod
+    def _interval(change: Interval) -> str:
+        return f"a change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g})"
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.n_before:,} and {self.n_after:,} rows: {self.sentence}>"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_frame(self) -> DataFrame:
+        """One line per feature: its part in the change of the mean score, largest first."""
+        return frame_like(self.native, self._columns(self.features))
+
+    def correlations_to_frame(self) -> DataFrame:
+        """One line per pair of features, the clearest change of correlation first."""
+        return frame_like(self.native, self._columns(self.correlations))
+
+    @staticmethod
+    def _columns(lines: Sequence[FeatureChange | CorrelationChange]) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {}
+        for line in lines:
+            for name, cell in vars(line).items():
+                parts = {name: cell}
+                if isinstance(cell, Interval):
+                    parts = {name: cell.value, "low": cell.low, "high": cell.high}
+                for part, value in parts.items():
+                    columns.setdefault(part, []).append(value)
+        return columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers; what is no finite number is None."""
+        result: dict[str, Any] = {
+            "sentence": self.sentence,
+            "statistic": self.score_name,
+            "confidence": CONFIDENCE,
+            "n_before": self.n_before,
+            "n_after": self.n_after,
+            "score_before": self.score_before,
+            "score_after": self.score_after,
+            "score": self.score._asdict(),
+        }
+        for name in ("features", "correlations"):
+            result[name] = [
+                asdict(line) | {"change": line.change._asdict()}  # asdict leaves named tuples as they are
+                for line in (self.features if name == "features" else self.correlations)
+            ]
+        return dict(to_json_value(result))
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+
+def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: Any) -> Comparison:
+    """What `PCADetector.compare` does; see there."""
+    explainer = fitted.explainer(**options)
+    first, second = periods = (Period(explainer), Period(explainer))
+    explainer.count_rows(before.features)
+    explainer.count_rows(after.features)
+    with one_blas_thread(len(before.labels) + len(after.labels)):
+        for period, reading in zip(periods, (before, after), strict=True):
+            for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):
+                period.add(reading.choose(slice(start, start + _ROWS_PER_CHUNK)), count=False)
+    return compare_periods(first, second, before.native)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    """Sums over consecutive rows."""
+
+    formed: Moments  # of standardised complete rows whose values follow from quadratic forms
+    walked: Moments  # of the other complete rows
+    n: int  # rows that were explained one by one
+    values: Floats  # their Shapley values, added up
+    std_error: Floats  # the standard errors of these, where they were sampled
+    score: float
+
+    def merge(self, other: "_Stretch") -> "_Stretch":
+        return _Stretch(
+            self.formed.merge(other.formed),
+            self.walked.merge(other.walked),
+            self.n + other.n,
+            self.values + other.values,
+            self.std_error + other.std_error,
+            self.score + other.score,
+        )
+
+    @property
+    def complete(self) -> Moments:
+        """Moments of all complete rows."""
+        return self.formed.merge(self.walked)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a score."""
+        return self.n + round(self.formed.n)
+
+
+class Period:
+    """Gathers what a comparison needs of one period, batch by batch, in memory that does not grow with its length."""
+
+    def __init__(self, explainer: Explainer) -> None:
+        explainer.model.refuse_transformed_rows("compare")
+        self.explainer = explainer
+        self._stretches: list[_Stretch] = []
+        self._size = 1  # rows of a stretch that is full
+        self._in_last = 0  # rows in the last stretch
+
+    def add(self, reading: Reading, *, count: bool = True) -> None:
+        """The next rows; with ``count``, they count towards compiling the explainer."""
+        if count:
+            self.explainer.count_rows(reading.features)
+        if self.explainer.compiling_is_due:
+            self.explainer.compile()
+        standard = self.explainer.model.standardise(reading.features)
+        known = np.asarray(~np.isnan(standard).all(axis=1))  # others have no score
+        if not known.all():
+            reading, standard = reading.choose(known), standard[known]
+        complete: Mask = np.asarray(~np.isnan(standard).any(axis=1))
+        one_by_one: Mask = np.ones(len(standard), dtype=bool) if self.explainer.forms is None else ~complete
+        explained = np.zeros((len(standard), 2 * len(self.explainer.players) + 1))
+        if one_by_one.any():
+            why = self.explainer.explain_scored(
+                ScoredRows.of(reading.choose(one_by_one), self.explainer.model, self.explainer.score)
+            )
+            explained[one_by_one] = np.column_stack([why.values, why.std_error, why.score])
+        start = 0
+        while start < len(standard):
+            room = self._room()
+            at = slice(start, start + room)
+            self._extend(standard[at], complete[at], one_by_one[at], explained[at].sum(axis=0))
+            self._in_last += len(standard[at])
+            start += room
+
+    def _room(self) -> int:
+        """How many rows the last stretch still takes; opens one where it is full."""
+        if self._stretches and self._in_last < self._size:
+            return self._size - self._in_last
+        if len(self._stretches) == 2 * _STRETCHES:
+            pairs = zip(self._stretches[::2], self._stretches[1::2], strict=True)
+            self._stretches = [first.merge(second) for first, second in pairs]
+            self._size *= 2
+        nothing, P = Moments.of(np.empty((0, self.explainer.game.n_features))), len(self.explainer.players)
+        self._stretches.append(_Stretch(nothing, nothing, 0, np.zeros(P), np.zeros(P), 0.0))
+        self._in_last = 0
+        return self._size
+
+    def _extend(self, standard: Floats, complete: Mask, one_by_one: Mask, sums: Floats) -> None:
+        origin, P = np.zeros(standard.shape[1]), len(self.explainer.players)
+        rows = _Stretch(
+            Moments.of(standard[~one_by_one], origin),
+            Moments.of(standard[complete & one_by_one], origin),
+            int(one_by_one.sum()),
+            sums[:P],
+            sums[P : 2 * P],
+            float(sums[-1]),
+        )
+        self._stretches[-1] = self._stretches[-1].merge(rows)
+
+    @property
+    def total(self) -> _Stretch:
+        """Everything added up."""
+        return reduce(_Stretch.merge, self._stretches)
+
+    @property
+    def complete(self) -> list[Moments]:
+        """Moments of the complete rows of each stretch that has any."""
+        return [stretch.complete for stretch in self._stretches if stretch.complete.n]
+
+    def means(self) -> tuple[Floats, Floats]:
+        """Rows of each stretch, and means of Shapley values and, last, of the score, (stretches, players + 1)."""
+        n = np.array([stretch.n_rows for stretch in self._stretches], dtype=np.float64)
+        return n, np.array([self._mean(stretch) for stretch in self._stretches])
+
+    def _mean(self, stretch: _Stretch) -> Floats:
+        values, score = stretch.values, stretch.score
+        if stretch.formed.n:
+            second, root, forms = stretch.formed.second, self.explainer.score.root, self.explainer.forms
+            assert forms is not None
+            values = values + stretch.formed.n * forms.mean(second).mean(axis=0)
+            score += stretch.formed.n * float(((root @ second) * root).sum())
+        return np.append(values, score) / stretch.n_rows
+
+    def sampling(self) -> tuple[Floats, Floats]:
+        """Mean Shapley values by replicate, as far as they follow from forms, and standard errors of the other rows."""
+        total, P = self.total, len(self.explainer.players)
+        by_replicate = np.zeros((1, P))
+        if total.formed.n and self.explainer.forms is not None:
+            by_replicate = self.explainer.forms.mean(total.formed.second) * (total.formed.n / total.n_rows)
+        return by_replicate, total.std_error / total.n_rows
+
+
+def compare_periods(before: Period, after: Period, native: Any = None) -> Comparison:
+    """Two periods that have been gathered with the same explainer."""
+    explainer = before.explainer
+    for period, name in ((before, "before"), (after, "after")):
+        if not period.means()[0].sum():
+            raise ValueError(f"no row of {name!r} has a score: pass rows with observed cells.")
+    (n1, means1), (n2, means2) = before.means(), after.means()
+    y1, y2 = n1 @ means1 / n1.sum(), n2 @ means2 / n2.sum()
+    margin = _margin(_batch_variance(n1, means1), _batch_variance(n2, means2), np.append(_sampled(before, after), 0.0))
+    change = y2 - y1
+    intervals = [Interval(float(c), float(c - m), float(c + m)) for c, m in zip(change, margin, strict=True)]
+    own_means = [_column_means(period, explainer) for period in (before, after)]
+    order = np.argsort(-np.sign(change[-1] or 1.0) * change[:-1], kind="stable")
+    names = explainer.columns.names if explainer.groups is None else [name for name, _ in explainer.groups]
+    features = tuple(
+        FeatureChange(
+            names[i],
+            intervals[i],
+            float(change[i] / change[-1]) if change[-1] else float("nan"),
+            float(y1[i]),
+            float(y2[i]),
+            *(float(means[i]) for means in own_means),
+        )
+        for i in order
+    )
+    return Comparison(
+        intervals[-1],
+        float(y1[-1]),
+        float(y2[-1]),
+        features,
+        _correlations(before, after, explainer.columns.names),
+        before.total.n_rows,
+        after.total.n_rows,
+        explainer.score.name,
+        native,
+    )
+
+
+def _column_means(period: Period, explainer: Explainer) -> Floats:
+    """Means of the players' columns over complete rows, in the user's units; NaN for groups."""
+    moments = period.total.complete
+    if explainer.groups is not None or not moments.n:
+        return np.full(len(explainer.players), np.nan)
+    return np.asarray(
+        explainer.columns.decode(explainer.model.to_user_units(moments.mean[None], moments.mean[None]))[0],
+        dtype=np.float64,
+    )
+
+
+def _batch_variance(n: Floats, means: Floats) -> tuple[Floats, int]:
+    """Variance of the weighted mean of batch means, and its degrees of freedom; NaN for a single batch."""
+    B = len(n)
+    if B < 2:
+        return np.full(means.shape[1], np.nan), 1
+    weights = n / n.sum()
+    return weights**2 @ (means - weights @ means) ** 2 * (B / (B - 1)), B - 1
+
+
+def _sampled(before: Period, after: Period) -> Floats:
+    """Standard error of the change of every mean Shapley value that sampled orders leave."""
+    (forms1, rows1), (forms2, rows2) = before.sampling(), after.sampling()
+    change = forms2 - forms1
+    if len(change) < 2:
+        return np.asarray(rows1 + rows2)
+    return np.asarray(change.std(axis=0, ddof=1) / np.sqrt(len(change)) + rows1 + rows2)
+
+
+def _margin(
+    before: tuple[Floats, int], after: tuple[Floats, int], sampled: Floats | float, level: float = 1 - CONFIDENCE
+) -> Floats:
+    """Half the width of the interval of a difference, with Welch's degrees of freedom."""
+    variance, freedom = _welch(before, after)
+    return np.asarray(stats.t.isf(level / 2, freedom) * np.sqrt(variance + np.square(sampled)))
+
+
+def _welch(before: tuple[Floats, int], after: tuple[Floats, int]) -> tuple[Floats, Floats]:
+    (v1, f1), (v2, f2) = before, after
+    total = v1 + v2
+    return total, np.divide(total**2, v1**2 / f1 + v2**2 / f2, out=np.full_like(total, f1 + f2), where=total > 0)
+
+
+def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[CorrelationChange, ...]:
+    """The pairs whose correlation changed most clearly, of columns that vary in both periods."""
+    d = len(names)
+    (z1, v1), (z2, v2) = (_fisher(period.complete, d) for period in (before, after))
+    variance, freedom = _welch(v1, v2)
+    first, second = np.triu_indices(d, 1)
+    known = np.isfinite(z1 + z2 + variance)
+    change, n_pairs = z2 - z1, max(int(known.sum()), 1)
+    t = np.divide(change, np.sqrt(variance), out=np.zeros_like(change), where=known & (variance > 0))
+    p = np.minimum(1.0, n_pairs * 2 * stats.t.sf(np.abs(t), freedom))
+    margin = stats.t.isf((1 - CONFIDENCE) / (2 * n_pairs), freedom) * np.sqrt(variance)
+    order = np.lexsort((-np.abs(t), p))
+    return tuple(
+        CorrelationChange(
+            names[first[k]],
+            names[second[k]],
+            float(np.tanh(z1[k])),
+            float(np.tanh(z2[k])),
+            Interval(float(change[k]), float(change[k] - margin[k]), float(change[k] + margin[k])),
+            float(p[k]),
+        )
+        for k in [k for k in order if known[k]][:_PAIRS_KEPT]
+    )
+
+
+def _fisher(stretches: Iterable[Moments], d: int) -> tuple[Floats, tuple[Floats, int]]:
+    """Fisher's z of every pair of the first d columns, and its variance by a jackknife over stretches.
+
+    The variance is that of independent rows at least: a few stretches may agree by chance.
+    """
+    stretches = list(stretches)
+    B = len(stretches)
+    unknown = np.full(d * (d - 1) // 2, np.nan)
+    if B < 2:
+        return unknown, (unknown, 1)
+    total = reduce(Moments.merge, stretches)
+    if total.n < 4:
+        return unknown, (unknown, 1)
+    z = _z(total, d)
+    shifts = [_z(total.without(stretch), d) - z for stretch in stretches]
+    mean = sum(shifts) / B
+    jackknife = (B - 1) / B * sum((shift - mean) ** 2 for shift in shifts)
+    return z, (np.maximum(jackknife, 1 / (total.n - 3)), B - 1)
+
+
+def _z(moments: Moments, d: int) -> Floats:
+    scatter = moments.scatter[:d, :d]
+    size = np.sqrt(np.diag(scatter).clip(0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a constant column has no correlations
+        r = (scatter / np.outer(size, size))[np.triu_indices(d, 1)]
+    return np.asarray(np.arctanh(np.clip(r, -_LARGEST_CORRELATION, _LARGEST_CORRELATION)))

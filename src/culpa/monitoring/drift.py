@@ -1,0 +1,450 @@
+"""Drift: do recent rows still look like the training rows?
+
+Four measures compare some rows with a model: the angle between their main directions of variation and the model's, how far
+their variances are from the model's, how far their mean is, and their mean score. What these measures are where nothing
+has changed is known from the training rows themselves: each of their consecutive blocks is measured against the model of
+the other blocks. On a logarithmic scale, the measures of recent rows, cut into pieces as long as a block, are compared
+with those of the K blocks by a one-sided t test with K - 1 degrees of freedom:
+
+    t = (mean of m pieces - mean of K blocks) / (standard deviation of the blocks * sqrt(1 / m + 1 / K))
+
+Blocks bring their own autocorrelation and their own ups and downs with them, so a plant that always wanders a little
+does not count as drifting. The overall p-value is four times the smallest of the four (Bonferroni).
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, reduce
+from typing import Any, Self
+
+import numpy as np
+from scipy import stats
+
+from culpa._core.json_values import to_json_value
+from culpa._core.types import DataFrame, Floats
+from culpa._core.validation import frame_like
+from culpa.fitted import FittedDetector
+from culpa.models import PPCA, FittedModel, Moments
+from culpa.models.moments import spread
+from culpa.monitoring.sentences import cut
+from culpa.scores import QuadraticScore, mahalanobis, named_score
+
+SIGNIFICANCE = 0.05
+_FEWEST_ROWS = 8  # of a block and of recent rows: fewer say nothing about variances
+_FEWEST_BLOCKS = 3
+_SHARE_COMPARED = 0.99  # components beyond this share of the variance are not compared: they are rounding or noise
+_NAMED = 2  # features that the sentence names for each measure
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure of recent rows beside what it is for blocks of training rows.
+
+    ``usual`` is the blocks' (geometric) mean, ``limit`` what 95% of such rows stay below if nothing has changed.
+    """
+
+    name: str
+    value: float
+    usual: float
+    limit: float
+    p_value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class FeatureDrift:
+    """How one feature changed: its mean in units of the training rows' standard deviation, and its variance.
+
+    p-values are two-sided and corrected for the number of features.
+    """
+
+    feature: str
+    mean_training: float
+    mean_recent: float
+    shift: float
+    shift_p_value: float
+    std_training: float
+    std_recent: float
+    variance_ratio: float
+    variance_p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """How far recent rows are from the training rows, and whether that is more than training rows vary themselves.
+
+    Attributes
+    ----------
+    angle, variance, mean, score : Measure
+        Angle in degrees between the main directions of variation of recent rows and of the model; typical factor between
+        variances; Mahalanobis distance of the mean from the model's; mean score.
+    p_value : float
+        Overall: small if any of the four is unusually large.
+    features : tuple of FeatureDrift
+        Means and variances by feature.
+    n_rows, n_incomplete : int
+        Recent rows that were compared, and rows with missing cells, which were not.
+    n_components : int
+        Main directions of variation that are compared.
+    block_rows : float
+        Rows of a block of training rows; with fewer recent rows the answer is less certain.
+    """
+
+    angle: Measure
+    variance: Measure
+    mean: Measure
+    score: Measure
+    p_value: float
+    features: tuple[FeatureDrift, ...]
+    n_rows: int
+    n_incomplete: int
+    n_components: int
+    block_rows: float
+    native: Any = None  # the table that was given, kept to answer in kind
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The four measures."""
+        return self.angle, self.variance, self.mean, self.score
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the overall p-value is below 0.05."""
+        return self.p_value < SIGNIFICANCE
+
+    @property
+    def sentence(self) -> str:
+        """The answer in plain words."""
+        few = self.n_rows < self.block_rows / 2
+        caution = f" {self.n_rows:,} rows are few, so this is not certain." if few else ""
+        rows = f"The {self.n_rows:,} rows"
+        if not self.drifted:
+            return f"No drift: {rows.lower()} vary as blocks of training rows do (p {_p(self.p_value)}).{caution}"
+        parts = [
+            f"{told} (usual {_number(each.usual, each.unit)}, p {_p(each.p_value)})"
+            for each, told in zip(self.measures, self._told(), strict=True)
+            if each.p_value * len(self.measures) < SIGNIFICANCE
+        ]
+        return f"Drift: {'; '.join(parts)}.{caution}"
+
+    def _told(self) -> list[str]:
+        variance = _clear(self.features, lambda each: each.variance_p_value)
+        mean = _clear(self.features, lambda each: each.shift_p_value)
+        return [
+            f"the main directions turned by {_number(self.angle.value, self.angle.unit)}",
+            f"variances changed by a factor of {self.variance.value:.3g}{_list(variance, self._ratio)}",
+            f"the mean moved by {_number(self.mean.value, self.mean.unit)}{_list(mean, self._shift)}",
+            f"the mean score is {self.score.value:.4g}",
+        ]
+
+    @staticmethod
+    def _ratio(each: FeatureDrift) -> str:
+        return f"{cut(each.feature)} {each.variance_ratio:.3g} times"
+
+    @staticmethod
+    def _shift(each: FeatureDrift) -> str:
+        return f"{cut(each.feature)} {each.shift:+.2g} sd"
+
+    def __repr__(self) -> str:
+        lines = [f"<Drift of {self.n_rows:,} rows: {self.sentence}"]
+        lines += [
+            f"  {each.name:<9}{_number(each.value, each.unit):>12}  usual {_number(each.usual, each.unit)}, "
+            f"limit {_number(each.limit, each.unit)}, p {_p(each.p_value)}"
+            for each in self.measures
+        ]
+        return "\n".join(lines) + ">"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_frame(self) -> DataFrame:
+        """One line per measure."""
+        return frame_like(self.native, _columns(self.measures))
+
+    def features_to_frame(self) -> DataFrame:
+        """One line per feature: its mean and standard deviation in training and now."""
+        return frame_like(self.native, _columns(self.features))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers; what is no finite number is None."""
+        skipped = ("angle", "variance", "mean", "score", "features", "native")
+        result = {"sentence": self.sentence, "drifted": self.drifted}
+        result |= {name: value for name, value in vars(self).items() if name not in skipped}
+        result["measures"] = [asdict(each) for each in self.measures]
+        result["features"] = [asdict(each) for each in self.features]
+        return dict(to_json_value(result))
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+
+class DriftGatherer:
+    """Measures the drift of rows that come batch by batch, in memory that does not grow with their number."""
+
+    def __init__(self, fitted: FittedDetector, blocks: Sequence[Moments]) -> None:
+        self.fitted = fitted
+        self._reference = _Reference(fitted, _long_enough(blocks))
+        self._pieces: list[Floats] = []
+        self._sizes: list[float] = []
+        self._open: list[Moments] = []  # the last full piece, which may take in what is left at the end, and a part
+        self._total = Moments.of(np.empty((0, fitted.model.gaussian.n_features)))
+        self._n_incomplete = 0
+
+    @classmethod
+    def of(cls, fitted: FittedDetector) -> Self:
+        """Against the blocks of training rows that a fitted detector has kept."""
+        if fitted.blocks is None or len(fitted.blocks) == 1:
+            raise ValueError(
+                "the model does not know how much its training rows vary, so drift cannot be judged: fit it to complete "
+                "rows with this version of culpa."
+            )
+        return cls(fitted, fitted.blocks.blocks)
+
+    def add(self, features: Floats) -> Self:
+        """The next rows, as the model's features; rows with missing cells are counted only."""
+        complete = ~np.isnan(features).any(axis=1)
+        self._n_incomplete += int((~complete).sum())
+        rows = features[complete]
+        size = math.ceil(self._reference.block_rows)
+        while len(rows):
+            if not self._open or self._open[-1].n >= size:
+                if len(self._open) == 2:
+                    self._close(self._open.pop(0))
+                self._open.append(Moments.of(rows[:0]))
+            room = size - round(self._open[-1].n)
+            part = Moments.of(rows[:room])
+            self._open[-1] = self._open[-1].merge(part)
+            self._total = self._total.merge(part)
+            rows = rows[room:]
+        return self
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are rows enough to see drift."""
+        return self._total.n >= _FEWEST_ROWS
+
+    def finish(self, native: Any = None) -> Drift:
+        """The drift of all rows so far."""
+        if not self.enough:
+            raise ValueError(
+                f"{self._total.n:.0f} complete row(s) are too few to see drift: at least {_FEWEST_ROWS} are needed."
+            )
+        last = self._open
+        if len(last) == 2 and last[1].n < self._reference.block_rows / 2:
+            last = [last[0].merge(last[1])]
+        for piece in last:
+            self._close(piece)
+        self._open = []
+        return self._reference.drift(
+            self._total, np.array(self._pieces), np.array(self._sizes), self._n_incomplete, native
+        )
+
+    def _close(self, piece: Moments) -> None:
+        self._pieces.append(self._reference.whole.measure(piece))
+        self._sizes.append(piece.n)
+
+
+def drift_of(fitted: FittedDetector, recent: Floats, blocks: Sequence[Moments], native: Any = None) -> Drift:
+    """Drift of some rows, given as the model's features, against the moments of consecutive blocks of training rows."""
+    fitted.model.refuse_transformed_rows("drift")
+    return DriftGatherer(fitted, blocks).add(recent).finish(native)
+
+
+@dataclass(frozen=True, eq=False)
+class _Yardstick:
+    """A model that rows are measured against.
+
+    A measurement is the logarithms of the four measures, then every feature's shift of the mean in standard deviations,
+    then the logarithm of every feature's variance ratio.
+    """
+
+    moments: Moments
+    model: FittedModel
+    statistic: QuadraticScore
+    axes: Floats  # (features, directions): main directions of variation
+
+    @classmethod
+    def of(cls, fitted: FittedDetector, moments: Moments, n_directions: int) -> "_Yardstick":
+        """A model of other rows, with the settings of a fitted detector."""
+        parameters, d = fitted.parameters, moments.n_features
+        scale = spread(moments.mean, np.diag(moments.covariance)) if parameters["scale"] else np.ones(d)
+        scaled = moments.scaled(moments.mean, scale)
+        p = min(fitted.ppca.n_components_, d - 1 if fitted.ppca.shrinkage else min(round(moments.n), d) - 1)
+        ppca = PPCA(p, noise=fitted.ppca.noise, shrinkage=fitted.ppca.shrinkage).fit_moments(scaled)
+        model = FittedModel(ppca.gaussian_, moments.mean, scale, ppca.covariance_, moments.n)
+        statistic = named_score(fitted.statistic.name, model, confidence=fitted.confidence)
+        return cls(moments, model, statistic, _axes(scaled.covariance)[:, :n_directions])
+
+    def measure(self, rows: Moments) -> Floats:
+        """Measures of some rows."""
+        scaled = rows.scaled(self.model.location, self.model.scale)
+        covariance, q = scaled.covariance, self.axes.shape[1]
+        overlap = np.linalg.norm(self.axes.T @ _axes(covariance)[:, :q]) ** 2
+        sine = math.sqrt(max(1 - overlap / q, _TINY))
+        root = self.statistic.root
+        score = float(((root @ scaled.second) * root).sum())
+        shift = float(mahalanobis(self.model.centred)(scaled.mean[None])[0])
+        usual = np.diag(self._covariance)
+        varies = usual > _TINY * usual.max()
+        ratio = np.where(varies, np.maximum(np.diag(covariance), _TINY) / np.where(varies, usual, 1.0), 1.0)
+        change = math.sqrt(max(float((np.log(ratio) ** 2).mean()), _TINY))
+        four = np.log([sine, change, max(math.sqrt(shift), _TINY), max(score, _TINY)])
+        return np.concatenate([four, scaled.mean / np.sqrt(np.where(varies, usual, 1.0)), np.log(ratio)])
+
+    @cached_property
+    def _covariance(self) -> Floats:
+        return self.moments.scaled(self.model.location, self.model.scale).covariance
+
+
+class _Reference:
+    """What the measures are for blocks of training rows, each against the model of the others."""
+
+    def __init__(self, fitted: FittedDetector, blocks: Sequence[Moments]) -> None:
+        self.fitted = fitted
+        total = reduce(Moments.merge, blocks)
+        self.block_rows = float(np.mean([block.n for block in blocks]))
+        q = _n_directions(fitted, total, min(block.n for block in blocks))
+        self.whole = _Yardstick.of(fitted, total, q)
+        others = (reduce(Moments.merge, [b for b in blocks if b is not block]) for block in blocks)
+        self._blocks = np.array(
+            [_Yardstick.of(fitted, other, q).measure(block) for other, block in zip(others, blocks, strict=True)]
+        )
+
+    def drift(self, total: Moments, pieces: Floats, sizes: Floats, n_incomplete: int, native: Any) -> Drift:
+        """Compare the measures of recent pieces with those of blocks."""
+        K, m = len(self._blocks), len(pieces)
+        usual, spread_of = self._blocks.mean(axis=0), self._blocks.std(axis=0, ddof=1)
+        # what chance alone does to a short piece: distances grow with 1 / sqrt(rows), and means spread likewise; that
+        # distances spread more, too, is for blocks that differ by more than chance
+        shorter = np.sqrt(np.maximum(self.block_rows / sizes, 1.0))
+        pieces = pieces.copy()
+        pieces[:, :3] -= np.log(shorter)[:, None]
+        noisier = np.sqrt((shorter**2).mean())
+        error = spread_of * np.sqrt(1 / m + 1 / K) * noisier
+        # blocks that agree to rounding must not make a rounding error significant
+        excess = (pieces.mean(axis=0) - usual) / np.maximum(error, 1e-9)
+        p = stats.t.sf(excess, K - 1)
+        limit = usual + stats.t.isf(SIGNIFICANCE, K - 1) * error
+        d = total.n_features
+        both = np.minimum(1.0, 2 * stats.t.sf(np.abs(excess[4:]), K - 1) * len(self.fitted.columns.names))
+        values = pieces.mean(axis=0)
+        names = (("angle", "degrees"), ("variance", "times"), ("mean", "sd"), ("score", ""))
+        angle, variance, mean, score = (
+            Measure(
+                name,
+                _shown(name, float(values[k])),
+                _shown(name, float(usual[k])),
+                _shown(name, float(limit[k])),
+                float(p[k]),
+                unit,
+            )
+            for k, (name, unit) in enumerate(names)
+        )
+        return Drift(
+            angle,
+            variance,
+            mean,
+            score,
+            p_value=min(1.0, len(names) * float(p[:4].min())),
+            features=self._features(total, both[:d], both[d:]),
+            n_rows=round(total.n),
+            n_incomplete=n_incomplete,
+            n_components=self.whole.axes.shape[1],
+            block_rows=self.block_rows,
+            native=native,
+        )
+
+    def _features(self, total: Moments, shift_p: Floats, variance_p: Floats) -> tuple[FeatureDrift, ...]:
+        """Present values only, where there are lags."""
+        trained = self.whole.moments
+        means, stds = (trained.mean, total.mean), [np.sqrt(np.diag(each.covariance)) for each in (trained, total)]
+        unit = np.where(stds[0] > 0, stds[0], 1.0)
+        return tuple(
+            FeatureDrift(
+                name,
+                float(means[0][i]),
+                float(means[1][i]),
+                float((means[1][i] - means[0][i]) / unit[i]),
+                float(shift_p[i]),
+                float(stds[0][i]),
+                float(stds[1][i]),
+                float((stds[1][i] / unit[i]) ** 2),
+                float(variance_p[i]),
+            )
+            for i, name in enumerate(self.fitted.columns.names)
+        )
+
+
+def _clear(features: Sequence[FeatureDrift], p_value: Callable[[FeatureDrift], float]) -> list[FeatureDrift]:
+    """The features that changed most clearly."""
+    return sorted((each for each in features if p_value(each) < SIGNIFICANCE), key=p_value)[:_NAMED]
+
+
+def _long_enough(blocks: Sequence[Moments]) -> list[Moments]:
+    """Blocks joined with their neighbours until each has rows enough."""
+    joined: list[Moments] = []
+    for block in blocks:
+        if joined and joined[-1].n < _FEWEST_ROWS:
+            joined[-1] = joined[-1].merge(block)
+        else:
+            joined.append(block)
+    if len(joined) > 1 and joined[-1].n < _FEWEST_ROWS:
+        joined[-2:] = [joined[-2].merge(joined[-1])]
+    if len(joined) < _FEWEST_BLOCKS:
+        n = sum(block.n for block in blocks)
+        raise ValueError(
+            f"{n:.0f} training rows are too few to know how much they vary: drift needs at least "
+            f"{_FEWEST_BLOCKS * _FEWEST_ROWS}."
+        )
+    return joined
+
+
+def _n_directions(fitted: FittedDetector, total: Moments, block_rows: float) -> int:
+    """How many components to compare: at most the model's, cut where so many rows determine them best.
+
+    Sampling mixes the directions j and k by l_j l_k / (l_j - l_k)^2 / n; beside it stands what directions drawn at
+    random would be apart.
+    """
+    scaled = total.scaled(total.mean, fitted.model.scale)
+    eigenvalues = np.maximum(np.linalg.eigvalsh(scaled.covariance)[::-1], _TINY)
+    d = len(eigenvalues)
+    enough = int(np.searchsorted(np.cumsum(eigenvalues) / eigenvalues.sum(), _SHARE_COMPARED)) + 1
+    most = max(1, min(fitted.ppca.n_components_, enough, d - 1, int(block_rows) - 1))
+    gap = eigenvalues[:, None] - eigenvalues[None, :]
+    with np.errstate(divide="ignore"):
+        mixing = np.outer(eigenvalues, eigenvalues) / gap**2
+    blurred = [mixing[:q, q:].sum() / (q * (d - q)) for q in range(1, most + 1)]
+    return int(np.argmin(blurred)) + 1
+
+
+def _axes(covariance: Floats) -> Floats:
+    """Eigenvectors in columns, those of the largest eigenvalues first."""
+    return np.asarray(np.linalg.eigh(covariance)[1][:, ::-1])
+
+
+def _shown(name: str, logarithm: float) -> float:
+    """A measure as people read it, from its logarithm."""
+    value = math.exp(min(logarithm, 700.0))
+    if name == "angle":
+        return math.degrees(math.asin(min(value, 1.0)))
+    return math.exp(min(value, 700.0)) if name == "variance" else value
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"= {value:.2g}"
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def _list(features: Sequence[FeatureDrift], told: Callable[[FeatureDrift], str]) -> str:
+    return f" ({', '.join(told(each) for each in features)})" if features else ""
+
+
+def _columns(lines: Sequence[Any]) -> dict[str, list[Any]]:
+    return {name: [vars(line)[name] for line in lines] for name in (vars(lines[0]) if lines else ())}

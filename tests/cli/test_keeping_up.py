@@ -1,0 +1,118 @@
+"""update and compare from outside: the library's numbers, clear errors, whole outputs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import run, write
+
+import culpa
+from culpa import PCADetector
+
+
+def frame(n=300, seed=0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) @ np.random.default_rng(7).normal(size=(2, 5)) + 0.3 * rng.normal(size=(n, 5))
+    X[:, 1] += shift
+    return pd.DataFrame(X, columns=[f"temp_{i}" for i in range(5)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(frame(), tmp_path / "normal.csv")
+    write(frame(200, 1), tmp_path / "more.csv")
+    write(frame(200, 2, shift=1.0), tmp_path / "later.parquet")
+    run("fit", tmp_path / "normal.csv", "-o", tmp_path / "plant.culpa", "--components", 2, "--limit", "box")
+    return tmp_path
+
+
+@pytest.mark.parametrize("forget", [0.0, 0.01])
+def test_update_equals_partial_fit(folder, forget):
+    target = folder / "plant2.culpa"
+    told = run("update", folder / "plant.culpa", folder / "more.csv", "-o", target, "--forget", forget).stderr
+    updated = culpa.load(target)
+    expected = PCADetector(2, limit="box").fit(frame()).partial_fit(frame(200, 1), forget=forget)
+    np.testing.assert_allclose(updated.mean_, expected.mean_, atol=1e-10)
+    np.testing.assert_allclose(updated.model_.covariance_, expected.model_.covariance_, atol=1e-10)
+    assert updated.limit_ == pytest.approx(expected.limit_)
+    assert updated.model_.n_samples_ == pytest.approx(expected.model_.n_samples_)
+    assert "200 new rows; the model now rests on " in told
+    assert f"wrote {target}" in told
+    if not forget:
+        assert "rests on 500 rows" in told
+
+
+def test_update_tells_about_drift(folder):
+    model = folder / "plant.culpa"
+    told = run("update", model, folder / "more.csv", "-o", folder / "a.culpa").stderr
+    assert "No drift: the 200 rows" in told
+    told = run("update", model, folder / "later.parquet", "-o", folder / "b.culpa").stderr
+    assert "Drift: " in told
+    assert "temp_1 +" in told
+    assert "rests on" not in run("update", model, folder / "more.csv", "-o", folder / "c.culpa", "-q").stderr
+
+
+def test_update_keeps_units_and_compiled_explainers(folder):
+    options = ["-o", folder / "u.culpa", "--unit", "temp_0=C", "--compile", "--limit", "box"]
+    run("fit", folder / "normal.csv", *options)
+    run("update", folder / "u.culpa", folder / "more.csv", "-o", folder / "u2.culpa")
+    updated = culpa.load(folder / "u2.culpa")
+    assert updated.units_ == {"temp_0": "C"}
+    assert updated.explainer().forms is not None
+
+
+def test_update_with_lags(folder):
+    run("fit", folder / "normal.csv", "-o", folder / "l.culpa", "--lags", 2, "--components", 4, "--limit", "box")
+    run("update", folder / "l.culpa", folder / "more.csv", "-o", folder / "l2.culpa")
+    expected = PCADetector(4, lags=2, limit="box").fit(frame()).partial_fit(frame(200, 1))
+    updated = culpa.load(folder / "l2.culpa")
+    assert updated.model_.n_samples_ == expected.model_.n_samples_ == 298 + 198
+    np.testing.assert_allclose(updated.model_.covariance_, expected.model_.covariance_, atol=1e-10)
+
+
+def test_update_with_missing_cells(folder):
+    holes = frame(200, 1)
+    holes.loc[3, "temp_2"] = np.nan
+    table = write(holes, folder / "holes.csv")
+    refused = run("update", folder / "plant.culpa", table, "-o", folder / "p.culpa", code=2).stderr
+    assert "only be updated with complete rows" in refused
+    assert not (folder / "p.culpa").exists()
+    told = run("update", folder / "plant.culpa", table, "-o", folder / "p.culpa", "--complete-only").stderr
+    assert "199 new rows, 1 incomplete row left out; the model now rests on 499 rows" in told
+
+
+def test_update_refuses(folder):
+    model, more = folder / "plant.culpa", folder / "more.csv"
+    assert "exists" in run("update", model, more, "-o", model, code=2).stderr
+    assert "--forget must be" in run("update", model, more, "-o", folder / "x", "--forget", 1, code=2).stderr
+    run("fit", folder / "normal.csv", "-o", folder / "e.culpa", "--limit", "empirical")
+    refused = run("update", folder / "e.culpa", more, "-o", folder / "x", code=2).stderr
+    assert "limit='empirical' needs" in refused
+    narrow = write(frame(50, 1).drop(columns="temp_3"), folder / "narrow.csv")
+    assert "no column 'temp_3'" in run("update", model, narrow, "-o", folder / "x", code=2).stderr
+    run("update", model, more, "-o", model, "--force")
+
+
+def test_compare_says_what_the_library_says(folder):
+    arguments = ("compare", folder / "normal.csv", folder / "later.parquet", "-m", folder / "plant.culpa")
+    content = json.loads(run(*arguments, "--json").stdout)
+    expected = culpa.load(folder / "plant.culpa").compare(frame(), frame(200, 2, shift=1.0))
+    assert content["sentence"] == expected.sentence
+    assert (content["n_before"], content["n_after"]) == (300, 200)
+    for told, known in zip(content["features"], expected.features, strict=True):
+        assert told["feature"] == known.feature
+        assert told["change"]["value"] == pytest.approx(known.change.value, abs=1e-10)
+        assert told["change"]["low"] == pytest.approx(known.change.low, abs=1e-9)
+    text = run(*arguments, "--top", 2).stdout
+    assert "temp_1" in text
+    assert "95% interval" in text
+    assert "The mean score went from" in text
+
+
+def test_compare_refuses(folder):
+    model = folder / "plant.culpa"
+    empty = write(frame(0), folder / "empty.csv")
+    refused = run("compare", folder / "normal.csv", empty, "-m", model, code=2).stderr
+    assert "there is no row with a score" in refused
+    assert "gone.csv" in run("compare", folder / "normal.csv", folder / "gone.csv", "-m", model, code=2).stderr

@@ -1,0 +1,183 @@
+"""Two periods compared: the difference of mean explanations, its intervals, and changed correlations."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from culpa import PCADetector
+from culpa.monitoring.comparison import Period
+
+LOADINGS = np.random.default_rng(5).normal(size=(3, 8))
+
+
+def rows(n, seed, loadings=LOADINGS, remember=0.0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3))
+    for t in range(1, n):
+        z[t] = remember * z[t - 1] + np.sqrt(1 - remember**2) * z[t]
+    return z @ loadings + 0.4 * rng.normal(size=(n, 8))
+
+
+def later(n, seed=1):
+    X = rows(n, seed)
+    X[:, 2] += 1.5
+    X[:, 5] = np.random.default_rng(9).normal(size=n)
+    return X
+
+
+def changes(comparison, names):
+    by_name = {each.feature: each.change.value for each in comparison.features}
+    return np.array([by_name[name] for name in names])
+
+
+def mean_values(detector, X, **options):
+    return np.nanmean(detector.explain(X, **options).values, axis=0)
+
+
+SETTINGS = {
+    "spe": {"n_components": 3, "statistic": "spe"},
+    "mahalanobis": {"n_components": 3, "statistic": "mahalanobis"},
+    "combined": {"n_components": 3, "statistic": "combined"},
+    "retraining": {"n_components": 3, "statistic": "spe", "game": "retraining"},
+    "interventional": {"n_components": 3, "statistic": "t2", "game": "interventional"},
+    "lags": {"n_components": 4, "statistic": "spe", "lags": 1},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["rows", "moments"])
+def test_equals_the_difference_of_mean_explanations(name, compiled, monkeypatch):
+    detector = PCADetector(**SETTINGS[name]).fit(rows(500, 0))
+    if compiled and name != "interventional":  # which has a closed form for each row
+        detector.explainer().compile()
+    before, after = rows(333, 2), later(77)
+    before[4, 1] = after[[3, 9], [0, 7]] = np.nan
+    comparison = detector.compare(before, after)
+    expected = mean_values(detector, after) - mean_values(detector, before)
+    names = detector.fitted.columns.names
+    np.testing.assert_allclose(changes(comparison, names), expected, atol=1e-10)
+    assert sum(each.change.value for each in comparison.features) == pytest.approx(comparison.score.value, abs=1e-10)
+    why = [detector.explain(X).score.mean() for X in (before, after)]
+    assert (comparison.score_before, comparison.score_after) == pytest.approx(why, abs=1e-10)
+    assert (comparison.n_before, comparison.n_after) == (333, 77)
+
+
+def test_moments_are_enough():
+    """With a compiled explainer, complete rows are never explained one by one."""
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    explainer = detector.explainer().compile()
+    expected = mean_values(detector, later(200)) - mean_values(detector, rows(300, 2))
+    explainer.explain_scored = None
+    comparison = detector.compare(rows(300, 2), later(200))
+    np.testing.assert_allclose(changes(comparison, detector.fitted.columns.names), expected, atol=1e-10)
+
+
+def test_sampled_values():
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    options = {"method": "permutation", "n_orders": 96}
+    plain = detector.compare(rows(200, 2), later(150))
+    walked = detector.compare(rows(200, 2), later(150), **options)
+    expected = mean_values(detector, later(150), **options) - mean_values(detector, rows(200, 2), **options)
+    names = detector.fitted.columns.names
+    np.testing.assert_allclose(changes(walked, names), expected, atol=1e-10)
+    detector.explainer(**options).compile()
+    compiled = detector.compare(rows(200, 2), later(150), **options)
+    np.testing.assert_allclose(changes(compiled, names), expected, atol=1e-10)
+    width = {each.feature: each.change.high - each.change.low for each in plain.features}
+    for each in compiled.features:  # sampling adds its own uncertainty
+        assert each.change.high - each.change.low > width[each.feature] * 0.99
+
+
+def test_groups():
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    groups = {"left": [0, 1, 2, 3], "right": [4, 5, 6, 7]}
+    comparison = detector.compare(rows(200, 2), later(150), groups=groups)
+    expected = mean_values(detector, later(150), groups=groups) - mean_values(detector, rows(200, 2), groups=groups)
+    np.testing.assert_allclose(changes(comparison, ["left", "right"]), expected, atol=1e-10)
+    assert np.isnan(comparison.features[0].mean_before)
+
+
+def test_batches_do_not_matter():
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    explainer = detector.explainer().compile()
+    X, means = rows(777, 3), []
+    for size in (1, 50, 777):
+        period = Period(explainer)
+        for start in range(0, len(X), size):
+            period.add(detector.fitted.read(X[start : start + size]))
+        n, values = period.means()
+        assert 10 <= len(n) <= 20
+        assert n[:-1].min() == n.max()  # all but the last are equally long
+        means.append(values)
+    np.testing.assert_allclose(means[0], means[1], atol=1e-12)
+    np.testing.assert_allclose(means[0], means[2], atol=1e-12)
+
+
+@pytest.mark.parametrize("remember", [0.0, 0.8])
+def test_intervals_cover(remember):
+    """95% intervals of a change that is 0, also where rows depend on each other."""
+    detector = PCADetector(3, statistic="mahalanobis").fit(rows(2000, 0))
+    detector.explainer().compile()
+    runs, inside, score_inside = 100, 0, 0
+    for seed in range(runs):
+        comparison = detector.compare(
+            rows(400, 2 * seed + 10, remember=remember), rows(300, 2 * seed + 11, remember=remember)
+        )
+        inside += sum(not each.change.excludes_zero for each in comparison.features) / len(comparison.features)
+        score_inside += not comparison.score.excludes_zero
+    assert 0.90 < inside / runs < 0.99
+    assert score_inside / runs > 0.85
+
+
+def test_finds_what_changed():
+    detector = PCADetector(3, statistic="mahalanobis").fit(pd.DataFrame(rows(800, 0)).add_prefix("s"))
+    before, after = (pd.DataFrame(X).add_prefix("s") for X in (rows(400, 2), later(400)))
+    comparison = detector.compare(before, after)
+    assert {each.feature for each in comparison.features[:2]} == {"s2", "s5"}
+    assert comparison.score.excludes_zero
+    assert all("s5" in (pair.first, pair.second) for pair in comparison.correlations[:5])
+    top = comparison.correlations[0]
+    assert top.before == pytest.approx(before.corr().loc[top.first, top.second], abs=1e-12)
+    assert top.after == pytest.approx(after.corr().loc[top.first, top.second], abs=1e-12)
+    assert comparison.features[0].mean_after == pytest.approx(after[comparison.features[0].feature].mean())
+    for text in ("s2 accounts for", "s5", "The correlation of"):
+        assert text in comparison.sentence
+    assert "400 and 400 rows" in repr(comparison)
+    frame = comparison.to_frame()
+    assert list(frame["feature"]) == [each.feature for each in comparison.features]
+    assert frame["share"].sum() == pytest.approx(1)
+    assert len(comparison.correlations_to_frame()) == 28
+    content = json.loads(comparison.to_json())
+    assert content["features"][0]["change"]["value"] == comparison.features[0].change.value
+    assert content["score_after"] == comparison.score_after
+
+
+def test_correlations_of_equal_periods_are_rarely_called_changed():
+    detector = PCADetector(3, statistic="spe").fit(rows(800, 0))
+    detector.explainer().compile()
+    called = sum(
+        detector.compare(rows(300, seed, remember=0.5), rows(300, seed + 1, remember=0.5)).correlations[0].p_value
+        < 0.05
+        for seed in range(100, 180, 2)
+    )
+    assert called <= 5  # of 40, at 5%
+
+
+def test_little_to_compare():
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    comparison = detector.compare(rows(1, 1), rows(2, 2))
+    assert np.isnan(comparison.score.low)
+    assert comparison.correlations == ()
+    assert "no clear change" in comparison.sentence
+    json.loads(comparison.to_json())
+    same = detector.compare(rows(50, 1), rows(50, 1))
+    assert same.score.value == 0
+    constant = rows(60, 1)
+    constant[:, 3] = 2.0
+    assert all("x3" not in (pair.first, pair.second) for pair in detector.compare(constant, rows(60, 2)).correlations)
+    with pytest.raises(ValueError, match="no row of 'after' has a score"):
+        detector.compare(rows(5, 1), np.full((3, 8), np.nan))
+    with pytest.raises(TypeError, match="has no parameter 'gmae'"):
+        detector.compare(rows(5, 1), rows(5, 1), gmae="x")

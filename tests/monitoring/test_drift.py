@@ -1,0 +1,196 @@
+"""Drift of recent rows: rarely seen where there is none, found where there is, and said in words."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import culpa
+from culpa import PCADetector
+from culpa.models import Moments
+from culpa.monitoring.drift import DriftGatherer, drift_of
+
+SETTINGS = {"n_components": 2, "statistic": "mahalanobis", "limit": "box"}
+
+
+def loadings(seed=3):
+    return np.random.default_rng(seed).normal(size=(2, 6))
+
+
+def rows(n, rng, W=None, remember=0.0):
+    z = rng.normal(size=(n, 2))
+    for t in range(1, n):
+        z[t] = remember * z[t - 1] + np.sqrt(1 - remember**2) * z[t]
+    return z @ (loadings() if W is None else W) + 0.5 * rng.normal(size=(n, 6))
+
+
+def blocks_of(X, k=10):
+    return [Moments.of(part) for part in np.array_split(X, k)]
+
+
+def drift(seed, change=None, n=50, remember=0.0):
+    rng = np.random.default_rng(seed)
+    X = rows(400, rng, remember=remember)
+    W = loadings()
+    if change == "rotated":
+        W[:, 0] = -W[:, 0]
+    recent = rows(n, rng, W, remember)
+    if change == "shifted":
+        recent[:, 2] += 1.2
+    if change == "noisier":
+        recent += 0.5 * np.sqrt(3) * rng.normal(size=recent.shape)  # twice the noise
+    return drift_of(PCADetector(**SETTINGS).fit(X).fitted, recent, blocks_of(X))
+
+
+@pytest.mark.parametrize(("n", "remember"), [(40, 0.0), (40, 0.7), (200, 0.0)])
+def test_size_where_nothing_has_changed(n, remember):
+    runs, level = 200, 0.05
+    p_values = np.array([drift(seed, n=n, remember=remember).p_value for seed in range(runs)])
+    most = stats.binom.ppf(0.999, runs, level)
+    assert (p_values < level).sum() <= most
+    assert p_values.min() > 0
+    assert (p_values < 0.5).any()  # it is no constant
+
+
+@pytest.mark.parametrize(
+    ("change", "measure"), [("rotated", "angle"), ("shifted", "mean"), ("noisier", "score")], ids=lambda x: x
+)
+def test_power(change, measure):
+    found = [drift(seed, change, n=40) for seed in range(20)]
+    assert np.mean([each.drifted for each in found]) >= 0.9
+    assert np.mean([{m.name: m for m in each.measures}[measure].p_value < 0.05 for each in found]) >= 0.9
+
+
+def test_longer_periods_are_surer():
+    def power(n):
+        return np.mean([drift(seed, "shifted", n=n).mean.p_value for seed in range(8)])
+
+    assert power(160) < power(10)
+
+
+def test_short_periods_are_not_called_drift_for_being_short():
+    p_values = np.array([drift(seed, n=12).p_value for seed in range(100)])
+    assert (p_values < 0.05).sum() <= stats.binom.ppf(0.999, 100, 0.05)
+    assert "not certain" in drift(0, n=12).sentence
+    assert "not certain" not in drift(0, n=40).sentence
+
+
+def test_batches_do_not_matter():
+    rng = np.random.default_rng(0)
+    X, recent = rows(400, rng), rows(215, rng)
+    recent[7, 3] = np.nan
+    fitted, found = PCADetector(**SETTINGS).fit(X).fitted, []
+    for size in (1, 33, 215):
+        gatherer = DriftGatherer(fitted, blocks_of(X))
+        for start in range(0, len(recent), size):
+            gatherer.add(recent[start : start + size])
+        found.append(gatherer.finish())
+    assert found[0].n_rows == 214
+    assert found[0].n_incomplete == 1
+    for other in found[1:]:
+        for name in ("value", "p_value"):
+            numbers = [[getattr(m, name) for m in each.measures] for each in (found[0], other)]
+            np.testing.assert_allclose(*numbers, rtol=1e-6)
+
+
+def test_what_it_says():
+    rng = np.random.default_rng(1)
+    names = ["flow", "level", "pressure", "speed", "power", "heat"]
+    X = pd.DataFrame(rows(600, rng), columns=names)
+    recent = X.iloc[:120] + 0.0
+    recent["pressure"] += 3 * X["pressure"].std()
+    detector = PCADetector(**SETTINGS).fit(X)
+    found = drift_of(detector.fitted, recent.to_numpy(), blocks_of(X.to_numpy()), native=recent)
+    assert found.drifted
+    assert found.sentence.startswith("Drift: ")
+    assert "the mean moved by" in found.sentence
+    assert "pressure +" in found.sentence
+    assert "<Drift of 120 rows" in repr(found)
+    pressure = found.features[2]
+    assert pressure.shift == pytest.approx((recent["pressure"].mean() - X["pressure"].mean()) / X["pressure"].std())
+    assert pressure.variance_ratio == pytest.approx(recent["pressure"].var() / X["pressure"].var())
+    assert pressure.shift_p_value < 0.05 < found.features[0].variance_p_value
+    frame = found.to_frame()
+    assert list(frame["name"]) == ["angle", "variance", "mean", "score"]
+    assert (frame["usual"] < frame["limit"]).all()
+    assert list(found.features_to_frame()["feature"]) == names
+    content = json.loads(found.to_json())
+    assert content["p_value"] == found.p_value
+    assert len(content["features"]) == 6
+    calm = drift_of(detector.fitted, X.to_numpy()[:60], blocks_of(X.to_numpy()))
+    assert calm.sentence.startswith("No drift: the 60 rows")
+
+
+def test_angle_of_known_subspaces():
+    """Two planes that share one direction and are at right angles otherwise: the mean squared sine is one half."""
+    rng = np.random.default_rng(0)
+    noise = 0.01 * rng.normal(size=(3000, 4))
+    X, recent = noise.copy(), noise[:1000].copy()
+    X[:, :2] += rng.normal(size=(3000, 2)) * [3.0, 3.0]
+    recent[:, [0, 2]] += rng.normal(size=(1000, 2)) * [3.0, 3.0]
+    fitted = PCADetector(2, scale=False, statistic="spe", limit="box").fit(X).fitted
+    found = drift_of(fitted, recent, blocks_of(X))
+    assert found.n_components == 2
+    assert found.angle.value == pytest.approx(45, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n_components": 5}, {"statistic": "t2"}, {"scale": False}, {"statistic": "combined"}]
+)
+def test_settings(settings):
+    rng = np.random.default_rng(0)
+    X = rows(300, rng)
+    X[:, 4] = 7.0  # a constant column says nothing
+    recent = rows(60, rng)
+    recent[:, 4] = 7.0
+    found = drift_of(PCADetector(**SETTINGS | settings).fit(X).fitted, recent, blocks_of(X))
+    assert np.isfinite([(m.value, m.usual, m.limit, m.p_value) for m in found.measures]).all()
+    assert found.p_value > 1e-4
+
+
+def test_too_few_rows():
+    rng = np.random.default_rng(0)
+    X = rows(23, rng)
+    fitted = PCADetector(**SETTINGS).fit(X).fitted
+    with pytest.raises(ValueError, match="23 training rows are too few"):
+        drift_of(fitted, X, blocks_of(X))
+    X = rows(30, rng)
+    fitted = PCADetector(**SETTINGS).fit(X).fitted
+    assert drift_of(fitted, rows(30, rng), blocks_of(X)).block_rows == 10
+    with pytest.raises(ValueError, match="5 complete row"):
+        drift_of(fitted, X[:5], blocks_of(X))
+
+
+def test_of_a_detector(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rows(600, rng)).add_prefix("s")
+    recent = pd.DataFrame(rows(120, rng)).add_prefix("s")
+    recent.loc[5, "s1"] = np.nan
+    detector = PCADetector(**SETTINGS).fit(frame)
+    found = detector.drift(recent)
+    assert (found.n_rows, found.n_incomplete, found.block_rows) == (119, 1, 60)
+    expected = drift_of(detector.fitted, recent.to_numpy(), blocks_of(frame.to_numpy()))
+    assert found.p_value == pytest.approx(expected.p_value, rel=1e-6)
+    assert isinstance(found.to_frame(), pd.DataFrame)
+    detector.save(tmp_path / "m.culpa")
+    assert culpa.load(tmp_path / "m.culpa").drift(recent).p_value == pytest.approx(found.p_value, rel=1e-6)
+    detector.partial_fit(recent.dropna(), forget=0.01)
+    assert detector.drift(recent + 5).drifted
+
+
+def test_with_lags():
+    rng = np.random.default_rng(0)
+    detector = PCADetector(**SETTINGS | {"lags": 1}).fit(rows(400, rng))
+    found = detector.drift(rows(80, rng))
+    assert (found.n_rows, found.n_incomplete) == (79, 1)  # the first row has no past
+    assert len(found.features) == 6
+
+
+def test_needs_blocks():
+    rng = np.random.default_rng(0)
+    X = rows(200, rng)
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="does not know how much its training rows vary"):
+        PCADetector(**SETTINGS).fit(X).drift(rows(50, rng))
