@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games, scores
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName
+from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName
 from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
@@ -30,6 +30,7 @@ from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.moments import mean_and_spread, spread
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
+from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
@@ -47,6 +48,8 @@ _NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at onc
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
+    if detector.robust:
+        raise ValueError(f"robust={detector.robust!r} needs all training rows at once: use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
         what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
         raise ValueError(f"{what} needs all training rows at once: use fit (a limit can follow by calibrate_limit).")
@@ -75,6 +78,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Training rows above the limit of SPE or T2 (those that `trim` left out are marked), the worst first: row label,
         position, SPE, T2, and the larger of the two in units of its limit. Of clean rows, expect a share 1 - confidence for
         each of the two. Only ``fit`` sees the rows, so there is none after ``fit_moments`` and ``partial_fit``.
+    suspicious_cells_ : DataFrame or None
+        With ``robust="cells"``, the training cells that were treated as missing, the worst first: row label, position,
+        feature, value, expected value, and standardised residual.
 
     Examples
     --------
@@ -99,6 +105,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         limit: LimitKind = "auto",
         holdout: float = 0.2,
         trim: float = 0.0,
+        robust: Robustness | None = None,
         lags: int = 0,
         noise: float = 1.0,
         shrinkage: float = 0.0,
@@ -113,6 +120,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.limit = limit
         self.holdout = holdout
         self.trim = trim
+        self.robust = robust
         self.lags = lags
         self.noise = noise
         self.shrinkage = shrinkage
@@ -128,6 +136,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
         given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
+        cells = None
+        if self.robust:
+            given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         table = self._with_history(given)
         n = len(table.array) - (math.ceil(self.holdout * len(table.array)) if self.limit == "conformal" else 0)
         if n < 2:
@@ -142,7 +153,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         judged = rows[in_limit(model, rows, kept, self.confidence)] if self.limit == "empirical" else held_out
         labels = given.row_labels()[self.lags :][:n]
         abnormal = abnormal_rows(model, rows, kept, labels, self.confidence, self.lags)
-        return self._set_fitted(replace(self._judging(ppca, model, [judged]), abnormal_training_rows=abnormal))
+        judging = self._judging(ppca, model, [judged])
+        return self._set_fitted(replace(judging, abnormal_training_rows=abnormal, suspicious_cells=cells))
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
@@ -208,8 +220,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None, batches: Iterable[Floats] | None) -> Self:
         self._check_parameters()
-        if self.limit == "conformal" or self.trim:
-            what = "trim" if self.trim else "limit='conformal'"
+        if self.limit == "conformal" or self.trim or self.robust:
+            what = f"robust={self.robust!r}" if self.robust else "trim" if self.trim else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
         n_columns = moments.n_features // (self.lags + 1)
         check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
@@ -516,7 +528,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Take over a new core: forget what followed from the one before."""
         self._fitted, self._gathered = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
-        self.abnormal_training_rows_ = fitted.abnormal_training_rows
+        self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 

@@ -42,7 +42,8 @@ class FittedDetector:
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
     A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
-    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand.
+    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand, and so is
+    ``suspicious_cells``, where the fit looked for them.
     """
 
     model: FittedModel
@@ -54,6 +55,7 @@ class FittedDetector:
     parameters: Mapping[str, Any]
     units: Mapping[str, str] = field(default_factory=dict)
     abnormal_training_rows: Any = field(default=None, repr=False)
+    suspicious_cells: Any = field(default=None, repr=False)
     # what follows from the fields above, kept so that nothing is prepared twice
     _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
     _scores: dict[str, QuadraticScore] = field(default_factory=dict, repr=False)

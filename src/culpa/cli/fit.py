@@ -88,6 +88,8 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     skipped = f", {console.count(source.skipped, 'line')} skipped" if source.skipped else ""
     abnormal = detector.abnormal_training_rows_
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
+    if (cells := detector.suspicious_cells_) is not None:
+        odd = f"; {_suspicious(cells)}{odd}"
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
@@ -95,6 +97,15 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
         f"{model.explained_variance_ratio_.sum():.1%}; "
         f"{detector.statistic} limit {detector.limit_:.4g}{odd}; wrote {output}"
     )
+
+
+def _suspicious(cells: Any) -> str:
+    """How many training cells were treated as missing, and which one is worst."""
+    told = f"{console.count(len(cells), 'suspicious cell')} treated as missing"
+    if not len(cells):
+        return told
+    worst = cells.iloc[0]
+    return f"{told}, the worst: {worst['feature']} in row {worst['row']} is {worst['value']:.4g}, expected {worst['expected']:.4g}"
 
 
 def _oddity(abnormal: Any) -> str:

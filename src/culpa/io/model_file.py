@@ -30,7 +30,7 @@ from culpa.shapley import QuadraticForms
 
 FORMAT = 1
 
-_ADDED_LATER = {"noun"}  # parameters that files of this format may lack
+_ADDED_LATER = {"noun", "robust"}  # parameters that files of this format may lack
 
 _LARGEST_HEADER = 1 << 24  # bytes
 _MOST_FEATURES = 100_000
@@ -43,6 +43,8 @@ _ABNORMAL: dict[str, Any] = {
     "times_limit": np.float64,
     "trimmed": np.bool_,
 }
+_MOST_CELLS = 10_000  # suspicious cells of training rows, the worst of them
+_CELLS = ("position", "feature", "value", "expected", "residual")  # what is known about them; features by position
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -97,6 +99,9 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(_ABNORMAL)].to_numpy(dtype=np.float64)
+    if (cells := fitted.suspicious_cells) is not None:
+        numbers = cells[:_MOST_CELLS].assign(feature=cells["feature"].map(fitted.columns.names.index))
+        arrays["suspicious"] = numbers[list(_CELLS)].to_numpy(dtype=np.float64)
     forms = fitted.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
@@ -104,7 +109,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
 
 
 def _header(fitted: FittedDetector) -> dict[str, Any]:
-    names, abnormal = fitted.columns.known_names, _abnormal(fitted)
+    names, abnormal, cells = fitted.columns.known_names, _abnormal(fitted), fitted.suspicious_cells
     return {
         "format": FORMAT,
         "culpa": __version__,
@@ -117,6 +122,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
             "rows": {name: tail.n for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
+        "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
         "noise_variance": float(fitted.ppca.noise_variance_),
         "training": {
             "rows": to_json_value(fitted.ppca.n_samples_),
@@ -226,6 +232,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         parameters,
         units=header["units"],
         abnormal_training_rows=_abnormal_table(arrays, header),
+        suspicious_cells=_cells_table(arrays, header, columns.names),
     )
 
 
@@ -235,6 +242,20 @@ def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:
     columns = dict(zip(_ABNORMAL, arrays["abnormal"].T, strict=True))
     columns |= {name: columns[name].astype(kind) for name, kind in _ABNORMAL.items()}
     return frame_like(None, {"row": header["abnormal"], **columns})
+
+
+def _cells_table(arrays: Arrays, header: dict[str, Any], names: tuple[str, ...]) -> Any:
+    if header.get("suspicious") is None:
+        return None
+    position, feature, *others = arrays["suspicious"].T
+    if not ((feature >= 0) & (feature < len(names))).all():
+        raise ModelFileError("array 'suspicious' names a feature that does not exist.")
+    columns = {
+        "row": header["suspicious"],
+        "position": position.astype(np.int64),
+        "feature": np.array(names, dtype=object)[feature.astype(np.int64)],
+    }
+    return frame_like(None, columns | dict(zip(_CELLS[2:], others, strict=True)))
 
 
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
@@ -267,11 +288,14 @@ def _check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
     expected = set(shapes) | {f"limits.{name}" for name in header["limits"]["rows"]}
     expected |= set() if header["abnormal"] is None else {"abnormal"}
+    expected |= set() if header.get("suspicious") is None else {"suspicious"}
     expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
     if odd := sorted(set(arrays) ^ expected):
         raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
     if header["abnormal"] is not None:
         shapes["abnormal"] = (len(header["abnormal"]), len(_ABNORMAL))
+    if header.get("suspicious") is not None:
+        shapes["suspicious"] = (len(header["suspicious"]), len(_CELLS))
     for name, n in header["limits"]["rows"].items():
         tail = arrays[f"limits.{name}"]
         if tail.ndim != 1 or len(tail) > n or (np.diff(tail) < 0).any():
@@ -303,6 +327,7 @@ def _check_header(header: dict[str, Any], d: int) -> None:
         "limit": _is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
         "limits": _are_limits(header.get("limits")),
         "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
+        "suspicious": header.get("suspicious") is None or _is_label_list(header.get("suspicious")),
         "noise_variance": _is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "training": isinstance(training, dict)
         and _is_number(training.get("rows"))
