@@ -7,6 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW_ROWS = 16  # up to which patterns are fast enough
+
+
+def mostly_alone(missing: NDArray[np.bool_]) -> bool:
+    """Whether few rows share their pattern of missing cells, so that going through patterns would not pay."""
+    if len(missing) < _FEW_ROWS:
+        return False
+    return 2 * len(np.unique(np.packbits(missing, axis=1), axis=0)) > len(missing)
+
 
 def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield ``(rows, observed)``: the rows that share a pattern of NaN, and the features they do have.

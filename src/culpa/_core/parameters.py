@@ -142,8 +142,8 @@ DETECTOR = Parameters(
             Choice(ROBUSTNESS),
             None,
             "How to protect the fit from wrong values in the training rows.",
-            '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``; the other cells '
-            "of their rows are used.",
+            '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other '
+            "cells of their rows are used.",
             optional=True,
         ),
         Parameter(

@@ -104,8 +104,8 @@ def _suspicious(cells: Any) -> str:
     told = f"{console.count(len(cells), 'suspicious cell')} treated as missing"
     if not len(cells):
         return told
-    worst = cells.iloc[0]
-    return f"{told}, the worst: {worst['feature']} in row {worst['row']} is {worst['value']:.4g}, expected {worst['expected']:.4g}"
+    feature, row, value, expected = cells.iloc[0][["feature", "row", "value", "expected"]]
+    return f"{told}, the worst: {feature} in row {row} is {value:.4g}, expected {expected:.4g}"
 
 
 def _oddity(abnormal: Any) -> str:

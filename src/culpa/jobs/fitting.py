@@ -1,8 +1,8 @@
 """Learning from a table of any size.
 
 One pass gathers mean and covariance, and what stands alone at the ends of the columns. Missing cells
-(expectation-maximisation), trimming, robust fits and conformal limits hold the features in memory instead; empirical limits read the
-rows again and hold one score per row.
+(expectation-maximisation), trimming, robust fits and conformal limits hold the features in memory instead; empirical
+limits read the rows again and hold one score per row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
