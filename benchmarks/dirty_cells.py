@@ -64,10 +64,11 @@ def cases(sizes: Iterable[float], shares: Iterable[float]) -> list[tuple[float, 
     return [(size, how, share) for size in sizes for how in ("single cells", "stretches") for share in shares]
 
 
-def line(label: list[str], found: np.ndarray) -> str:
-    plain, trimmed, robust = found[1:]
-    below = robust < 0.5 * min(plain, trimmed)
-    return "| " + " | ".join([*label, *(f"{value:.3f}" for value in found), "yes" if below else "no"]) + " |"
+def line(label: list[str], found: Rows, share: float) -> str:
+    """Errors, of which the last ones are plain, trimmed and robust, and whether the last is below half of both others."""
+    plain, trimmed, robust = found[-3:]
+    below = "-" if not share else "yes" if robust < 0.5 * min(plain, trimmed) else "no"
+    return "| " + " | ".join([*label, *(f"{value:.3f}" for value in found), below]) + " |"
 
 
 def simulated_table(runs: int, shapes: Iterable[tuple[int, int, int]], what: list[tuple[float, str, float]]) -> str:
@@ -83,7 +84,7 @@ def simulated_table(runs: int, shapes: Iterable[tuple[int, int, int]], what: lis
                 X, truth = simulated(n, d, p, rng)
                 found.append(errors(X, dirtied(X, share, how, size, rng) if share else X, p, truth))
             wrong = f"{share:.0%} {how}, {size:g} sd" if share else "none"
-            lines.append(line([f"{n} x {d}, {p}", wrong], np.mean(found, axis=0)))
+            lines.append(line([f"{n} x {d}, {p}", wrong], np.mean(found, axis=0), share))
             print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -102,10 +103,8 @@ def real_table(runs: int) -> str:
                 rng = np.random.default_rng(run)
                 found.append(errors(X, dirtied(X, share, how, size, rng) if share else X, p, truth, unit))
             wrong = f"{share:.0%} {how}" if share else "none"
-            _, plain, trimmed, robust = mean = np.mean(found, axis=0)
-            below = "-" if not share else "yes" if robust < 0.5 * min(plain, trimmed) else "no"
             label = f"{name}, {len(X)} x {X.shape[1]}, {p} components"
-            lines.append("| " + " | ".join([label, wrong, *(f"{value:.3f}" for value in mean[1:]), below]) + " |")
+            lines.append(line([label, wrong], np.mean(found, axis=0)[1:], share))
             print(lines[-1], flush=True)
     return "\n".join(lines)
 
