@@ -96,7 +96,7 @@ def test_rows_are_needed():
     with pytest.raises(AttributeError) as refused:
         detector.partial_fit(plant())
     assert "robust='cells' needs all training rows at once: use fit." in str(refused.value.__cause__)
-    with pytest.raises(ValueError, match="unknown robust .rows.: choose one of .cells."):
+    with pytest.raises(ValueError, match=r"unknown robust .rows.: choose one of .cells."):
         PCADetector(robust="rows").fit(plant())
     with pytest.raises(ValueError, match="8 rows are too few to find suspicious cells"):
         PCADetector(2, robust="cells").fit(plant(8))
