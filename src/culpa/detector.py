@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, ScoreName, StatisticName
+from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
@@ -40,6 +40,7 @@ from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
+from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import Ends, sentences
@@ -59,6 +60,8 @@ _NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at onc
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
+    if detector.robust:
+        raise ValueError(f"robust={detector.robust!r} needs all training rows at once: use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
         what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
         raise ValueError(f"{what} needs all training rows at once: use fit (a limit can follow by calibrate_limit).")
@@ -87,6 +90,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         Training rows above the limit of SPE or T2 (those that `trim` left out are marked), the worst first: row label,
         position, SPE, T2, and the larger of the two in units of its limit. Of clean rows, expect a share 1 - confidence for
         each of the two. Only ``fit`` sees the rows, so there is none after ``fit_moments`` and ``partial_fit``.
+    suspicious_cells_ : DataFrame or None
+        With ``robust="cells"``, the training cells that were treated as missing, the worst first: row label, position,
+        feature, value, expected value, and standardised residual.
 
     Examples
     --------
@@ -112,6 +118,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         limit: LimitKind = "auto",
         holdout: float = 0.2,
         trim: float = 0.0,
+        robust: Robustness | None = None,
         lags: int = 0,
         given: Sequence[str | int] | None = None,
         smooth: float | None = None,
@@ -128,6 +135,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.limit = limit
         self.holdout = holdout
         self.trim = trim
+        self.robust = robust
         self.lags = lags
         self.given = given
         self.smooth = smooth
@@ -146,9 +154,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
         given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
+        cells = None
+        if self.robust:
+            given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
         rows = recipe.columns.read(given).features[self.lags :]
-        return self._set_fitted(recipe.fit_rows(rows, given.row_labels()[self.lags :]))
+        fitted = recipe.fit_rows(rows, given.row_labels()[self.lags :])
+        return self._set_fitted(replace(fitted, suspicious_cells=cells))
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
@@ -234,6 +246,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         batches: Iterable[Floats] | None = None,
     ) -> Self:
         self._check_parameters()
+        if self.robust:
+            raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments: use fit.")
         blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
         n_columns = blocks.total.n_features // (self.lags + 1)
         p = self.model_.n_components_ if hasattr(self, "model_") else None
@@ -504,7 +518,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     @property
     def plot(self) -> "DetectorPlots":
-        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()``, ``components()``: see `culpa.plots`."""
+        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
         plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
         return plots
 
@@ -573,7 +587,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Take over a new core: forget what followed from the one before."""
         self._fitted, self._gatherer = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
-        self.abnormal_training_rows_ = fitted.abnormal_training_rows
+        self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
         self.false_alarm_rate_ = fitted.false_alarm_rate
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self

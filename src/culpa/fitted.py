@@ -45,7 +45,8 @@ class FittedDetector:
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
     A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
-    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand.
+    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand, and so is
+    ``suspicious_cells``, where the fit looked for them.
     """
 
     model: FittedModel
@@ -57,6 +58,7 @@ class FittedDetector:
     parameters: Mapping[str, Any]
     units: Mapping[str, str] = field(default_factory=dict)
     abnormal_training_rows: Any = field(default=None, repr=False)
+    suspicious_cells: Any = field(default=None, repr=False)
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     # what follows from the fields above, kept so that nothing is prepared twice

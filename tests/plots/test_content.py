@@ -461,10 +461,10 @@ def test_components_are_the_held_out_likelihood():
 
 
 def test_components_that_were_not_chosen_by_likelihood(detector):
-    for given in (detector, PCADetector(statistic="spe").fit(make_plant(100, 1).normal)):
-        assert Components.of_fitted(given.fitted) is None
+    for one in (detector, PCADetector(statistic="spe").fit(make_plant(100, 1).normal)):
+        assert Components.of_fitted(one.fitted) is None
         with pytest.raises(ValueError, match="fit with n_components='auto'"):
-            Components.of(given)
+            Components.of(one)
     with pytest.raises(TypeError, match="needs a fitted PCADetector, not PCA"):
         Components.of(PCA())
 

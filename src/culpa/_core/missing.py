@@ -7,6 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW_ROWS = 16  # up to which patterns are fast enough
+_ROWS_PER_PATTERN = 40  # rows that take about as long one by one as all rows of one pattern together
+
+
+def mostly_alone(missing: NDArray[np.bool_]) -> bool:
+    """Whether few rows share a pattern of missing cells, so that going through patterns would not pay."""
+    if len(missing) < _FEW_ROWS:
+        return False
+    return _ROWS_PER_PATTERN * len(np.unique(np.packbits(missing, axis=1), axis=0)) > len(missing)
+
 
 def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield ``(rows, observed)``: the rows that share a pattern of NaN, and the features they do have.

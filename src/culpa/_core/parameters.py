@@ -15,6 +15,7 @@ from culpa._core.choices import (
     METHODS,
     RANKINGS,
     RETRAINING_RANKS,
+    ROBUSTNESS,
     SCORE_NAMES,
     STATISTIC_NAMES,
 )
@@ -147,6 +148,15 @@ DETECTOR = Parameters(
             Number(at_least=0, below=0.5),
             0.0,
             "Share of the training rows that may be abnormal; the fit leaves out the worst ones.",
+        ),
+        Parameter(
+            "robust",
+            Choice(ROBUSTNESS),
+            None,
+            "How to protect the fit from wrong values in the training rows.",
+            '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other '
+            "cells of their rows are used.",
+            optional=True,
         ),
         Parameter(
             "lags",

@@ -87,7 +87,7 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     kind, help = parameter.kind, parameter.help
     names = list(kind.names) if isinstance(kind, Choice) else []
     if names:
-        help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."
+        help = f"{help.rstrip('.')}: {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
     default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
     type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)

@@ -88,6 +88,8 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     skipped = f", {console.count(source.skipped, 'line')} skipped" if source.skipped else ""
     abnormal = detector.abnormal_training_rows_
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
+    if (cells := detector.suspicious_cells_) is not None:
+        odd = f"; {_suspicious(cells)}{odd}"
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
@@ -102,6 +104,15 @@ def _rate(detector: "PCADetector") -> str:
 
     words = rate_in_words(detector.fitted)
     return f"; {words}" if words else ""
+
+
+def _suspicious(cells: Any) -> str:
+    """How many training cells were treated as missing, and which one is worst."""
+    told = f"{console.count(len(cells), 'suspicious cell')} treated as missing"
+    if not len(cells):
+        return told
+    feature, row, value, expected = cells.iloc[0][["feature", "row", "value", "expected"]]
+    return f"{told}, the worst: {feature} in row {row} is {value:.4g}, expected {expected:.4g}"
 
 
 def _oddity(abnormal: Any) -> str:

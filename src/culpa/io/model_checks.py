@@ -12,7 +12,7 @@ from culpa._core.validation import default_names
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADDED_LATER = {"noun", "given", "smooth"}  # parameters that files of this format may lack
+_ADDED_LATER = {"noun", "given", "smooth", "robust"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
@@ -23,6 +23,7 @@ ABNORMAL_COLUMNS: dict[str, Any] = {
     "times_limit": np.float64,
     "trimmed": np.bool_,
 }
+CELL_COLUMNS = ("position", "feature", "value", "expected", "residual")  # of suspicious cells; features by position
 
 
 class ModelFileError(ValueError):
@@ -61,11 +62,14 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
+    expected |= set() if header.get("suspicious") is None else {"suspicious"}
     expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
     if odd := sorted(set(arrays) ^ expected):
         raise ModelFileError(f"the array {odd[0]!r} is missing or unknown.")
     if header["abnormal"] is not None:
         shapes["abnormal"] = (len(header["abnormal"]), len(ABNORMAL_COLUMNS))
+    if header.get("suspicious") is not None:
+        shapes["suspicious"] = (len(header["suspicious"]), len(CELL_COLUMNS))
     for name, n in rows.items():
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
@@ -114,6 +118,7 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
         "limits": _are_limits(header.get("limits")),
         "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
+        "suspicious": header.get("suspicious") is None or _is_label_list(header.get("suspicious")),
         "noise_variance": is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "training": isinstance(training, dict)
         and is_number(training.get("rows"))

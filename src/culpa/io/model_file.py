@@ -24,6 +24,7 @@ from culpa.fitted import FittedDetector
 from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
+    CELL_COLUMNS,
     Arrays,
     ModelFileError,
     check_arrays,
@@ -46,7 +47,8 @@ FORMAT = 1
 
 _LARGEST_HEADER = 1 << 24  # bytes
 _MOST_NUMBERS_IN_BLOCKS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
-_MOSTABNORMAL_COLUMNS = 10_000  # training rows that looked abnormal, the worst of them
+_MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
+_MOST_CELLS = 10_000  # suspicious cells of training rows, the worst of them
 
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
@@ -107,6 +109,9 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
+    if (cells := fitted.suspicious_cells) is not None:
+        numbers = cells[:_MOST_CELLS].assign(feature=cells["feature"].map(fitted.columns.names.index))
+        arrays["suspicious"] = numbers[list(CELL_COLUMNS)].to_numpy(dtype=np.float64)
     forms = fitted.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
@@ -114,7 +119,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
 
 
 def _header(fitted: FittedDetector) -> dict[str, Any]:
-    names, abnormal = fitted.columns.known_inputs, _abnormal(fitted)
+    names, abnormal, cells = fitted.columns.known_inputs, _abnormal(fitted), fitted.suspicious_cells
     return {
         "format": FORMAT,
         "culpa": __version__,
@@ -128,6 +133,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
             "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
+        "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
         "noise_variance": float(fitted.ppca.noise_variance_),
         "training": {
             "rows": to_json_value(fitted.ppca.n_samples_),
@@ -145,7 +151,7 @@ def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
 def _abnormal(fitted: FittedDetector) -> Any:
     """The worst of the training rows that looked abnormal, if they are known."""
     table = fitted.abnormal_training_rows
-    return None if table is None else table[:_MOSTABNORMAL_COLUMNS]
+    return None if table is None else table[:_MOST_ABNORMAL]
 
 
 def _json_label(label: Any) -> Any:
@@ -241,6 +247,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         parameters,
         units=header["units"],
         abnormal_training_rows=_abnormal_table(arrays, header),
+        suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
         components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
     )
@@ -296,6 +303,20 @@ def _context(arrays: Arrays, columns: Lagged) -> Context | None:
     others = np.setdiff1d(np.arange(len(given) + len(arrays["mean"])), given)
     parts = (arrays[f"context.{name}"] for name in ("coefficients", "centre", "covariance"))
     return Context(given, others, *parts)
+
+
+def _cells_table(arrays: Arrays, header: dict[str, Any], names: tuple[str, ...]) -> Any:
+    if header.get("suspicious") is None:
+        return None
+    position, feature, *others = arrays["suspicious"].T
+    if not ((feature >= 0) & (feature < len(names))).all():
+        raise ModelFileError("array 'suspicious' names a feature that does not exist.")
+    columns = {
+        "row": header["suspicious"],
+        "position": position.astype(np.int64),
+        "feature": np.array(names, dtype=object)[feature.astype(np.int64)],
+    }
+    return frame_like(None, columns | dict(zip(CELL_COLUMNS[2:], others, strict=True)))
 
 
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:

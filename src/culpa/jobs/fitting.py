@@ -1,8 +1,8 @@
 """Learning from a table of any size.
 
 One pass gathers mean and covariance by block, and what stands alone at the ends of the columns; a second one scores the
-rows of each block by the model of the others. Missing cells (expectation-maximisation), trimming and conformal limits hold
-the features in memory instead.
+rows of each block by the model of the others. Missing cells (expectation-maximisation), trimming, robust fits and
+conformal limits hold the features in memory instead.
 """
 
 import warnings
@@ -69,7 +69,7 @@ def _fit(
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
-    if detector.limit == "conformal" or detector.trim:
+    if detector.limit == "conformal" or detector.trim or detector.robust:
         return _fit_whole(detector, source, features, progress, note, complete_only=complete_only)
     with one_blas_thread():
         blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)
@@ -159,7 +159,9 @@ def _fit_whole(
     note("fitting")
     detector.fit(Table(X, tuple(features)))
     abnormal = detector.abnormal_training_rows_
-    abnormal["row"] = places[abnormal["position"]]  # in the table, of which some rows may have been left out
+    for listed in (abnormal, detector.suspicious_cells_):
+        if listed is not None:
+            listed["row"] = places[listed["position"]]  # in the table, of which some rows may have been left out
     ends, observed = Ends(len(features)), ~np.isnan(X)
     ends.add(places, X)
     alone = ends.alone(observed.sum(axis=0))

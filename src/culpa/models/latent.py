@@ -11,7 +11,7 @@
 | | ``decoder`` | (d, p) with reconstruction = b + decoder z(x) |
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
-from culpa._core.missing import patterns
-from culpa._core.types import Floats
+from culpa._core.missing import mostly_alone, patterns
+from culpa._core.types import Floats, Mask
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
 # Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
 _THIN = 1e-6
+_CHUNK = 1 << 22  # numbers held at once for rows that observe different features
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +177,12 @@ class LatentGaussian:
         """Posterior mean of the latent variables given the observed cells of each row, (n, p)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_components))
+        missing = np.isnan(X)
+        if mostly_alone(missing):
+            centred = np.where(missing, 0.0, X - self.mean)
+            for some, gains, _ in self.posteriors(~missing):
+                Z[some] = np.einsum("npd,nd->np", gains, centred[some])
+            return Z
         for rows, observed in patterns(X):
             centred = X[np.ix_(rows, observed)] - self.mean[observed]
             gain = self.encoder if len(observed) == self.n_features else self._posterior(observed)[0]
@@ -270,6 +277,20 @@ class LatentGaussian:
         q = np.linalg.qr(stacked)[0]
         top, root = q[: len(observed)], q[len(observed) :]
         return root @ (top * weights[:, None]).T, root
+
+    def posteriors(self, observed: Mask) -> Iterator[tuple[slice, Floats, Floats]]:
+        """The same for many rows that observe different features, some rows at a time: gains (n, p, d), roots (n, p, p)."""
+        d, p = self.loadings.shape
+        step = max(1, _CHUNK // ((d + p) * p))
+        for start in range(0, len(observed), step):
+            rows = slice(start, start + step)
+            weights = observed[rows] / np.sqrt(self.noise)
+            stacked = np.empty((len(weights), d + p, p))
+            stacked[:, :d] = weights[:, :, None] * self.loadings
+            stacked[:, d:] = np.eye(p)
+            q = np.linalg.qr(stacked)[0]
+            root = q[:, d:]
+            yield rows, root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
     def _leave_out(self, X: Floats, observed: NDArray[np.intp], blocks: list[list[int]]) -> Floats:
         """Conditional mean of each block given the other observed features: x_B - (C^-1)_BB^-1 (C^-1 x)_B."""

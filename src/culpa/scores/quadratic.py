@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.missing import patterns
-from culpa._core.types import Floats
+from culpa._core.missing import mostly_alone, patterns
+from culpa._core.types import Floats, Mask
 from culpa.models import LatentGaussian
 
 
@@ -43,6 +43,11 @@ class QuadraticScore:
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
         result = self._complete(self.gaussian.impute(X))
+        missing = np.isnan(X)
+        if mostly_alone(missing):
+            result += self._from_missing(missing)
+            result[missing.all(axis=1)] = np.nan
+            return result
         for rows, observed in patterns(X):
             if not len(observed):
                 result[rows] = np.nan
@@ -52,6 +57,15 @@ class QuadraticScore:
                 block = np.ix_(hidden, hidden)
                 result[rows] += (self.matrix[block] * spread[block]).sum()
         return result
+
+    def _from_missing(self, missing: Mask) -> Floats:
+        """What the uncertainty of missing cells adds to each row's expected score."""
+        model = self.gaussian
+        result = missing @ (np.diag(self.matrix) * model.noise)
+        for rows, _, root in model.posteriors(~missing):
+            spread = (missing[rows, :, None] * model.loadings) @ root
+            result[rows] += ((self.matrix @ spread) * spread).sum(axis=(1, 2))
+        return np.asarray(result)
 
     def _complete(self, X: Floats) -> Floats:
         z = X @ self.gaussian.encoder.T
