@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
-from culpa.monitoring.cusum import average_run_length, cusum, decision_interval, normal_scores
+from culpa.monitoring.cusum import REFERENCE, average_run_length, cusum, decision_interval, normal_scores
 from culpa.plots.content import ControlChart
 from culpa.scores import HeldOutScores
 
@@ -29,7 +29,7 @@ def test_interval_has_the_run_length_asked_for():
     for _ in range(400):
         level, t = 0.0, 0
         while level <= interval:
-            level, t = max(0.0, level + rng.normal() - 0.5), t + 1
+            level, t = max(0.0, level + rng.normal() - REFERENCE), t + 1
         lengths.append(t)
     assert np.mean(lengths) == pytest.approx(200, rel=0.15)
 

@@ -48,10 +48,10 @@ class FittedModel:
             X = self.context.adjust(X)
         return (X - self.location) / self.scale
 
-    def to_user_units(self, Z: Floats, X: Floats) -> Floats:
-        """Inverse of `standardise`, in the context of the rows ``X``."""
+    def to_user_units(self, Z: Floats, X: Floats | None = None) -> Floats:
+        """Inverse of `standardise`, in the context of the rows ``X``; without rows, in the usual context."""
         readings = self.location + self.scale * Z
-        return readings if self.context is None else readings + self.context.shift(X)
+        return readings if self.context is None or X is None else readings + self.context.shift(X)
 
     def to_cells(self, Z: Floats, reading: Reading, columns: Columns) -> Cells:
         """What standardised rows would look like in place of those of a reading, in these columns."""

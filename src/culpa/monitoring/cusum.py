@@ -24,7 +24,7 @@ from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.scores import HeldOutScores
 
-REFERENCE = 0.5  # k: best for normal scores that shift by one standard deviation
+REFERENCE = 0.25  # k: best for normal scores that shift by half a standard deviation, as small faults make them
 RUN_LENGTH = 500.0
 _OVERSHOOT = 1.166  # Siegmund's correction for steps that jump over the level
 
@@ -72,7 +72,7 @@ def normal_scores(held_out: HeldOutScores, score: Floats) -> Floats:
 def average_run_length(interval: float, reference: float = REFERENCE, shift: float = 0.0) -> float:
     """Mean number of rows until the sum exceeds the interval, for normal scores that shifted (Siegmund's formula).
 
-    >>> round(average_run_length(5.0)), round(average_run_length(5.0, shift=1.0), 1)
+    >>> round(average_run_length(5.0, 0.5)), round(average_run_length(5.0, 0.5, shift=1.0), 1)
     (938, 10.3)
     """
     drift, reach = shift - reference, interval + _OVERSHOOT
