@@ -42,7 +42,7 @@ def test_command_shows_candidates_and_writes_the_best(normal_csv, tmp_path):
     chosen = culpa.load(model)
     assert chosen.n_features_in_ == 12
     assert f"wrote {model}" in result.stderr
-    label = result.stderr.strip().rsplit(": ", 1)[1]
+    label = result.stderr.split(f"wrote {model}: ")[1].split("; held-out rows: ")[0]
     assert label in result.stdout
     repeated = command("calibrate", normal_csv, "-o", model, "--id", "time", "--trials", 200)
     assert repeated.exit_code == 2
