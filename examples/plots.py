@@ -33,6 +33,7 @@ for name, axes in {
     "control_chart": detector.plot.control_chart(new, incidents=detector.incidents(new, gap=3), log=True)[0],
     "distance": detector.plot.distance(new),
     "loadings": detector.plot.loadings(),
+    "components": PCADetector().fit(normal).plot.components(),
 }.items():
     axes.figure.savefig(folder / f"{name}.png", dpi=72, metadata={"Software": None})
     print(f"wrote {folder / name}.png")

@@ -444,7 +444,7 @@ def test_thinning_loses_no_extreme_no_gap_and_nothing_to_keep(n, max_points, see
 
 def test_components_are_the_held_out_likelihood():
     """The same rows, folds and models with scikit-learn."""
-    X = make_plant(203, 1).normal
+    X = make_plant(203, 1, faults=()).normal
     blocks = np.split(np.arange(203), [203 * k // 10 for k in range(1, 10)])
     held_out = []
     for p in range(1, X.shape[1]):
@@ -461,7 +461,7 @@ def test_components_are_the_held_out_likelihood():
 
 
 def test_components_that_were_not_chosen_by_likelihood(detector):
-    for one in (detector, PCADetector(statistic="spe").fit(make_plant(100, 1).normal)):
+    for one in (detector, PCADetector(statistic="spe").fit(make_plant(100, 1, faults=()).normal)):
         assert Components.of_fitted(one.fitted) is None
         with pytest.raises(ValueError, match="fit with n_components='auto'"):
             Components.of(one)

@@ -53,6 +53,11 @@ class Case(NamedTuple):
         return self.new.index[row].strftime("%Y-%m-%d %H:%M")
 
 
+def by_error(**options):
+    """A detector whose flags do not depend on what the defaults are."""
+    return PCADetector(0.95, statistic="spe", limit="formula", **options)
+
+
 @pytest.fixture(scope="module")
 def plant(folder):
     """A report on the plant in time, with a missing cell and an empty row."""
@@ -61,7 +66,7 @@ def plant(folder):
     )
     new.iloc[20] = np.nan
     new.iloc[60, 3] = np.nan
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     report = detector.report(new)
     with pytest.warns(UserWarning, match="no observed feature"):
         flagged, why = np.flatnonzero(detector.predict(new) == -1), detector.explain(new)
@@ -147,6 +152,19 @@ def test_opens_offline_with_everything_in_place(visit, plant):
     assert page.locator("#details-sentence").inner_text() == worst.sentence  # the worst is open at the start
 
 
+def test_the_default_detector_shows_how_many_components_are_likely(visit, folder):
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    page = visit(detector.report(pd.DataFrame(PLANT.new.copy(), columns=NAMES)).save(folder / "default.html"))
+    assert page.locator("#likelihood .main-svg").first.is_visible()
+    lines = page.locator("#likelihood .scatterlayer .trace")
+    assert lines.nth(0).locator("path.point").count() == len(NAMES) - 1
+    assert lines.nth(1).locator("path.point").count() == 1  # the chosen number
+    assert (
+        f"The model has {detector.model_.n_components_}, the most likely number" in page.locator("#model").inner_text()
+    )
+    assert "held-out rows:" in page.locator("#model").inner_text()
+
+
 def test_click_on_a_point_opens_its_waterfall(visit, plant):
     new, why = plant.new, plant.why
     page = visit(plant.path)
@@ -184,7 +202,7 @@ def test_missing_cells_are_named(visit, plant):
 
 
 def test_sampled_rows_say_so_and_exact_ones_do_not(visit, plant, folder):
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     new = plant.new.iloc[55:75]  # row 60 lacks a cell, so it has one player less, and that decides
     page = visit(detector.report(new, exact_operations=38 * 2.0**11, n_orders=96).save(folder / "both.html"))
     flagged = np.flatnonzero(detector.predict(new) == -1)
@@ -287,7 +305,7 @@ def test_histories_and_heat_map_lead_on(visit, plant):
 
 def test_rows_without_details_say_so(visit, folder):
     new = pd.DataFrame(np.tile(PLANT.new[:40], (30, 1)), columns=NAMES)
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     report = detector.report(new)
     detailed = {detail.row for detail in report.content.details.rows}
     bare = next(row for row in range(len(new)) if row not in detailed)
@@ -299,7 +317,7 @@ def test_rows_without_details_say_so(visit, folder):
 
 
 def test_no_incidents(visit, folder):
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     page = visit(detector.report(pd.DataFrame(PLANT.new[:20], columns=NAMES)).save(folder / "nothing.html"))
     assert page.locator("#verdict").inner_text().startswith("Nothing unusual")
     assert page.locator(".incidents").is_hidden()
@@ -396,7 +414,7 @@ def test_hostile_names_are_shown_and_never_run(visit, folder):
 def test_thousands_of_marks(visit, folder):
     rng = np.random.default_rng(0)
     new = PLANT.new[rng.integers(0, 400, 9000)]
-    detector = PCADetector().fit(PLANT.normal)
+    detector = by_error().fit(PLANT.normal)
     report = detector.report(new)
     page = visit(report.save(folder / "many.html"))
     path = page.locator("#chart .shapelayer path").evaluate_all("nodes => nodes.map(n => n.getAttribute('d'))")
@@ -412,7 +430,7 @@ def test_thousands_of_marks(visit, folder):
 
 
 def test_numbers_are_not_rounded_to_the_whole_and_parts_share_decimals(visit, folder):
-    detector = PCADetector(confidence=0.9997).fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error(confidence=0.9997).fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     page = visit(detector.report(pd.DataFrame(PLANT.new[60:61], columns=NAMES)).save(folder / "surest.html"))
     assert "99.97% limit" in page.locator("#chart").text_content()
     parts = page.locator(".cells td:nth-child(4)").all_inner_texts()
@@ -421,7 +439,7 @@ def test_numbers_are_not_rounded_to_the_whole_and_parts_share_decimals(visit, fo
 
 
 def test_only_empty_rows(visit, folder):
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     page = visit(detector.report(pd.DataFrame(PLANT.new[:3] * np.nan, columns=NAMES)).save(folder / "empty.html"))
     assert "no row has a score" in page.locator("#incident-hint").inner_text()
     assert page.locator("#details-sentence").inner_text() == "There is nothing to look at closely."
