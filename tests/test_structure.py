@@ -80,6 +80,9 @@ ACROSS_MODULES = {
     "report/test_browser.py",
     "io/test_tables.py",
     "_kernels/test_docs.py",
+    "cli/test_context_and_smoothing.py",
+    "cli/test_keeping_up.py",
+    "models/test_forgetting.py",
     "typing/test_user_scripts.py",
 }
 
