@@ -52,6 +52,8 @@ def failing_script(script: Path) -> str | None:
 
 if __name__ == "__main__":
     problems = [link for page in PAGES for link in broken_links(page)]
-    problems += [problem for page in PAGES if (problem := failing_example(page))]
-    problems += [problem for script in ROOT.glob("examples/*.py") if (problem := failing_script(script))]
+    for path in (*PAGES, *ROOT.glob("examples/*.py")):
+        print(path.relative_to(ROOT), flush=True)
+        problem = failing_example(path) if path.suffix == ".md" else failing_script(path)
+        problems += [problem] if problem else []
     sys.exit("\n".join(problems) or None)

@@ -83,6 +83,7 @@ ACROSS_MODULES = {
     "cli/test_context_and_smoothing.py",
     "cli/test_keeping_up.py",
     "models/test_forgetting.py",
+    "scores/test_missing_patterns.py",
     "typing/test_user_scripts.py",
 }
 

@@ -75,8 +75,9 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not hold a number for each number of components.")
     if "blocks.n" in arrays:
-        K = len(np.atleast_1d(arrays["blocks.n"]))
-        shapes |= {"blocks.n": (K,), "blocks.mean": (K, d), "blocks.scatter": (K, d * (d + 1) // 2)}
+        K, parameters = len(np.atleast_1d(arrays["blocks.n"])), header["parameters"]
+        whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)  # given features are among the blocks'
+        shapes |= {"blocks.n": (K,), "blocks.mean": (K, whole), "blocks.scatter": (K, whole * (whole + 1) // 2)}
         if not K or (arrays["blocks.n"] <= 0).any():
             raise ModelFileError("array 'blocks.n' does not hold numbers of rows.")
     for name, shape in shapes.items():
