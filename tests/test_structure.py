@@ -81,7 +81,6 @@ ACROSS_MODULES = {
     "io/test_tables.py",
     "_kernels/test_docs.py",
     "cli/test_context_and_smoothing.py",
-    "cli/test_keeping_up.py",
     "models/test_forgetting.py",
     "scores/test_missing_patterns.py",
     "typing/test_user_scripts.py",

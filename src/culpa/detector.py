@@ -98,7 +98,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     --------
     >>> from culpa.datasets import load_wine_outliers
     >>> wine = load_wine_outliers()
-    >>> detector = PCADetector().fit(wine.X[wine.y == 0])
+    >>> detector = PCADetector(confidence=0.95).fit(wine.X[wine.y == 0])
     >>> bool((detector.predict(wine.X[wine.y == 1]) == -1).mean() > 0.5)
     True
     """

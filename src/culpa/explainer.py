@@ -288,6 +288,7 @@ class Explainer:
             return games.Conditional(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
+        assert self.game_name == "retraining"
         assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
         return games.Retraining(

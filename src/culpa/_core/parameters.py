@@ -69,6 +69,8 @@ _GAME = Parameter(
     Choice(GAME_NAMES),
     "conditional",
     "Coalition game whose Shapley values explain a score.",
+    'What the features outside a coalition do. "conditional": they follow from the known ones. "retraining": the model is '
+    'retrained without them. "interventional": they are drawn at random, whatever the known ones say.',
 )
 _RANKING = Parameter(
     "ranking",

@@ -142,8 +142,16 @@ class Game(ABC):
         """Sampled orders by a compiled kernel; ``None`` if there is none."""
         return None
 
-    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats | None:
-        """Shapley values (n, players) by a formula; ``None`` if there is none."""
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether `closed_form` returns values; then `cost` should be next to nothing, too."""
+        return False
+
+    def closed_form(self, X: Array, players: list[list[int]]) -> Array | None:
+        """Shapley values (n, players) by a formula; ``None`` if there is none.
+
+        Rows may be arrays of any library. Missing cells are 0 in them, and belong to no player.
+        """
         return None
 
     def deciding_order(self, players: list[list[int]]) -> list[int]:

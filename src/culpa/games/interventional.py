@@ -14,7 +14,6 @@ from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
 from culpa.games.game import Coalitions, Cost, Game
 from culpa.scores import QuadraticScore
-from culpa.scores.quadratic import response
 
 
 class Interventional(Game):
@@ -53,15 +52,23 @@ class Interventional(Game):
         present[:, hidden] = 0.0
         return np.asarray(self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum())
 
-    def closed_form(self, X: Floats, players: list[list[int]]) -> Floats:
-        """phi_i = x_i (A x)_i - (A C)_ii. Partners of missing features take over their share of the base line."""
+    @property
+    def has_closed_form(self) -> bool:
+        """It has."""
+        return True
+
+    def closed_form(self, X: Array, players: list[list[int]]) -> Array:
+        """phi_i = x_i (A x)_i - (A C)_ii. Partners of missing features take over their share of the base value."""
         observed = [i for player in players for i in player]
         outside = np.setdiff1d(np.arange(self.n_features), observed)
-        present = X.copy()
-        present[:, outside] = 0.0
         base = self._mixed[:, observed].sum(axis=1) + 2 * self._mixed[:, outside].sum(axis=1)
-        per_feature = present * response(present, self.score.root) - base
-        return np.column_stack([per_feature[:, player].sum(axis=1) for player in players])
+        members = np.zeros((self.n_features, len(players)))
+        for k, player in enumerate(players):
+            members[player, k] = 1.0
+        present = X * as_array_like(members.sum(axis=1), X)
+        root = as_array_like(self.score.root, X)
+        per_feature = present * (present @ root.T @ root) - as_array_like(base, X)
+        return per_feature @ as_array_like(members, X)
 
 
 class _Walk(NamedTuple):
