@@ -7,22 +7,20 @@ into held-out rows, and each number of components is judged by the share of them
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from culpa._core.choices import FaultKind
-from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameter import check_keywords, documented
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
 from culpa._core.validation import frame_like, read_table
 from culpa.calibration.comparison import Scores, recipe_of
-from culpa.calibration.evaluation import Estimate, Estimator, Progress
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS
+from culpa.calibration.evaluation import Estimate, Estimator
 from culpa.calibration.lasting import past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
 from culpa.detector import PCADetector
 from culpa.monitoring.trimming import fit_without_worst
 from culpa.scores import named_score
@@ -76,18 +74,12 @@ class ComponentsByDetection:
 
 
 @documented(CALIBRATION)
-@known_keywords
 def components_by_detection(
     X: Any,
     detector: PCADetector | None = None,
     *,
     numbers: Sequence[int] | None = None,
-    kinds: Sequence[FaultKind] | None = None,
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
-    n_folds: int = 5,
-    n_trials: int = 1800,
-    seed: int = 0,
-    progress: Progress | None = None,
+    **options: Unpack[PlanOptions],
 ) -> ComponentsByDetection:
     """The number of components that detects most injected faults, at the detector's rate of false alarms.
 
@@ -110,7 +102,8 @@ def components_by_detection(
     """
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
-    plan = Plan(None, kinds, at_once, n_folds, n_trials, seed, progress)
+    check_keywords(options, CALIBRATION.keywords, "components_by_detection")
+    plan = Plan(**options)
     found = compare_components(windows_of(table.array, detector.lags), detector, plan, numbers)
     return replace(found, native=table.native)
 

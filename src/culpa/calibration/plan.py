@@ -6,7 +6,7 @@ are consecutive, because neighbouring rows resemble each other and held-out rows
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,17 @@ class Fold(NamedTuple):
     training: Floats
     held_out: Floats
     trials: Trials
+
+
+class PlanOptions(TypedDict, total=False):
+    """The fields of `Plan` that users choose by keyword, for type checkers."""
+
+    kinds: Sequence[FaultKind] | None
+    at_once: Sequence[int]
+    n_folds: int
+    n_trials: int
+    seed: int
+    progress: Progress | None
 
 
 @dataclass(frozen=True)

@@ -64,15 +64,6 @@ class Detection:
     default: float
 
 
-@dataclass(frozen=True)
-class AlarmRates:
-    """Everything that was measured."""
-
-    real: tuple[Alarms, ...]
-    simulated: tuple[Alarms, ...]
-    detection: tuple[Detection, ...]
-
-
 def holds(k: int, n: int, asked: float) -> bool:
     """Whether k alarms among n normal rows are as many as were asked for.
 
@@ -81,6 +72,15 @@ def holds(k: int, n: int, asked: float) -> bool:
     """
     low, high = stats.binom.ppf([0.025, 0.975], n, asked)
     return bool(_LOWEST <= k / n / asked <= _HIGHEST or low <= k <= high)
+
+
+@dataclass(frozen=True)
+class AlarmRates:
+    """Everything that was measured."""
+
+    real: tuple[Alarms, ...]
+    simulated: tuple[Alarms, ...]
+    detection: tuple[Detection, ...]
 
 
 def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progress: Progress = silent) -> AlarmRates:

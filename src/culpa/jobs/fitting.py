@@ -7,6 +7,7 @@ conformal limits hold the features in memory instead.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,43 +50,48 @@ def fit(
     with warnings.catch_warnings():  # the caller is told instead
         warnings.simplefilter("ignore", FitWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        suspicions = _fit(detector, source, features, progress, note, complete_only=complete_only)
+        suspicions = _fit(_Job(detector, source, features, progress, note, complete_only))
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)
     return detector
 
 
-def _fit(
-    detector: PCADetector,
-    source: Source,
-    features: Sequence[str],
-    progress: Progress,
-    note: Note,
-    *,
-    complete_only: bool,
-) -> list[str]:
+@dataclass(frozen=True)
+class _Job:
+    """What is to be fitted to what, and who is told."""
+
+    detector: PCADetector
+    source: Source
+    features: Sequence[str]
+    progress: Progress
+    note: Note
+    complete_only: bool
+
+
+def _fit(job: _Job) -> list[str]:
     """Fit, and say which numbers may stand for missing cells."""
+    detector, source, features, progress = job.detector, job.source, job.features, job.progress
     if len(features) < 2:
         raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
     if detector.limit == "conformal" or detector.trim or detector.robust:
-        return _fit_whole(detector, source, features, progress, note, complete_only=complete_only)
+        return _fit_whole(job)
     with one_blas_thread():
         blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)
         moments = blocks.total
-    if n_incomplete and not complete_only:
+    if n_incomplete and not job.complete_only:
         if not source.again:
             raise TableError(
                 f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
                 "incomplete rows with --complete-only."
             )
-        return _fit_whole(detector, source, features, progress, note, complete_only=False)
+        return _fit_whole(job)
     if moments.n < 2:
         raise TableError(
             f"{source.name}: {moments.n:.0f} complete row(s) are too few to learn from: at least 2 are needed."
         )
-    note("fitting")
+    job.note("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
         detector.fit_moments(blocks, tuple(features), again)
@@ -127,20 +133,13 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
     return gatherer.finish(), ends, n_incomplete
 
 
-def _fit_whole(
-    detector: PCADetector,
-    source: Source,
-    features: Sequence[str],
-    progress: Progress,
-    note: Note,
-    *,
-    complete_only: bool,
-) -> list[str]:
+def _fit_whole(job: _Job) -> list[str]:
     """The same with all rows at once, held in memory."""
+    detector, source, features, progress = job.detector, job.source, job.features, job.progress
     batches = list(_batches(source, features, progress))
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
     places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
-    if complete_only and np.isnan(X).any():
+    if job.complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
                 f"{source.name}: with lags, trimming and conformal limits need all rows, since each is the past of others: "
@@ -156,7 +155,7 @@ def _fit_whole(
         )
     if len(X) < 2:
         raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
-    note("fitting")
+    job.note("fitting")
     detector.fit(Table(X, tuple(features)))
     abnormal = detector.abnormal_training_rows_
     for listed in (abnormal, detector.suspicious_cells_):
