@@ -134,10 +134,11 @@ DETECTOR = Parameters(
             Choice(LIMIT_KINDS),
             "auto",
             "How the control limit is computed.",
-            '"auto" scores every tenth of the training rows by the model of the others and takes a quantile of these '
-            'held-out scores. "formula" is Jackson-Mudholkar for reconstruction errors, F for T2 and Box for the others. '
-            'These and "imhof" assume many Gaussian rows; "f" is for statistic="t2". "empirical" is a quantile of the '
-            'training rows\' own scores. "conformal" holds out the last rows and takes a quantile of their scores.',
+            '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
+            'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction errors, '
+            'F for T2 and Box for the others. These and "imhof" assume many Gaussian rows; "f" is for statistic="t2". '
+            '"empirical" is a quantile of the training rows\' own scores. "conformal" holds out the last rows and takes a '
+            "quantile of their scores.",
         ),
         Parameter(
             "holdout",
@@ -155,7 +156,7 @@ DETECTOR = Parameters(
             "robust",
             Choice(ROBUSTNESS),
             None,
-            "How to protect the fit from wrong values in the training rows.",
+            "Protect the fit from wrong values in the training rows.",
             '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other '
             "cells of their rows are used.",
             optional=True,
@@ -180,7 +181,7 @@ DETECTOR = Parameters(
             "smooth",
             Number(above=0, at_most=1),
             None,
-            "Weight of the present row in exponentially weighted rows, for faults that are small and last (MEWMA).",
+            "Weight of the present row in exponentially weighted rows, for small, persistent faults (MEWMA).",
             "Rows must be consecutive. 0.2 is a usual choice; None and 1 judge each row alone.",
             optional=True,
         ),
@@ -269,8 +270,8 @@ EXPLAINER = Parameters(
             POSITIVE,
             0.01,
             "Sampled values: relative standard error to reach.",
-            "It is the norm of a row's standard errors over the norm of its values, and the median of reference rows that "
-            "are drawn from the model meets it.",
+            "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
+            "Sampling goes on until its median over reference rows, drawn from the model, is at most this.",
         ),
         Parameter(
             "max_coalitions",

@@ -29,9 +29,9 @@ from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
 
 RULE = (
-    "Among the settings whose detection rate ties with the highest one, those whose Hits@1 ties with the highest one among "
-    "them are tied; of these, the setting with the fewest changes to the detector given is chosen. Two settings tie where "
-    "their 95% intervals overlap. Among equally many changes, those that leave the flagged rows as they are come first, "
+    "First keep the settings whose detection rate ties with the highest; among these, those whose Hits@1 ties with the "
+    "highest. Of the settings that are left, choose the one that changes the detector least. Two settings tie if their 95% "
+    "intervals overlap. Among equally many changes, those that leave the flagged rows as they are come first, "
     "then rankings by Shapley values, then more hits."
 )
 

@@ -75,10 +75,10 @@ def calibrate(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare settings by injecting faults into held-out normal rows, and write a model file with the best setting.
+    """Compare settings by injecting faults into held-out normal rows, and with -o write a model file of the best one.
 
     Only normal rows are needed. All settings are compared at the same rate of false alarms. The comparison uses at most
-    20,000 complete rows; the model learns from all rows. Options of the model say what to start from, and are kept unless
+    20,000 complete rows; the model learns from all rows. The model options are the starting point, and are kept unless
     another value of --statistic, --noise, --shrinkage, --game or --ranking is clearly better.
 
     \b

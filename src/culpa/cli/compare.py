@@ -23,7 +23,7 @@ def compare(
 ) -> None:
     """Compare two periods: which features account for the change of the mean score, and which correlations changed.
 
-    The parts of the features add up to the change. Intervals allow for rows that depend on each other.
+    The contributions of the features add up to the change. The intervals remain valid if rows are autocorrelated.
 
     \b
     culpa compare april.csv may.csv -m plant.culpa

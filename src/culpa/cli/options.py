@@ -25,8 +25,12 @@ _FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
-Model = Annotated[Path, typer.Option("--model", "-m", help="Model file, written by 'culpa fit'.", show_default=False)]
-ModelArgument = Annotated[Path, typer.Argument(help="Model file, written by 'culpa fit'.", show_default=False)]
+Model = Annotated[
+    Path, typer.Option("--model", "-m", help="Model file of 'culpa fit', 'calibrate' or 'update'.", show_default=False)
+]
+ModelArgument = Annotated[
+    Path, typer.Argument(help="Model file of 'culpa fit', 'calibrate' or 'update'.", show_default=False)
+]
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
 ]

@@ -16,7 +16,7 @@ def score(
     id: options.Id = None,
     flagged: Annotated[bool, typer.Option("--flagged", help="Write flagged rows only.")] = False,
 ) -> None:
-    """Score every row: its score, the limit, and whether it is flagged.
+    """Write the score of every row, the limit, and whether the row is flagged.
 
     Columns are matched by name, in any order; other columns are ignored. Rows are numbered from 0 unless you pass --id.
 

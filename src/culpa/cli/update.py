@@ -20,9 +20,9 @@ def update(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Learn from more normal rows, and say whether they still look like the ones before.
+    """Learn from more normal rows, and report whether they have drifted from the earlier rows.
 
-    The old model is as good as all its rows: nothing but the new rows is read. With --forget, old rows count less and less.
+    Only the new rows are read: the model file already summarises the old ones. With --forget, old rows count less and less.
 
     \b
     culpa update plant.culpa normal_may.csv -o plant_may.culpa

@@ -10,8 +10,7 @@ from culpa.experiments.sheets import Sheet, to_markdown
 _HEAD = """\
 # False alarms of the default detector
 
-This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. Beside
-it stands what a limit by formula does (`PCADetector(0.95, statistic="spe", limit="formula")`).
+This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. For comparison, it also shows a limit by formula (`PCADetector(0.95, statistic="spe", limit="formula")`).
 
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 
@@ -20,7 +19,7 @@ A rate *holds* if it is between 0.3 and 2 times what was asked, or inside the 95
 _CAVEAT = """\
 ## What to expect of rows that change
 
-Consecutive folds ask more than any limit can promise: the next stretch of rows may differ from all stretches before it.
+With consecutive folds, no limit can guarantee its rate: the next stretch of rows may differ from all stretches before it.
 Musk, cars, wine, cover and cardio are sorted by class or by place, and their consecutive folds do differ. There `fit` warns
 that the training rows are not alike from one stretch to the next, and the limit is raised. The constants of that rule were
 chosen while looking at the sets on this page, so their consecutive rates are flattering; with 4, 8 or 10 folds instead of
@@ -113,7 +112,7 @@ def _detection(result: AlarmRates) -> Sheet:
         sum(getattr(line, name) for line in result.detection) / n for name in ("spe", "t2", "mahalanobis", "default")
     )
     return Sheet(
-        "Tennessee Eastman: faulty rows detected, %, when 1% of other normal rows are flagged",
+        "Tennessee Eastman: percentage of faulty rows detected at 1% false alarms",
         ("fault", "SPE, 95% of variance", "T2", "Mahalanobis", "default"),
         (*rows, ("mean", *(f"{100 * mean:.1f}" for mean in means))),
         "All limits are set so that 1% of the rows of another normal run exceed them.",
