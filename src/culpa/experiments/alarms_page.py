@@ -10,7 +10,8 @@ from culpa.experiments.sheets import Sheet, to_markdown
 _HEAD = """\
 # False alarms of the default detector
 
-This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. For comparison, it also shows a limit by formula (`PCADetector(0.95, statistic="spe", limit="formula")`).
+This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. For
+comparison, it also shows a limit by formula (`PCADetector(0.95, statistic="spe", limit="formula")`).
 
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 

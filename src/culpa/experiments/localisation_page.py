@@ -50,7 +50,8 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
 - `cdc` is the classical contribution plot. For SPE it is the squared residual. `culpa.ranking.contributions` defines `pdc`,
   `dc`, `rbc` and `relative`, with references. `abc` is left out, because it ranks the features of a row exactly as `rbc`
   does.
-- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. "mahalanobis, pdc" is the Shapley value of the
+- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. "mahalanobis, pdc" is the
+  Shapley value of the
   Mahalanobis distance in closed form.
 - `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features (two with more
   than 44 features, one with more than 172). They assume faults like those injected here: independent errors of about two
@@ -163,7 +164,8 @@ def _in_short(result: Result) -> str:
   trials. The classical contribution plot (`cdc` of SPE) reaches {_percent(plot)}, reconstruction-based contributions of
   SPE reach {_percent(rbc)}, and the paper's Shapley values of SPE reach {_percent(default)}.
 - **A choice by injected faults works.** If you choose the criterion by Hits@1 on faults injected into the
-  training rows alone, it is within {number(WITHIN, 2)} of the best criterion on {close} of {len(others)} ODDS data sets{_cars_gap(found)}.
+  training rows alone, it is within {number(WITHIN, 2)} of the best criterion on {close} of {len(others)} ODDS data
+  sets{_cars_gap(found)}.
 - **The paper's own trials** (cars, one cell at its maximum or minimum). The best criterion, "{cars[0]}", finds the
   culprit in {_percent(cars[1]["MAX"][0])} (MAX) and {_percent(cars[1]["MIN"][0])} (MIN) of the trials.
   The criterion chosen with faults of these two kinds in the training rows finds it in
