@@ -52,6 +52,7 @@ def why(plant):
 @pytest.fixture(autouse=True)
 def _no_figures_left():
     matplotlib.use("Agg")
+    plt.close("all")  # those of other tests
     yield
     plt.close("all")
 

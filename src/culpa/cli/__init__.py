@@ -12,6 +12,7 @@ from culpa.cli.explain import explain
 from culpa.cli.fit import fit
 from culpa.cli.incidents import incidents
 from culpa.cli.info import info
+from culpa.cli.interrupts import run_interruptible
 from culpa.cli.report import report
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
@@ -58,4 +59,4 @@ for each in (demo, fit, calibrate, update, score, explain, incidents, compare, r
 
 def main() -> None:
     """Entry point of the ``culpa`` command."""
-    app()
+    run_interruptible(app)

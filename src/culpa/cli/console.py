@@ -40,24 +40,29 @@ def fail(text: str) -> NoReturn:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn errors into one sentence, warnings into one line, Ctrl-C into exit code 130, and stop when a pipe closes."""
+    """Turn errors into one sentence, warnings into one line, an interrupt into its exit code; stop when a pipe closes."""
+    import signal
     import warnings
+
+    from culpa.cli.interrupts import signal_received
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: warn(str(message))
             yield
-    except KeyboardInterrupt:
-        say("Interrupted.")
-        raise typer.Exit(130) from None
-    except BrokenPipeError:
-        _close_quietly()
-        raise typer.Exit(0) from None
-    except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
-    except (ValueError, ImportError, MemoryError, NotImplementedError) as error:
-        fail(str(error) or "not enough memory.")
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, KeyboardInterrupt) or signal_received():
+            say("Interrupted.")
+            raise typer.Exit(128 + (signal_received() or signal.SIGINT)) from None
+        if isinstance(error, BrokenPipeError):
+            _close_quietly()
+            raise typer.Exit(0) from None
+        if isinstance(error, OSError):
+            fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        if isinstance(error, ValueError | ImportError | MemoryError | NotImplementedError):
+            fail(str(error) or "not enough memory.")
+        raise
 
 
 def console_of_width(width: int) -> "Console":
