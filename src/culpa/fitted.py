@@ -22,6 +22,7 @@ from culpa.joint_fix import JointFix, fix_jointly
 from culpa.models import PPCA, FittedModel
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
+from culpa.models.normal_range import NormalRange
 from culpa.options import ExplainerOptions
 from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
 from culpa.scores.held_out import Rate
@@ -45,8 +46,9 @@ class FittedDetector:
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
     A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
-    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand, and so is
-    ``suspicious_cells``, where the fit looked for them.
+    ``normal_range`` is how far features went in normal rows, ``units`` the units of columns, for texts.
+    ``abnormal_training_rows`` is a table, where the rows were at hand, and so is ``suspicious_cells``, where the fit
+    looked for them.
     """
 
     model: FittedModel
@@ -56,6 +58,7 @@ class FittedDetector:
     limits: Limits
     limit: float
     parameters: Mapping[str, Any]
+    normal_range: NormalRange
     units: Mapping[str, str] = field(default_factory=dict)
     abnormal_training_rows: Any = field(default=None, repr=False)
     suspicious_cells: Any = field(default=None, repr=False)

@@ -23,12 +23,14 @@ from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
 from culpa.models.moments import mean_and_spread, spread
+from culpa.models.normal_range import NormalRange, RangeGatherer
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 
 _FEWEST_ROWS = 30  # for held-out scores
 _FEWEST_PER_BLOCK = 3
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
+_ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
 
@@ -46,6 +48,25 @@ class _Judge(NamedTuple):
 
     statistics: dict[str, QuadraticScore]
     standardise: Callable[[Floats], Floats]
+
+
+class _Watcher:
+    """Looks at training rows as they pass, with the model of all of them, to learn their range."""
+
+    def __init__(self, model: FittedModel, score: QuadraticScore, n_rows: int) -> None:
+        self._standardise, self._score = standardiser(model), score
+        self.range, self.rows_seen = RangeGatherer(n_rows, model.gaussian.n_features), 0
+
+    def add(self, X: Floats) -> None:
+        for start in range(0, len(X), _ROWS_PER_CHUNK):
+            Z = self._standardise(X[start : start + _ROWS_PER_CHUNK])
+            self.range.add(Z, self._score(Z))
+        self.rows_seen += len(X)
+
+    def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
+        for batch in batches:
+            self.add(batch)
+            yield batch
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,9 @@ class Recipe:
         blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
-        return self._fitted(learned, limits, blocks, abnormal)
+        watcher = _Watcher(learned.model, self._score(learned.model), int(kept.sum()))
+        watcher.add(rows if kept.all() else rows[kept])
+        return self._fitted(learned, limits, blocks, watcher.range.finish(), abnormal)
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
@@ -96,6 +119,8 @@ class Recipe:
             what = "trim" if self.parameters["trim"] else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
+        watcher = _Watcher(learned.model, self._score(learned.model), round(blocks.total.n))
+        batches = None if batches is None else watcher.watch(batches)
         if kind == "empirical":
             if batches is None:
                 raise ValueError(
@@ -106,7 +131,7 @@ class Recipe:
             limits = Limits(learned.model, kind)
         else:
             limits = self._cross_validated(learned, blocks, batches)
-        return self._fitted(learned, limits, blocks, None)
+        return self._fitted(learned, limits, blocks, watcher.range.finish() if watcher.rows_seen else None, None)
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
@@ -162,7 +187,14 @@ class Recipe:
     def _score(self, model: FittedModel) -> QuadraticScore:
         return named_score(self.statistic, model, confidence=self.parameters["confidence"])
 
-    def _fitted(self, learned: Learned, limits: Limits, blocks: BlockMoments | None, abnormal: Any) -> FittedDetector:
+    def _fitted(
+        self,
+        learned: Learned,
+        limits: Limits,
+        blocks: BlockMoments | None,
+        seen: NormalRange | None,
+        abnormal: Any,
+    ) -> FittedDetector:
         statistic, confidence = self._score(learned.model), self.parameters["confidence"]
         return FittedDetector(
             learned.model,
@@ -175,6 +207,7 @@ class Recipe:
             abnormal_training_rows=abnormal,
             components=learned.choice,
             blocks=blocks,
+            normal_range=seen or NormalRange.of_model(learned.model),
         )
 
     def _limits_of_rows(

@@ -15,6 +15,7 @@ Arrays = dict[str, NDArray[Any]]
 _ADDED_LATER = {"noun", "given", "smooth", "robust"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
+RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
 ABNORMAL_COLUMNS: dict[str, Any] = {
     "position": np.int64,
@@ -61,6 +62,7 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
+    expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
     expected |= set() if header.get("suspicious") is None else {"suspicious"}
     expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
@@ -74,6 +76,10 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not hold a number for each number of components.")
+    if "range.features" in arrays:
+        shapes |= {"range.features": (3, d), "range.rows": (2,)}
+        if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():
+            raise ModelFileError("array 'range.features' or 'range.rows' holds a negative number.")
     if "blocks.n" in arrays:
         K, parameters = len(np.atleast_1d(arrays["blocks.n"])), header["parameters"]
         whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)  # given features are among the blocks'

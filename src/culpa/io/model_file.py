@@ -25,6 +25,7 @@ from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
     CELL_COLUMNS,
+    RANGE_ARRAYS,
     Arrays,
     ModelFileError,
     check_arrays,
@@ -34,10 +35,11 @@ from culpa.io.model_checks import (
     is_number,
     n_columns_of,
 )
-from culpa.models import PPCA, LatentGaussian
+from culpa.models import PPCA, FittedModel, LatentGaussian
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
+from culpa.models.normal_range import NormalRange
 from culpa.scores import HeldOutScores, named_score
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
@@ -100,6 +102,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     d = fitted.model.gaussian.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
+    arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     context = fitted.model.context
@@ -245,12 +248,20 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         Limits(model, _limit_kind(header), tails),
         float(header["limit"]),
         parameters,
+        _normal_range(arrays, model),
         units=header["units"],
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
         components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
     )
+
+
+def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:
+    """Files from before ranges were kept, and of models fitted from moments alone, have none."""
+    if "range.features" not in arrays:
+        return NormalRange.of_model(model)
+    return NormalRange.from_arrays({name: arrays[f"range.{name}"] for name in RANGE_ARRAYS})
 
 
 def _blocks(arrays: Arrays) -> BlockMoments | None:

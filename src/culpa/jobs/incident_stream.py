@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from culpa._core.threads import one_blas_thread
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
 from culpa.io.tables.columns import kind
 from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
-from culpa.monitoring.grouping import Grouping, Incident
+from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
+from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import Times, check_order, only_days, read_gap, read_times
+from culpa.monitoring.when import Clock
 
 
 def incidents(
@@ -24,45 +24,45 @@ def incidents(
     time: str | None = None,
     gap: Any = 0,
     min_length: int = 1,
+    baseline: int = 0,
+    events: bool = False,
     progress: Progress = lambda summary: None,
     report: Report = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Summary:
-    """Write one line per incident; ``time`` names the column of the rows' times, ``gap`` and ``min_length`` are those
-    of `PCADetector.incidents`.
+    """Write one line per incident; ``time`` names the column of the rows' times, ``gap``, ``min_length`` and ``baseline``
+    are those of `PCADetector.incidents`. With ``events``, also a line when an incident opens and when it grows.
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
     clock = _Clock(source, time)
-    grouping: Grouping | None = None
+    finder: IncidentFinder | None = None
     with one_blas_thread():
         for scored in scored_batches(fitted, source, [] if time is None else [time], summary, progress, report):
             times = clock.read(scored)
-            if grouping is None:
-                grouping = Grouping(
+            if finder is None:
+                finder = IncidentFinder(
+                    fitted,
                     explainer.explainer,
-                    fitted.limit,
+                    # who reads a file later on wants to know the day
+                    Clock(time, dated=True, daily=times is not None and only_days(times)),
                     gap=read_gap(gap, times) if len(scored.rows) else 0,
                     min_length=min_length,
                     units=units_of(fitted),
-                    noun=fitted.noun,
-                    time_name=time,
-                    dated=True,  # who reads a file later on wants to know the day
-                    daily=times is not None and only_days(times),
+                    baseline=baseline,
+                    live=events,
                 )
-            at = np.flatnonzero(scored.anomaly)
-            if not len(at):
+            if not (scored.anomaly.any() or finder.is_waiting or baseline):
                 continue
-            positions, rows = scored.batch.rows[at], scored.rows.choose(at)
-            here = None if times is None else times[at]
-            if found := grouping.add(
-                positions, rows, explainer.explain(rows), positions if here is None else here, here
-            ):
-                _write(found, clock, sink, summary)
-        assert grouping is not None
-        found = grouping.finish()
+            names = RowNames(scored.batch.rows, scored.batch.rows if times is None else times)
+            batch = Batch(names, scored.rows, scored.anomaly, times)
+            why = explainer.explain(scored.rows.choose(batch.flagged_at)) if scored.anomaly.any() else None
+            if found := finder.add(batch, why):
+                _write(found, clock, sink, summary, events=events)
+        assert finder is not None
+        found = finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
-            _write(found, clock, sink, summary)
+            _write(found, clock, sink, summary, events=events)
     return summary
 
 
@@ -99,8 +99,9 @@ class _Clock:
         return pa.array(self.last[:0].append(type(self.last)(cells).as_unit(self.last.unit)))
 
 
-def _write(found: Sequence[Incident], clock: _Clock, sink: Sink, summary: Summary) -> None:
-    summary.incidents += len(found)
-    columns: dict[str, Any] = as_columns(found)
+def _write(found: Sequence[Event], clock: _Clock, sink: Sink, summary: Summary, *, events: bool) -> None:
+    summary.incidents += sum(one.event == "closed" for one in found)
+    columns: dict[str, Any] = as_columns([one.incident for one in found])
     times = {name: clock.labels(columns[name]) for name in ("start", "end", "peak")}
-    sink.write(columns | times)
+    news = {"event": [one.event for one in found], "new": [", ".join(one.new) for one in found]} if events else {}
+    sink.write(news | columns | times)

@@ -2,7 +2,7 @@
 
 from culpa.monitoring.comparison import Comparison
 from culpa.monitoring.drift import Drift
-from culpa.monitoring.grouping import Culprit, Incident
+from culpa.monitoring.incident import Culprit, Incident, Moment
 from culpa.monitoring.incidents import Incidents, find_incidents, split_time
 
-__all__ = ["Comparison", "Culprit", "Drift", "Incident", "Incidents", "find_incidents", "split_time"]
+__all__ = ["Comparison", "Culprit", "Drift", "Incident", "Incidents", "Moment", "find_incidents", "split_time"]

@@ -24,7 +24,7 @@ from culpa.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.models import Moments
 from culpa.monitoring.periods import Period
-from culpa.monitoring.sentences import cut
+from culpa.monitoring.when import cut
 
 CONFIDENCE = 0.95  # of intervals
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time

@@ -8,7 +8,7 @@ from typing import Any
 from culpa._core.json_values import to_json_value
 from culpa._core.types import DataFrame
 from culpa._core.validation import frame_like
-from culpa.monitoring.sentences import cut
+from culpa.monitoring.when import cut
 
 SIGNIFICANCE = 0.05
 _NAMED = 2  # features that the sentence names for each measure

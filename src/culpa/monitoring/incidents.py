@@ -1,4 +1,4 @@
-"""Incidents: flagged rows that follow each other, told as one story with a beginning, an end, and culprits."""
+"""Incidents: flagged rows that follow each other, as one story with a beginning, an end, and culprits."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,18 @@ from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
 from culpa._core.types import DataFrame
 from culpa._core.validation import Table, frame_like
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.monitoring.grouping import Grouping, Incident
+from culpa.monitoring.finder import Batch, IncidentFinder
+from culpa.monitoring.incident import Incident
+from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
+from culpa.monitoring.when import Clock
 from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 
-_ROWS_PER_CHUNK = 1 << 14  # rows explained at a time, so that memory does not grow with their number
+_ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow with their number
 
 
 class Incidents(Sequence[Incident]):
@@ -77,6 +82,7 @@ def find_incidents(
     gap: Any = 0,
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
+    baseline: int = 0,
     **options: Unpack[BlameOptions],
 ) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
@@ -87,46 +93,61 @@ def find_incidents(
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
     explainer = fitted.explainer(**options)
-    grouping = Grouping(
+    finder = IncidentFinder(
+        fitted,
         explainer,
-        fitted.limit,
+        Clock(
+            None if times is None else time_name,
+            dated=times is not None and over_several_days(times),
+            daily=times is not None and only_days(times),
+        ),
         gap=read_gap(gap, times),
         min_length=min_length,
         units=units_of(fitted, units, shown_names(fitted, table)),
-        noun=fitted.noun,
-        time_name=None if times is None else time_name,
-        dated=times is not None and over_several_days(times),
-        daily=times is not None and only_days(times),
+        baseline=baseline,
     )
     reading = explainer.columns.read(table)
     score = fitted.score(reading)
-    flagged = np.flatnonzero(fitted.is_flagged(score))
+    flagged = fitted.is_flagged(score)
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
-    for start in range(0, len(flagged), _ROWS_PER_CHUNK):
-        at = flagged[start : start + _ROWS_PER_CHUNK]
-        rows = ScoredRows(
-            reading.choose(at), fitted.model.standardise(reading.features[at]), score[at], fitted.statistic
-        )
-        explainer.count_rows(rows.standard)
-        if explainer.compiling_is_due:
-            explainer.compile()
-        why = explainer.explain_scored(rows)
-        found += grouping.add(at, rows, why, labels[at], None if times is None else times[at])
-    found += grouping.finish()
-    return Incidents(found, n_rows=len(score), n_flagged=len(flagged), native=table.native)
+    for start in range(0, len(score), _ROWS_PER_CHUNK):
+        at = slice(start, start + _ROWS_PER_CHUNK)
+        if not (flagged[at].any() or finder.is_waiting or baseline):
+            continue
+        part = reading.choose(at)
+        rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
+        names = RowNames(np.arange(start, start + len(rows)), labels[at])
+        batch = Batch(names, rows, flagged[at], None if times is None else times[at])
+        found += [event.incident for event in finder.add(batch, _explained(explainer, batch))]
+    found += [event.incident for event in finder.finish()]
+    return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
+
+
+def _explained(explainer: Explainer, batch: Batch) -> Explanation | None:
+    if not batch.flagged.any():
+        return None
+    rows = batch.rows.choose(batch.flagged_at)
+    explainer.count_rows(rows.standard)
+    if explainer.compiling_is_due:
+        explainer.compile()
+    return explainer.explain_scored(rows)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
-    """One entry per incident in each column."""
-    fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit")
+    """One entry per incident in each column; the culprit is the first of the onset."""
+    fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit", "p_value", "kind")
     columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
-    worst = [incident.culprits[0] for incident in incidents]
-    for name in ("feature", "value", "std_error", "share", "actual", "expected", "unit"):
-        columns["culprit" if name == "feature" else name] = [getattr(culprit, name) for culprit in worst]
-    columns["n_to_fix"] = [incident.n_to_fix for incident in incidents]
-    columns["to_fix"] = [", ".join(incident.joint_expected) for incident in incidents]
-    columns["score_if_fixed"] = [incident.score_if_fixed for incident in incidents]
+    first = [incident.culprits[0] if incident.culprits else None for incident in incidents]
+    columns["culprit"] = [None if culprit is None else culprit.feature for culprit in first]
+    for name in ("probability", "share", "actual", "expected", "expected_sd", "deviation"):
+        columns[name] = [None if culprit is None else getattr(culprit, name) for culprit in first]
+    columns["unit"] = ["" if culprit is None else culprit.unit for culprit in first]
+    columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
+    columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]
+    columns["culprits"] = [", ".join(culprit.feature for culprit in incident.culprits) for incident in incidents]
+    columns["to_fix"] = [", ".join(incident.onset.to_fix) for incident in incidents]
+    columns["score_if_fixed"] = [incident.onset.score_if_fixed for incident in incidents]
     columns["sentence"] = [incident.sentence for incident in incidents]
     return columns
 

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from culpa.monitoring.sentences import LONGEST_LABEL, cut
+from culpa.monitoring.when import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, row_label
 

@@ -1,0 +1,94 @@
+"""Which features, fixed together, would have cleared the alarm of a row?"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.scores import QuadraticScore
+
+MOST = 8  # players; more of them are no explanation
+_MANY = 3  # players above which another way is tried
+
+
+class Fix(NamedTuple):
+    """Players to fix together, and the score then."""
+
+    players: tuple[int, ...]
+    score: float
+
+
+class RowFixer:
+    """Fixes sets of players in one standardised row: each at the value that the remaining features imply jointly."""
+
+    def __init__(self, row: Floats, score: QuadraticScore, precision: Floats, players: Sequence[Sequence[int]]) -> None:
+        self.row, self.score, self.players = row, score, players
+        self._precision, self._complete = precision, not np.isnan(row).any()
+        if self._complete:  # then everything follows from small systems of equations
+            self._r = precision @ row
+            self._Ax = score.matrix @ row
+            self._value = float(row @ self._Ax)
+
+    def features(self, players: Sequence[int]) -> list[int]:
+        """The features behind players."""
+        return sorted(j for player in players for j in self.players[player])
+
+    def score_without(self, players: Sequence[int]) -> float:
+        """The score with these players fixed."""
+        block = self.features(players)
+        if not self._complete:
+            return float(self.score.fix(self.row[None], block)[1][0])
+        at = np.ix_(block, block)
+        step = np.linalg.solve(self._precision[at], self._r[block])
+        bend = step @ self.score.matrix[at] @ step
+        return max(float(self._value - 2 * step @ self._Ax[block] + bend), 0.0)
+
+    def clear(self, ranked: Sequence[int], limit: float) -> Fix | None:
+        """Players that bring the score down to the limit when they are fixed together, none of whom can be left out.
+
+        They are found among the first of ``ranked``: as many as it takes, and then without those that are not needed. A
+        healthy feature may rank above two broken ones that imply each other. Where many would be needed, those are tried
+        instead whose fix helps most, one after the other.
+        """
+        found = self._from_the_top(ranked, limit)
+        if found is None or len(found.players) > _MANY:
+            other = self._one_by_one(ranked, limit)
+            if other is not None and (found is None or len(other.players) < len(found.players)):
+                return other
+        return found
+
+    def _from_the_top(self, ranked: Sequence[int], limit: float) -> Fix | None:
+        for k in range(1, min(len(ranked), 2 * MOST) + 1):
+            players = tuple(ranked[:k])
+            score = self.score_without(players)
+            if score <= limit:
+                return self._pruned(Fix(players, score), limit)
+        return None
+
+    def _pruned(self, fix: Fix, limit: float) -> Fix | None:
+        while len(fix.players) > 1:
+            for left_out in reversed(range(len(fix.players))):  # the lowest ranked first
+                players = fix.players[:left_out] + fix.players[left_out + 1 :]
+                score = self.score_without(players)
+                if score <= limit:
+                    fix = Fix(players, score)
+                    break
+            else:
+                break
+        return fix if len(fix.players) <= MOST else None
+
+    def _one_by_one(self, ranked: Sequence[int], limit: float) -> Fix | None:
+        chosen: tuple[int, ...] = ()
+        while len(chosen) < min(MOST, len(ranked)):
+            tried = [
+                Fix((*chosen, player), self.score_without((*chosen, player)))
+                for player in ranked
+                if player not in chosen
+            ]
+            best = min(tried, key=lambda fix: fix.score)
+            chosen = best.players
+            if best.score <= limit:
+                order = {player: place for place, player in enumerate(ranked)}
+                return best._replace(players=tuple(sorted(chosen, key=order.__getitem__)))
+        return None

@@ -1,0 +1,256 @@
+"""Who is to blame at one moment of an incident, and what was to be expected of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.fitted import FittedDetector
+from culpa.monitoring.clearing import RowFixer
+from culpa.monitoring.incident import Culprit, Disagreement, Kind, Moment
+from culpa.monitoring.running import Draft, Snapshot
+from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
+from culpa.ranking.incident_evidence import Explained, explained_by_few
+from culpa.scores import named_score
+
+FEWEST_SD = 2.0  # nothing closer to its expected value is called a culprit
+_EXPLAINED = 0.75  # of the excess: from here on, a few features explain an incident
+_LIKELY = 0.5  # probability from which a feature is named alone
+_TIE = 3.0  # loss of log-evidence up to which another feature explains the rows equally well
+_RELATED = 0.5  # partial correlation from which features can stand in for each other
+_BROKEN_FROM = 0.3  # correlation of features that have a relation worth checking
+_MOST_BROKEN = 3
+_MOST_MOVED = 3  # features of an upset that are named
+_FIRST_ROWS = 5  # flagged rows among which the onset of a fault is shown
+
+
+@dataclass(frozen=True)
+class Onset:
+    """How an incident began."""
+
+    kind: Kind
+    explained: float
+    moment: Moment
+
+
+class Judge:
+    """Judges rows of incidents by the model of normal rows; ``why`` has the names of features and players."""
+
+    def __init__(self, fitted: FittedDetector, explainer: Explainer, why: Explanation, units: Sequence[str]) -> None:
+        self.fitted, self.names, self.units = fitted, why.feature_names, units
+        self.player_names, self.player_columns = why.player_names, why.players
+        self._model, self._columns, self._score = explainer.model, explainer.columns, explainer.score
+        self.features = [self._columns.features_of(list(block)) for block in why.players]
+        self.main = np.array([members[0] for members in self._columns.members])  # a column's present value
+        self._player_of = {j: k for k, block in enumerate(self.features) for j in block}
+        covariance = self._model.centred.covariance
+        self._sd = np.sqrt(np.diag(covariance))
+        self._correlation = covariance / np.outer(self._sd, self._sd)
+        self.precision = named_score("mahalanobis", self._model).matrix
+        self._faults = FaultEvidence(self.precision, self._sd)
+
+    def onset(self, draft: Draft) -> Onset:
+        """The first rows: a few features that explain them, or those that moved, against what is normal."""
+        rows = np.stack([snapshot.standard for snapshot in draft.head])
+        explained, faults = self._evidence(rows - draft.shift, self.fitted.normal_range.dependence)
+        if self._is_upset(explained, len(rows)):
+            moved = self._ranked_by(draft.movement.stayed)
+            return Onset("upset", explained.share, self._upset(_highest(draft.head), moved))
+        moment = self._fault(_highest(draft.head[:_FIRST_ROWS]), faults)
+        return Onset("features" if moment.culprits else "unclear", explained.share, moment)
+
+    def worst(self, draft: Draft) -> Moment:
+        """The worst row."""
+        assert draft.worst is not None
+        row = draft.worst.standard[None] - draft.shift
+        explained, faults = self._evidence(row, 1.0)
+        if self._is_upset(explained, 1):
+            movement = self.fitted.normal_range.movement(row)[0][self.main]
+            return self._upset(draft.worst, self._ranked_by(np.nan_to_num(movement)))
+        return self._fault(draft.worst, faults)
+
+    def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
+        # a missing cell at its expected value says nothing for or against its feature
+        complete = self._model.centred.impute(rows)
+        return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
+
+    def _is_upset(self, explained: Explained, n_rows: int) -> bool:
+        """Only an excess that is not by chance tells that few features do not explain it."""
+        by_chance = 2 * np.sqrt(2 * len(self.precision) * n_rows * self.fitted.normal_range.dependence)
+        return explained.share < _EXPLAINED and explained.excess > by_chance
+
+    def _ranked_by(self, of_columns: Floats) -> list[int]:
+        """Players, most evidence first."""
+        evidence = [max(of_columns[list(block)]) for block in self.player_columns]
+        return [int(k) for k in np.argsort(-np.array(evidence), kind="stable")]
+
+    # a few features
+
+    def _fault(self, snapshot: Snapshot, faults: SharedFaults) -> Moment:
+        log_odds = faults.log_odds
+        of_player = np.array([max(log_odds[block]) for block in self.features])
+        ranked = np.argsort(-of_player, kind="stable").tolist()
+        named = [player for player in ranked if player in {self._player_of[j] for j in faults.likeliest}]
+        if not named and of_player[ranked[0]] > np.log(_LIKELY / (1 - _LIKELY)):
+            named = ranked[:1]
+        probability = 1 / (1 + np.exp(-of_player))
+        culprits: list[Culprit] = []
+        while named:
+            culprits = [self._against_others(snapshot, player, named, probability, faults) for player in named]
+            close = [k for k, culprit in enumerate(culprits) if not abs(culprit.deviation) >= FEWEST_SD]
+            if not close:
+                break
+            named = [player for k, player in enumerate(named) if k not in close]  # their expectations change
+            culprits = []
+        return self._moment(snapshot, culprits, named + [player for player in ranked if player not in named])
+
+    def _against_others(
+        self, snapshot: Snapshot, player: int, named: Sequence[int], probability: Floats, faults: SharedFaults
+    ) -> Culprit:
+        block = sorted({j for other in named for j in self.features[other]})
+        expected, sd = snapshot.standard.copy(), np.zeros(len(snapshot.standard))
+        observed = np.flatnonzero(~np.isnan(snapshot.standard))
+        mean, covariance = self._model.centred.conditional(
+            np.nan_to_num(snapshot.standard)[None], np.setdiff1d(observed, block)
+        )
+        expected[block], sd[block] = mean[0, block], np.sqrt(np.diag(covariance)[block])
+        return self._culprit(
+            snapshot,
+            player,
+            expected,
+            sd,
+            "others",
+            float(probability[player]),
+            instead=self._instead(player, faults),
+            disagrees_with=self._disagreements(snapshot, player, named),
+        )
+
+    def _instead(self, player: int, faults: SharedFaults) -> tuple[str, ...]:
+        """Players that would explain the rows equally well, and that the model can tell from this one only by it."""
+        block = self.features[player]
+        feature = next((j for j in faults.likeliest if j in block), None)
+        if feature is None or len(block) > 1:
+            return ()
+        P = self.precision
+        partial = np.abs(P[feature]) / np.sqrt(P[feature, feature] * np.diag(P))
+        partial[feature] = 0.0
+        others = [
+            self._player_of[j]
+            for j in np.argsort(-partial).tolist()
+            if partial[j] >= _RELATED and j in self._player_of and faults.loss_if_swapped(feature, j) < _TIE
+        ]
+        return tuple(self.player_names[other] for other in dict.fromkeys(others))
+
+    def _disagreements(self, snapshot: Snapshot, player: int, named: Sequence[int]) -> tuple[Disagreement, ...]:
+        """Features outside the culprits whose usual relation to this one broke most."""
+        if len(self.player_columns[player]) > 1:
+            return ()
+        i = int(self.main[self.player_columns[player][0]])
+        z, sd, rho = snapshot.standard, self._sd, self._correlation[i]
+        blamed = {j for other in named for j in self.features[other]}
+        found = []
+        for column, j in enumerate(self.main.tolist()):
+            if j in blamed or abs(rho[j]) < _BROKEN_FROM or np.isnan(z[j]):
+                continue
+            implied = sd[i] * rho[j] * z[j] / sd[j]
+            spread = sd[i] * np.sqrt(max(1 - rho[j] ** 2, 1e-12))
+            off = (z[i] - implied) / spread
+            surprise = off**2 - (z[i] / sd[i]) ** 2  # beyond what the feature's own distance tells
+            if surprise > 0 and abs(off) >= FEWEST_SD:
+                found.append((surprise, column, implied, spread, off))
+        found.sort(reverse=True)
+        result = []
+        for _, column, implied, spread, off in found[:_MOST_BROKEN]:
+            place = self.player_columns[player][0]
+            value, half = self._shown(snapshot, place, implied, spread)
+            result.append(Disagreement(self.names[column], value, half, float(off)))
+        return tuple(result)
+
+    # a process that moved
+
+    def _upset(self, snapshot: Snapshot, ranked: list[int]) -> Moment:
+        normal = np.zeros(len(snapshot.standard))
+        culprits = [self._culprit(snapshot, player, normal, self._sd, "normal") for player in ranked]
+        moved = [culprit for culprit in culprits if abs(culprit.deviation) >= FEWEST_SD]
+        return self._moment(snapshot, moved[:_MOST_MOVED], ranked)
+
+    # numbers
+
+    def _culprit(
+        self,
+        snapshot: Snapshot,
+        player: int,
+        expected: Floats,
+        sd: Floats,
+        against: Any,
+        probability: float = np.nan,
+        instead: tuple[str, ...] = (),
+        disagrees_with: tuple[Disagreement, ...] = (),
+    ) -> Culprit:
+        columns = list(self.player_columns[player])
+        features = self.main[columns]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = (snapshot.standard[features] - expected[features]) / sd[features]
+        furthest = int(np.argmax(np.nan_to_num(np.abs(off), nan=-1.0)))
+        column, feature = columns[furthest], int(features[furthest])
+        value, half = self._shown(snapshot, column, expected[feature], sd[feature])
+        fixer = RowFixer(snapshot.standard, self._score, self.precision, self.features)
+        return Culprit(
+            feature=self.player_names[player],
+            probability=probability,
+            value=float(snapshot.values[player]),
+            std_error=float(snapshot.std_error[player]),
+            share=float(snapshot.values[player] / snapshot.score),
+            actual=float(snapshot.reading.cells[0, column]),
+            expected=value,
+            expected_sd=half,
+            deviation=float(off[furthest]),
+            against=against,
+            expected_was_seen=not self.fitted.normal_range.is_outside(expected)[feature],
+            score_if_fixed=fixer.score_without([player]),
+            unit=self.units[column],
+            member=self.names[column] if len(columns) > 1 else "",
+            instead=instead,
+            disagrees_with=disagrees_with,
+        )
+
+    def _shown(self, snapshot: Snapshot, column: int, value: float, sd: float) -> tuple[float, float]:
+        """A standardised value of a column, and a standard deviation, in the user's units."""
+        row = np.repeat(self._model.centred.impute(snapshot.standard[None]), 2, axis=0)
+        row[:, self.main[column]] = value, value + sd
+        both = snapshot.reading.choose([0, 0])
+        low, high = self._model.to_cells(row, both, self._columns)[:, column]
+        return float(low), float(abs(high - low))
+
+    def _moment(self, snapshot: Snapshot, culprits: Sequence[Culprit], ranked: Sequence[int]) -> Moment:
+        fixer = RowFixer(snapshot.standard, self._score, self.precision, self.features)
+        observed = [k for k in ranked if not np.isnan(snapshot.standard[self.features[k]]).all()]
+        fix = fixer.clear(observed, self.fitted.limit)
+        outside = self.fitted.normal_range.is_outside(snapshot.standard)[self.main]
+        p_value = self.fitted.p_values(np.array([snapshot.score]))
+        return Moment(
+            snapshot.row,
+            snapshot.label,
+            snapshot.score,
+            None if p_value is None else float(p_value[0]),
+            tuple(culprits),
+            int(outside.sum()),
+            {} if fix is None else self._jointly(snapshot, fix.players),
+            np.nan if fix is None else fix.score,
+        )
+
+    def _jointly(self, snapshot: Snapshot, players: Sequence[int]) -> dict[str, float]:
+        """What the remaining features imply for all features of these players, in the user's units."""
+        block = sorted(j for player in players for j in self.features[player])
+        row = snapshot.standard[None].copy()
+        row[:, block] = self._score.fix(row, block)[0]
+        cells = self._model.to_cells(row, snapshot.reading, self._columns)[0]
+        return {self.names[k]: float(cells[k]) for player in players for k in self.player_columns[player]}
+
+
+def _highest(snapshots: Sequence[Snapshot]) -> Snapshot:
+    return max(snapshots, key=lambda snapshot: snapshot.score)

@@ -1,0 +1,182 @@
+"""Running sums over the rows of an incident: whatever its length, the memory they take stays the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats
+from culpa.columns import Reading
+from culpa.models.normal_range import NormalRange
+from culpa.ranking.incident_evidence import stayed, weights_since_onset
+
+_MOST_STAGES = 48
+HEAD = 20  # flagged rows that the onset is judged by
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One flagged row with everything that its moment needs."""
+
+    row: int
+    label: Any
+    score: float
+    standard: Floats
+    reading: Reading  # of this row alone
+    values: Floats
+    std_error: Floats
+
+
+@dataclass(slots=True)
+class Movement:
+    """How far each feature moved in the rows so far, flagged or not, weighted towards the onset."""
+
+    evidence: Floats  # the largest weighted movement
+    strongest: Floats  # standardised value there
+    row: NDArray[np.int64]
+    label: NDArray[Any]
+    actual: NDArray[Any]  # cells there, by feature
+    stayed: Floats
+    off_row: NDArray[np.int64]  # first row outside the normal range; -1 for none
+    off_label: NDArray[Any]
+
+    @classmethod
+    def none(cls, d: int) -> Self:
+        """Before the first row."""
+        empty = np.full(d, None, dtype=object)
+        nowhere = np.full(d, -1, dtype=np.int64)
+        return cls(np.zeros(d), np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), empty.copy())
+
+    def add(self, seen: NormalRange, Z: Floats, onset: int, rows: "RowNames", cells: NDArray[Any]) -> None:
+        """Take rows of a table that an incident began in at the position ``onset``."""
+        movement, off = seen.movement(Z), seen.is_outside(Z)
+        weights = weights_since_onset(rows.positions - onset)
+        weighted = np.nan_to_num(movement * weights[:, None], nan=-1.0)
+        at = weighted.argmax(axis=0)
+        each = np.arange(Z.shape[1])
+        better = np.flatnonzero(weighted[at, each] > self.evidence)
+        here = at[better]
+        self.evidence[better] = weighted[here, better]
+        self.strongest[better] = Z[here, better]
+        self.row[better] = rows.positions[here]
+        self.label[better] = rows.some(here)
+        self.actual[better] = cells[here, better]
+        self.stayed += stayed(movement, weights)
+        new = np.flatnonzero(off.any(axis=0) & (self.off_row < 0))
+        first = off[:, new].argmax(axis=0)
+        self.off_row[new] = rows.positions[first]
+        self.off_label[new] = rows.some(first)
+
+    def merge(self, later: "Movement") -> None:
+        """Add rows that follow."""
+        better = later.evidence > self.evidence
+        for name in ("evidence", "strongest", "row", "label", "actual"):
+            getattr(self, name)[better] = getattr(later, name)[better]
+        self.stayed = self.stayed + later.stayed
+        new = (self.off_row < 0) & (later.off_row >= 0)
+        self.off_row[new], self.off_label[new] = later.off_row[new], later.off_label[new]
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """Positions of rows in the table, and what the user calls them."""
+
+    positions: NDArray[np.int64]
+    labels: Any
+
+    def some(self, at: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+        """Labels of some rows, as objects."""
+        result = np.empty(len(at), dtype=object)
+        result[:] = [plain_label(self.labels[int(k)]) for k in at]
+        return result
+
+    def choose(self, at: Any) -> "RowNames":
+        """Some of the rows."""
+        return RowNames(self.positions[at], self.labels[at])
+
+
+@dataclass(slots=True)
+class Stages:
+    """Sums of blame over equal parts of an incident, which grow wider as it lasts."""
+
+    width: int = 1
+    parts: dict[int, list[Any]] = field(default_factory=dict)  # first, last, labels, n, worst score, sums
+
+    def add(self, origin: int, rows: RowNames, score: Floats, values: Floats) -> None:
+        """Take flagged rows."""
+        while (int(rows.positions[-1]) - origin) // self.width >= _MOST_STAGES:
+            self._widen()
+        part = (rows.positions - origin) // self.width
+        cuts = np.flatnonzero(np.diff(part, prepend=-1))
+        sums, totals = np.add.reduceat(values, cuts, axis=0), np.add.reduceat(score, cuts)
+        ends = np.append(cuts[1:], len(part)) - 1
+        for k, (cut, end) in enumerate(zip(cuts.tolist(), ends.tolist(), strict=True)):
+            labels = [plain_label(rows.labels[cut]), plain_label(rows.labels[end])]
+            new = [
+                int(rows.positions[cut]),
+                int(rows.positions[end]),
+                *labels,
+                end - cut + 1,
+                float(score[cut : end + 1].max()),
+                float(totals[k]),
+                sums[k],
+            ]
+            self._put(int(part[cut]), new)
+
+    def _put(self, key: int, new: list[Any]) -> None:
+        if key not in self.parts:
+            self.parts[key] = new
+            return
+        old = self.parts[key]
+        self.parts[key] = [
+            old[0],
+            new[1],
+            old[2],
+            new[3],
+            old[4] + new[4],
+            max(old[5], new[5]),
+            old[6] + new[6],
+            old[7] + new[7],
+        ]
+
+    def _widen(self) -> None:
+        self.width *= 2
+        before, self.parts = self.parts, {}
+        for key, part in before.items():
+            self._put(key // 2, part)
+
+
+@dataclass(slots=True)
+class Draft:
+    """An incident in the making: its first flagged rows, its worst row, and running sums."""
+
+    first: int
+    start: Any
+    shift: Floats  # of the rows before the onset from the normal mean, where that is taken into account
+    movement: Movement
+    stages: Stages = field(default_factory=Stages)
+    head: list[Snapshot] = field(default_factory=list)
+    worst: Snapshot | None = None
+    last: int = -1
+    end: Any = None
+    n: int = 0
+    pending: Movement | None = None  # of rows after the last flagged one, which may or may not belong to the incident
+    reported: int = 0  # features whose arrival was reported
+
+    def add_flagged(self, rows: RowNames, score: Floats, values: Floats, snapshots: Any) -> None:
+        """Take flagged rows; ``snapshots(k)`` makes one of the k-th."""
+        for k in range(min(HEAD - len(self.head), len(score))):
+            self.head.append(snapshots(k))
+        peak = int(np.argmax(score))
+        if self.worst is None or score[peak] > self.worst.score:
+            self.worst = snapshots(peak)
+        self.last, self.end = int(rows.positions[-1]), plain_label(rows.labels[-1])
+        self.n += len(score)
+        self.stages.add(self.first, rows, score, values)
+
+
+def plain_label(label: Any) -> Any:
+    """A label without NumPy's wrapping."""
+    return label.item() if isinstance(label, np.generic) and not isinstance(label, np.datetime64) else label

@@ -1,0 +1,126 @@
+"""An incident in a few plain sentences: how it began, how it spread, when it was worst.
+
+Every number in them is one of the incident's own.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from culpa.monitoring.incident import Culprit, Incident
+from culpa.monitoring.when import Clock, cut, listed, pair
+
+_SPREAD_NAMED = 3
+_ACCOUNTS_FROM = 0.5  # share of the score from which culprits are said to account for it
+_SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
+
+
+class Storyteller:
+    """Writes the sentences of incidents."""
+
+    def __init__(self, clock: Clock, score_name: str, n_features: int, *, noun: str, averaged: bool = False) -> None:
+        self.clock, self.noun, self.n_features = clock, noun, n_features
+        self.score = _SCORES.get(score_name, "the error")
+        self.read = "averaged" if averaged else "read"
+
+    def story(self, incident: Incident) -> str:
+        """The sentences, joined."""
+        labels = [incident.start, incident.end, incident.onset.label, incident.peak_label]
+        parts = {"features": self._fault, "upset": self._upset, "unclear": self._unclear}[incident.kind](
+            incident, labels
+        )
+        if incident.first != incident.last:
+            parts += self._spread(incident, labels) + self._worst(incident, labels)
+        return " ".join(parts)
+
+    def _fault(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+        culprits = incident.onset.culprits
+        told = listed([self._against_others(culprit, k) for k, culprit in enumerate(culprits)])
+        share = math.fsum(culprit.share for culprit in culprits)
+        who = "It accounts" if len(culprits) == 1 else "Together they account"
+        part = "all" if share >= 0.995 else f"{share:.0%}"
+        accounts = [f"{who} for {part} of {self.score}."] if share >= _ACCOUNTS_FROM else []
+        ties = [self._tie(culprit) for culprit in culprits if culprit.instead]
+        if incident.first == incident.last:
+            return [f"{self.clock.span(incident.start, incident.end)}, {told}.", *accounts, *ties]
+        began = f"{self._began(incident, f' with {listed([self._name(one) for one in culprits])}', labels)}."
+        return [began, f"{self._then(incident, labels)}, {told}.", *accounts, *ties]
+
+    def _began(self, incident: Incident, how: str, labels: Sequence[Any]) -> str:
+        start, end = self.clock.at(incident.start, labels), self.clock.until(incident.end, labels)
+        return f"Began {start}{how} and lasted until {end}"
+
+    def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
+        at = self.clock.at(incident.onset.label, labels)
+        return at[0].upper() + at[1:]
+
+    def _against_others(self, culprit: Culprit, rank: int) -> str:
+        actual, expected = pair(culprit.actual, culprit.expected)
+        unit = f" {culprit.unit}" if culprit.unit else ""
+        others = "they" if rank else f"the other {self.noun}s"
+        unseen = "" if culprit.expected_was_seen else ", a value never seen in training"
+        return (
+            f"{self._name(culprit)} {self.read} {actual}{unit} where {others} imply "
+            f"{expected} ± {culprit.expected_sd:.2g} ({_sd(culprit.deviation)}{unseen})"
+        )
+
+    def _tie(self, culprit: Culprit) -> str:
+        others = " or ".join(map(cut, culprit.instead))
+        return f"{others} instead of {cut(culprit.feature)} would explain it as well: the data cannot tell which."
+
+    def _upset(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+        culprits = incident.onset.culprits
+        moved = f"the process as a whole moved: no small set of {self.noun}s explains it."
+        told = listed([self._against_normal(culprit) for culprit in culprits]) if culprits else ""
+        if incident.first == incident.last:
+            return [f"{self.clock.span(incident.start, incident.end)}, {moved}", *([f"{told}."] if told else [])]
+        first = f"{self._began(incident, '', labels)}, and {moved}"
+        if not told:
+            return [first]
+        names = listed([self._name(culprit) for culprit in culprits])
+        return [first, f"{names} moved early and stayed away.", f"{self._then(incident, labels)}, {told}."]
+
+    def _against_normal(self, culprit: Culprit) -> str:
+        actual, expected = pair(culprit.actual, culprit.expected)
+        unit = f" {culprit.unit}" if culprit.unit else ""
+        return (
+            f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} ± {culprit.expected_sd:.2g} is normal "
+            f"({_sd(culprit.deviation)})"
+        )
+
+    def _unclear(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+        times = incident.onset.score / incident.limit if incident.limit > 0 else math.inf
+        level = f"{self.score} was {times:.3g} times the limit" if math.isfinite(times) else f"{self.score} was above 0"
+        nobody = f"{level}, but no {self.noun} stands out."
+        if incident.first == incident.last:
+            return [f"{self.clock.span(incident.start, incident.end)}, {nobody}"]
+        return [f"{self._began(incident, '', labels)}.", f"{self._then(incident, labels)}, {nobody}"]
+
+    def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+        named = {name for one in incident.onset.culprits for name in (one.feature, one.member)}
+        later = [one for one in incident.spread if one.row > incident.onset.row and one.feature not in named]
+        if not later or incident.kind == "upset":
+            return []
+        shown = [f"{cut(one.feature)} ({self.clock.at(one.label, labels)})" for one in later[:_SPREAD_NAMED]]
+        more = len(later) - len(shown)
+        return [f"It spread to {listed([*shown, f'{more} more'] if more else shown)}."]
+
+    def _worst(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+        n = incident.worst.n_outside
+        at = self.clock.at(incident.peak_label, labels)
+        outside = f"when {n} of {self.n_features} {self.noun}s {'was' if n == 1 else 'were'} outside their normal range"
+        return [f"It was worst {at}{f', {outside}' if n else ''}."]
+
+    def _name(self, culprit: Culprit) -> str:
+        name = cut(culprit.feature)
+        return f"{name} ({cut(culprit.member)})" if culprit.member else name
+
+
+def _sd(deviation: float) -> str:
+    """A number of standard deviations.
+
+    >>> _sd(-2.345), _sd(18.4), _sd(1e5)
+    ('2.3 sd', '18 sd', 'more than 1,000 sd')
+    """
+    size = abs(deviation)
+    return "more than 1,000 sd" if size > 1000 else f"{size:.1f} sd" if size < 10 else f"{size:.0f} sd"
