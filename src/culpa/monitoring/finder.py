@@ -23,6 +23,7 @@ from culpa.monitoring.times import Span, Times
 from culpa.monitoring.when import Clock
 from culpa.scores import ScoredRows
 
+_SMALLEST_SHARE = 0.01  # that a stage mentions
 _FEWEST_BEFORE = 10  # normal rows that a baseline takes
 
 
@@ -116,7 +117,10 @@ class IncidentFinder:
             self._storyteller = Storyteller(
                 self.clock,
                 self.explainer.score.name,
-                len(why.feature_names),
+                {
+                    name: [why.feature_names[k] for k in at]
+                    for name, at in zip(why.player_names, why.players, strict=True)
+                },
                 noun=self.fitted.noun,
                 averaged=self.explainer.columns.smooth is not None,
             )
@@ -284,7 +288,11 @@ def _spread(draft: Draft, names: Sequence[str]) -> Iterator[Reached]:
 def _timeline(draft: Draft, players: Sequence[str]) -> Iterator[Stage]:
     for key in sorted(draft.stages.parts):
         first, last, start, end, n, score, total, sums = draft.stages.parts[key]
-        shares = dict(zip(players, (sums / total).tolist(), strict=True))
+        shares = {
+            name: share
+            for name, share in zip(players, (sums / total).tolist(), strict=True)
+            if abs(share) >= _SMALLEST_SHARE
+        }
         yield Stage(first, last, start, end, n, score, shares)
 
 

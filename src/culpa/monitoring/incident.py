@@ -73,7 +73,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of an incident: how many rows were flagged in it, the worst score, and shares of the scores by player."""
+    """A part of an incident: how many rows were flagged in it, the worst score, and shares of blame by player.
+
+    A share is the sum of a player's values over the sum of the scores. Shares below 1% are left out.
+    """
 
     first: int
     last: int

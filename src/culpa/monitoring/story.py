@@ -4,7 +4,7 @@ Every number in them is one of the incident's own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from culpa.monitoring.incident import Culprit, Incident
@@ -18,8 +18,12 @@ _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 class Storyteller:
     """Writes the sentences of incidents."""
 
-    def __init__(self, clock: Clock, score_name: str, n_features: int, *, noun: str, averaged: bool = False) -> None:
-        self.clock, self.noun, self.n_features = clock, noun, n_features
+    def __init__(
+        self, clock: Clock, score_name: str, members: Mapping[str, Sequence[str]], *, noun: str, averaged: bool = False
+    ) -> None:
+        """``members`` are the features of every player."""
+        self.clock, self.noun, self.members = clock, noun, members
+        self.n_features = sum(map(len, members.values()))
         self.score = _SCORES.get(score_name, "the error")
         self.read = "averaged" if averaged else "read"
 
@@ -47,7 +51,7 @@ class Storyteller:
         return [began, f"{self._then(incident, labels)}, {told}.", *accounts, *ties]
 
     def _began(self, incident: Incident, how: str, labels: Sequence[Any]) -> str:
-        start, end = self.clock.at(incident.start, labels), self.clock.until(incident.end, labels)
+        start, end = self.clock.at(incident.start, labels, first=True), self.clock.until(incident.end, labels)
         return f"Began {start}{how} and lasted until {end}"
 
     def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
@@ -97,7 +101,7 @@ class Storyteller:
         return [f"{self._began(incident, '', labels)}.", f"{self._then(incident, labels)}, {nobody}"]
 
     def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
-        named = {name for one in incident.onset.culprits for name in (one.feature, one.member)}
+        named = {name for one in incident.onset.culprits for name in self.members[one.feature]}
         later = [one for one in incident.spread if one.row > incident.onset.row and one.feature not in named]
         if not later or incident.kind == "upset":
             return []
@@ -108,7 +112,8 @@ class Storyteller:
     def _worst(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         n = incident.worst.n_outside
         at = self.clock.at(incident.peak_label, labels)
-        outside = f"when {n} of {self.n_features} {self.noun}s {'was' if n == 1 else 'were'} outside their normal range"
+        were = "was outside its" if n == 1 else "were outside their"
+        outside = f"when {n} of {self.n_features} {self.noun}s {were} normal range"
         return [f"It was worst {at}{f', {outside}' if n else ''}."]
 
     def _name(self, culprit: Culprit) -> str:
