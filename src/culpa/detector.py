@@ -393,9 +393,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         gap: Any = 0,
         min_length: int = 1,
         units: Mapping[str, str] | None = None,
+        baseline: int = 0,
         **options: Unpack[BlameOptions],
     ) -> Incidents:
-        """Flagged rows that follow each other, as incidents: when, whose fault, what was expected, in one sentence each.
+        """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
 
         Parameters
         ----------
@@ -404,7 +405,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         time
             Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
             dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
-            holds times. Without times, incidents are told by row labels.
+            holds times. Without times, sentences name row labels.
         gap
             What may lie between two flagged rows of one incident: a number of rows that are not flagged, or a span of
             time such as ``"5min"``.
@@ -412,13 +413,17 @@ class PCADetector(OutlierMixin, BaseEstimator):
             Flagged rows that an incident has at least; shorter ones are left out.
         units
             Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
+        baseline
+            Where normal operation drifts: judge how far features moved against the mean of this many normal rows before
+            the incident (100 to 500 are sensible) instead of the mean of the training rows. 0 for the training rows.
         options
-            Those of `Explainer`, such as ``groups``; only flagged rows are explained.
+            Those of `Explainer`, such as ``groups``; only flagged rows are explained. Culprits of incidents are found by
+            evidence over their rows, so ``ranking`` does not apply.
 
         Returns
         -------
         Incidents
-            A sequence of `culpa.monitoring.incidents.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
+            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
 
         Examples
         --------
@@ -426,13 +431,22 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> plant = make_plant()
         >>> detector = PCADetector().fit(plant.normal)
         >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
-        >>> incidents[0].culprits[0].feature, incidents[0].n_to_fix
-        ('x2', 1)
+        >>> incidents[0].culprits[0].feature, list(incidents[0].onset.to_fix)
+        ('x2', ['x2'])
         """
+        if "ranking" in options:
+            raise TypeError("incidents rank features by evidence over their rows, so 'ranking' cannot be chosen here.")
         features, times, name = split_time(X, time)
-        table = self.read(features, min_rows=0)
         return find_incidents(
-            self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
+            self.fitted,
+            self.read(features, min_rows=0),
+            times=times,
+            time_name=name,
+            gap=gap,
+            min_length=min_length,
+            units=units,
+            baseline=baseline,
+            **options,
         )
 
     def drift(self, X: Any) -> Drift:

@@ -44,4 +44,5 @@ class ReportOptions(BlameOptions, total=False):
     source: str
     gap: Any
     min_length: int
+    baseline: int
     units: Mapping[str, str] | None

@@ -248,13 +248,16 @@ class IncidentOptions:
         ),
     ] = "0"
     min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
+    baseline: Annotated[
+        int,
+        typer.Option(min=0, help="Judge movements against the mean of this many normal rows before the incident."),
+    ] = 0
 
     def grouping(self) -> dict[str, Any]:
-        """The gap and the length, as the library takes them."""
-        try:
-            return {"gap": int(self.gap), "min_length": self.min_length}
-        except ValueError:  # a time span, as it was written
-            return {"gap": self.gap, "min_length": self.min_length}
+        """The options, as the library takes them."""
+        span = self.gap  # a time span, as it was written
+        gap = int(span) if span.strip().lstrip("+-").isdigit() else span
+        return {"gap": gap, "min_length": self.min_length, "baseline": self.baseline}
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ class IncidentFinder:
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:
         """All features that were observed, by the evidence that they moved."""
-        movement, sd = draft.movement, np.sqrt(np.diag(self.explainer.model.centred.covariance))[self._main]
+        movement, sd = draft.movement, self.explainer.model.spread[self._main]
         normal = self._normal()
         for k in np.argsort(-movement.evidence, kind="stable").tolist():
             row = int(movement.row[k])

@@ -139,9 +139,9 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit", "p_value", "kind")
     columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
     first = [incident.culprits[0] if incident.culprits else None for incident in incidents]
-    columns["culprit"] = [None if culprit is None else culprit.feature for culprit in first]
+    columns["culprit"] = ["" if culprit is None else culprit.feature for culprit in first]
     for name in ("probability", "share", "actual", "expected", "expected_sd", "deviation"):
-        columns[name] = [None if culprit is None else getattr(culprit, name) for culprit in first]
+        columns[name] = [np.nan if culprit is None else getattr(culprit, name) for culprit in first]
     columns["unit"] = ["" if culprit is None else culprit.unit for culprit in first]
     columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
     columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]

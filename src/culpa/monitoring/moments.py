@@ -176,7 +176,7 @@ class Judge:
 
     def _upset(self, snapshot: Snapshot, ranked: list[int]) -> Moment:
         normal = np.zeros(len(snapshot.standard))
-        culprits = [self._culprit(snapshot, player, normal, self._sd, "normal") for player in ranked]
+        culprits = [self._culprit(snapshot, player, normal, self._model.spread, "normal") for player in ranked]
         moved = [culprit for culprit in culprits if abs(culprit.deviation) >= FEWEST_SD]
         return self._moment(snapshot, moved[:_MOST_MOVED], ranked)
 
@@ -238,7 +238,7 @@ class Judge:
             snapshot.row,
             snapshot.label,
             snapshot.score,
-            None if p_value is None else float(p_value[0]),
+            np.nan if p_value is None else float(p_value[0]),
             tuple(culprits),
             int(outside.sum()),
             {} if fix is None else self._jointly(snapshot, fix.players),
