@@ -79,7 +79,8 @@ _RANKING = Parameter(
     "shapley",
     "Criterion that ranks the features of a row.",
     '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
-    '"leave-one-out" and "fault-odds", find a single wrong feature more often.',
+    '"leave-one-out" and "fault-odds", find a single wrong feature more often. "propagated" finds where a fault entered '
+    "that then moved other features.",
 )
 _SEED = Parameter(
     "seed",
