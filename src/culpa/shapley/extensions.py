@@ -14,20 +14,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from culpa._core.types import Positions
+from culpa._core.types import Mask, Positions
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.rules import N_NETS, Rule, averaging_rule
 
 _MOST_COUNTED = 200_000  # down-sets of a part: counting them takes about a second
-_CHAINS = 64  # orders that are swapped at the same time
+_CHAINS = 32 * N_NETS  # orders that are swapped at the same time
 
 
 @lru_cache(maxsize=16)
 def extension_rule(order: PartialOrder, log2_net: int, seed: int) -> Rule:
     """As many sets of 2^log2_net random admissible orders as the default rule has nets; each is a replicate."""
-    rng = np.random.default_rng(seed)
-    return averaging_rule([draw(order, 1 << log2_net, rng) for _ in range(N_NETS)])
+    orders = draw(order, N_NETS << log2_net, np.random.default_rng(seed))
+    return averaging_rule(np.split(orders, N_NETS))
 
 
 def draw(order: PartialOrder, n_orders: int, rng: np.random.Generator) -> Positions:
@@ -71,32 +71,31 @@ def _in_turn(orders: list[Positions], rng: np.random.Generator) -> Positions:
 def _swapped(order: PartialOrder, n_orders: int, rng: np.random.Generator) -> Positions:
     """Chains of orders: many swaps first, then one order of each chain after every few swaps.
 
-    Orders of one chain are alike. Chains of different replicates are independent, so standard errors allow for it.
+    Orders of one chain are alike, and follow each other in the result. So parts of the result are independent of each
+    other if they are long, and their spread gives honest standard errors.
     """
     d = len(order)
-    free = np.array(
-        [[i != j and not (order.before[i] >> j | order.before[j] >> i) & 1 for j in range(d)] for i in range(d)]
-    )
+    free = np.array([[i != j and not order.related(i, j) for j in range(d)] for i in range(d)])
     n_chains = min(_CHAINS, n_orders)
     chains = np.array([order.linear(rng.permutation(d).tolist()) for _ in range(n_chains)], dtype=np.intp).T
     # n^3 log(n) swaps are enough, and a sweep tries n of them
     _sweep(chains, free, math.ceil(0.5 * d**2 * math.log(d)), rng)
-    found = []
-    for _ in range(-(-n_orders // n_chains)):
+    found = np.empty((n_chains, -(-n_orders // n_chains), d), dtype=np.intp)
+    for sample in range(found.shape[1]):
         _sweep(chains, free, d, rng)
-        found.append(chains.T.copy())
-    return np.concatenate(found)[:n_orders]
+        found[:, sample] = chains.T
+    return found.reshape(-1, d)[:n_orders]
 
 
-def _sweep(chains: Positions, free: np.ndarray, n_sweeps: int, rng: np.random.Generator) -> None:
+def _sweep(chains: Positions, free: Mask, n_sweeps: int, rng: np.random.Generator) -> None:
     """Swap neighbours that are free to, with probability 1/2, in place: even pairs, then odd pairs. (players, chains)"""
-    d, n_chains = chains.shape
+    d = len(chains)
+    flat = free.ravel()
     for _ in range(n_sweeps):
-        coins = rng.random((d - 1, n_chains)) < 0.5
         for start in (0, 1):
             first, second = chains[start : d - 1 : 2], chains[start + 1 : d : 2]
-            swap = coins[start::2] & free[first, second]
-            chains[start : d - 1 : 2], chains[start + 1 : d : 2] = (
-                np.where(swap, second, first),
-                np.where(swap, first, second),
-            )
+            bits = rng.integers(256, size=-(-first.size // 8), dtype=np.uint8)
+            coins = np.unpackbits(bits, count=first.size).reshape(first.shape)
+            difference = (second - first) * (coins & flat.take(first * d + second))
+            first += difference
+            second -= difference
