@@ -62,11 +62,11 @@ class PropagatedFaults:
         return one.first
 
 
-def run(*, n_processes: int = N_PROCESSES, progress: Progress = silent) -> PropagatedFaults:
-    """Simulate ``n_processes`` of every size."""
+def run(*, progress: Progress = silent) -> PropagatedFaults:
+    """Simulate processes of every size."""
     ranks: dict[tuple[int, Fault, str], list[int]] = {}
-    for done, (d, number) in enumerate(product(SIZES, range(n_processes))):
-        progress(done / (len(SIZES) * n_processes), f"{d} features")
+    for done, (d, number) in enumerate(product(SIZES, range(N_PROCESSES))):
+        progress(done / (len(SIZES) * N_PROCESSES), f"{d} features")
         rng = np.random.default_rng([d, number])
         for fault, criterion, rank in _ranks(d, rng):
             ranks.setdefault((d, fault, criterion), []).append(rank)
@@ -74,7 +74,7 @@ def run(*, n_processes: int = N_PROCESSES, progress: Progress = silent) -> Propa
         Found(*key, first=float(np.mean(np.array(each) == 0)), among_three=float(np.mean(np.array(each) < 3)))
         for key, each in ranks.items()
     ]
-    return PropagatedFaults(n_processes, tuple(found))
+    return PropagatedFaults(N_PROCESSES, tuple(found))
 
 
 def random_process(d: int, rng: np.random.Generator) -> tuple[Edges, Floats]:

@@ -11,9 +11,10 @@ the likelihood of a free error at j and normal errors elsewhere, compares orders
 random orders, because the right one is unknown. For several rows of one incident, w^2 is first summed over the rows: the
 feature and the order are the same in all of them, the size of the fault is not.
 
-Use it for faults of the process, such as a feed that fails: what moves follows the normal correlations from there on. It
-is not for wrong sensors, which break the correlations and move nothing else (use "fault-odds"), nor for faults that enter
-in several places. The result ranks features and is not a calibrated probability: faults may have any size.
+Use it for faults of the process that enter at one feature, such as a feed that fails: what moves follows the normal
+correlations from there on. A single wrong sensor is found as well, by the orders in which all others explain it. It is not
+for faults that enter in several places, or for several wrong sensors ("fault-odds" weighs sets of features). The result
+ranks features and is not a calibrated probability: faults may have any size.
 
 References
 ----------
