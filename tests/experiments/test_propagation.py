@@ -28,7 +28,7 @@ def test_the_page_is_what_its_numbers_say():
 
 def test_the_example_prints_what_the_page_shows():
     text = (DOCS / "flow-sheets.md").read_text()
-    code, shown = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", text, re.DOTALL).groups()
+    code, shown = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", text, re.DOTALL).groups()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})

@@ -152,8 +152,10 @@ def _in_short(result: PropagatedFaults) -> str:
 `culpa reproduce propagation -o docs` writes this page from the numbers in [flow-sheets.json](flow-sheets.json). It
 simulates random linear processes: every feature is a weighted sum of some features upstream and an error of its own. A
 detector learns from {N_TRAINING:,} normal rows. Then a shock is added to the error of one feature and travels downstream.
-The tables show how often a criterion ranks that feature first, and in brackets among the first three, in
-{result.n_processes} processes of each size (standard error at most .035).
+Its size is in standard deviations of that error. The tables show how often a criterion ranks the feature first, and in
+brackets among the first three, in {result.n_processes} processes of each size (standard error at most .035). For several
+rows together, blame is summed over the rows (of z-scores, the squares), and "propagated" is `propagated_together`. A wrong
+sensor adds the same amount to the reading of one feature, and nothing else moves.
 
 In short, with {most} features and a shock of 4 standard deviations:
 
