@@ -367,8 +367,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
 
         ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
-        the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
-        Shapley values, which respect correlations.
+        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
+        suspects: `explain` gives Shapley values, which respect correlations.
         """
         table = self.read(X, min_rows=0)
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)

@@ -20,6 +20,7 @@ from culpa._core.choices import (
     STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
+    CHAINS,
     FEATURES,
     FRACTION,
     FUNCTION,
@@ -78,7 +79,8 @@ _RANKING = Parameter(
     "shapley",
     "Criterion that ranks the features of a row.",
     '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
-    '"leave-one-out" and "fault-odds", find a single wrong feature more often.',
+    '"leave-one-out" and "fault-odds", find a single wrong feature more often. "propagated" finds where a fault entered '
+    "that then moved other features.",
 )
 _SEED = Parameter(
     "seed",
@@ -263,6 +265,15 @@ EXPLAINER = Parameters(
             None,
             "Features that are always known and never blamed: every coalition has them.",
             "The base value is then the expected score given these features, and differs from row to row.",
+            optional=True,
+        ),
+        Parameter(
+            "upstream",
+            CHAINS,
+            None,
+            "Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].",
+            "Values are then asymmetric Shapley values: only orders in which causes join before their effects count, so a "
+            "cause is also credited with what it implies about its effects. A flow sheet that is wrong misleads.",
             optional=True,
         ),
         Parameter(

@@ -1,6 +1,6 @@
 """Options that several commands share, each described once, in blocks of options that belong together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -289,6 +289,18 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
     if not any("," in name for name in given or []):  # the table need not be opened for its column names
         return list(dict.fromkeys(given or []))
     return split_names(given or [], list(source.columns()))
+
+
+def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:
+    """Chains of names, given as 'a:b:c', several separated by commas or one by one."""
+    from culpa.io.tables.columns import split_chains
+
+    chains = split_chains(given or [], names)
+    if short := [chain for chain in chains if len(chain) < 2]:
+        raise ValueError(
+            f"--upstream needs at least two names joined by a colon, as in feed:reactor, got {short[0][0]!r}."
+        )
+    return chains
 
 
 def to_path(text: str) -> Path | None:

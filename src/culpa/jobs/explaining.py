@@ -23,6 +23,7 @@ from culpa.jobs.batches import (
     take,
     verdict,
 )
+from culpa.options import ExplainerOptions
 
 _KNOWN = ("row", "score")  # columns of a table of culprits that the answer has already
 
@@ -35,6 +36,7 @@ def explain(
     carried: Sequence[str] = (),
     all_rows: bool = False,
     top: int | None = None,
+    upstream: Sequence[Sequence[str]] = (),
     inline: bool = False,
     progress: Progress = lambda summary: None,
     report: Report = lambda text: None,
@@ -43,10 +45,12 @@ def explain(
     """Write who is to blame, for flagged rows or for all.
 
     By default a column of Shapley values per feature; with ``top``, a line for each of the worst culprits of a row; with
-    ``inline``, every row is answered, and those to be explained carry a list of their worst culprits.
+    ``inline``, every row is answered, and those to be explained carry a list of their worst culprits. ``upstream`` is that
+    of `culpa.Explainer`.
     """
     summary = Summary()
-    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
+    options: ExplainerOptions = {"upstream": upstream} if upstream else {}
+    explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, carried, summary, progress, report):
             keep = ~np.isnan(scored.rows.score) if all_rows else scored.anomaly
