@@ -614,7 +614,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _parameters(self) -> dict[str, Any]:
         """All parameters, with groups as a plain dict of lists."""
-        return self.get_params(deep=False) | {"groups": plain_groups(self.groups)}
+        return {**self.get_params(deep=False), "groups": plain_groups(self.groups)}
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""

@@ -190,7 +190,9 @@ class FittedDetector:
         explainer, groups = self.explainer(groups=None), self.groups
         if not isinstance(features, (int, np.integer)):
             listed = [features] if isinstance(features, str) else features
-            features = [one for name in listed for one in (groups.get(name, [name]) if isinstance(name, str) else [name])]
+            features = [
+                one for name in listed for one in (groups.get(name, [name]) if isinstance(name, str) else [name])
+            ]
         return fix_jointly(explainer, explainer.columns.read(X), self.limit, features)
 
     def _values(self, reading: Reading, statistic: QuadraticScore) -> Floats:

@@ -18,6 +18,7 @@ def compare(
     tables: options.PeriodsOptions,
     model: options.Model,
     top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
+    no_groups: options.NoGroups = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -34,6 +35,7 @@ def compare(
 
     before, after = tables.open_both()
     fitted = load(model).fitted
+    fitted = fitted.without_groups() if no_groups else fitted
     with console.progress_bar(before, quiet=quiet) as (rows_done, _):
         comparison = run(fitted, before, after, progress=rows_done)
     if json:

@@ -1,6 +1,6 @@
 """Units in the headers of columns, such as "T1 [degC]" and "flow (m3/h)".
 
-Square brackets after a name are taken for a unit. Round brackets may hold anything ("pump (A)", "valve (old)"), so that only
+Square brackets after a name are taken for a unit. Round brackets may hold anything ("pump (A)", "valve (old)"), so only
 text that is made of units counts: symbols with prefixes and exponents, multiplied or divided.
 """
 
@@ -12,25 +12,25 @@ _LONGEST = 16  # signs of a unit
 _HEADER = re.compile(r"(?P<name>.*\S)(?P<space>\s*)(?:\[(?P<square>[^\[\]]*)\]|\((?P<round>[^()]*)\))\s*", re.DOTALL)
 _NO_UNIT = ("-", "–")  # what headers say of numbers without a unit
 
-# symbols that take prefixes such as k and m, those that take none, and prefixes with the symbols that they are usual for
-_SCALED = "m g s K mol Hz N Pa J W V A F C T H S ohm Ω bar l L eV Wh VA var Ah B bit cal t"
-_ALONE = (
-    "% ‰ pct vol% mol% wt% %rel %RH ppm ppb ppt ppmv ppbv ° deg °C °F ℃ degC degF degK rad rpm min h hr d day s sec lb lbs oz "
-    "psi psig psia barg bara atm Torr mmHg inHg mmH2O inH2O ft in yd mph kn gal gpm cfm scfm sccm slpm kscmh Nm Nl Sm dB "
-    "dBA dBm pH cP cSt NTU Gy Sv Bq lx lm u USD EUR"
-).split()
-_PREFIXES = {
+_SCALED = "m g s K mol Hz N Pa J W V A F C T H S ohm Ω bar l L eV Wh VA var Ah B bit cal t"  # take prefixes
+_PREFIXES = {  # with the symbols that they are usual for
     "k m u µ μ n p": _SCALED,
     "M G T": "Hz N Pa J W V ohm Ω eV Wh VA var B bit",
     "da h d c": "m g l L N Pa",
 }
+_UNSCALED = """
+    % ‰ pct vol% mol% wt% %rel %RH ppm ppb ppt ppmv ppbv ° deg °C °F ℃ degC degF degK rad rpm min h hr d day sec
+    lb lbs oz psi psig psia barg bara atm Torr mmHg inHg mmH2O inH2O ft in yd mph kn gal gpm cfm scfm sccm slpm kscmh
+    Nm Nl Sm dB dBA dBm pH cP cSt NTU Gy Sv Bq lx lm u USD EUR
+"""
 # words and labels that are spelled like units, and mean them only beside others, as in kg/min
-_ALSO_WORDS = {*"A B C D F H L N S T d l t u in min cal sec pm hm Nl Sm".split()}
+_WORDS = "A B C D F H L N S T d l t u in min cal sec pm hm Nl Sm"
 _LABELS = re.compile(r"[A-Z](/[A-Z])+")  # such as A/B
 _SPELLINGS = {"deg C": "degC", "deg F": "degF", "mm Hg": "mmHg", "% rel": "%rel", "vol %": "vol%", "mol %": "mol%"}
 
-_PREFIXED = [p + s for some, symbols in _PREFIXES.items() for p in some.split() for s in symbols.split()]
-_SYMBOL = "|".join(map(re.escape, sorted({*_ALONE, *_SCALED.split(), *_PREFIXED}, key=len, reverse=True)))
+_PREFIXED = [prefix + unit for some, units in _PREFIXES.items() for prefix in some.split() for unit in units.split()]
+_SYMBOLS = {*_UNSCALED.split(), *_SCALED.split(), *_PREFIXED}
+_SYMBOL = "|".join(map(re.escape, sorted(_SYMBOLS, key=len, reverse=True)))
 _FACTOR = rf"(?:{_SYMBOL})(?:\^?[-+]?\d|[⁻⁺]?[¹²³])?"
 _PRODUCT = re.compile(rf"(?:1/{_FACTOR}|{_FACTOR}[/*·.]{_FACTOR})(?:[/*·.]{_FACTOR})*")
 # a symbol with a number may be a label, such as K1 and t-1, unless it is an area, a volume or a frequency
@@ -76,7 +76,7 @@ def units_in_headers(names: Sequence[str]) -> dict[str, str]:
 def _looks_like_unit(text: str) -> bool:
     """Whether a text is made of units, and is not a word or a label as well."""
     compact = re.sub(r"\s*([/*·])\s*", r"\1", _SPELLINGS.get(text, text))
-    if len(text) > _LONGEST or compact in _ALSO_WORDS or _LABELS.fullmatch(compact):
+    if len(text) > _LONGEST or compact in _WORDS.split() or _LABELS.fullmatch(compact):
         return False
     return _PRODUCT.fullmatch(compact) is not None or _SINGLE.fullmatch(compact) is not None
 

@@ -42,8 +42,9 @@ def explain(
 ) -> Summary:
     """Write who is to blame, for flagged rows or for all.
 
-    By default a column of Shapley values per feature; with ``top``, a line for each of the worst culprits of a row; with
-    ``inline``, every row is answered, and those to be explained carry a list of their worst culprits.
+    By default a column of Shapley values per feature, or group of features; with ``top``, a line for each of the worst
+    culprits of a row; with ``inline``, every row is answered, and those to be explained carry a list of their worst
+    culprits.
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
@@ -60,7 +61,7 @@ def explain(
 
 
 def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
-    names = explainer.explainer.columns.names
+    names = explainer.explainer.player_names
     values = explainer.values(scored.rows if keep.all() else scored.rows.choose(keep))
     columns = joined(labels(scored.batch, keep), verdict(scored, keep, limit), own=names)
     return columns | dict(zip(names, np.ascontiguousarray(values.T), strict=True))

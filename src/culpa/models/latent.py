@@ -141,7 +141,7 @@ class LatentGaussian:
         explained = self.loadings / np.sqrt(self.noise[:, None] * (1 + self.signal))
         precision = np.eye(self.n_features) - explained @ explained.T
         root = np.sqrt(np.maximum(np.diag(precision), np.finfo(float).eps))
-        result = np.clip(-precision / np.outer(root, root), -1.0, 1.0)
+        result: Floats = np.clip(-precision / np.outer(root, root), -1.0, 1.0)
         np.fill_diagonal(result, 1.0)
         return result
 

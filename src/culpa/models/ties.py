@@ -36,7 +36,7 @@ def suggested_groups(
     for a, b in ties:
         weakest[int(owner[a])] = min(float(strength[a, b]), weakest.get(int(owner[a]), 1.0))
     found = [
-        SuggestedGroup(tuple(names[i] for i in np.flatnonzero(owner == label)), value)
+        SuggestedGroup(tuple(names[i] for i in np.flatnonzero(owner == label).tolist()), value)
         for label, value in weakest.items()
     ]
     return sorted(found, key=lambda group: -group.strength)
