@@ -397,9 +397,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
 
-        Two columns imply each other where their partial correlation in the model, given all others, is at least 0.85 in
-        absolute value; with lags, that of present values. Columns that share a partner are joined. What is in one of the
-        detector's ``groups`` already is not suggested again.
+        Two columns imply each other where their partial correlation in the training rows, given all other columns, is at
+        least 0.85 in absolute value; with lags, that of present values. (With fewer than 5 rows per column, it is that in
+        the model.) Columns that share a partner are joined. What is in a group of the detector is not suggested again.
 
         Examples
         --------
@@ -440,7 +440,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         units
             Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
         options
-            Those of `Explainer`, such as ``groups``; only flagged rows are explained.
+            Those of `Explainer`; only flagged rows are explained. A detector with ``groups`` blames these, and
+            ``groups=None`` blames single features.
 
         Returns
         -------

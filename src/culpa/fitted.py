@@ -29,6 +29,7 @@ from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
+_ROWS_PER_FEATURE = 5  # from which on the covariance of the training rows tells which columns imply each other
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
 
 
@@ -88,9 +89,12 @@ class FittedDetector:
 
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other and are in no group together: see `PCADetector.suggested_groups`."""
-        names = self.columns.names
-        known = [[names.index(name) for name in members] for members in self.groups.values()]
-        return suggested_groups(self.model.gaussian.marginal(range(len(names))), names, known)  # of present values
+        names, groups = self.columns.names, self.groups.values()
+        n = len(names)  # of present values
+        # few rows are correlated by chance, which the model smooths out
+        many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
+        covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
+        return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
 
     @property
     def limit_kind(self) -> str:

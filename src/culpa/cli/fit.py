@@ -23,7 +23,7 @@ def fit(
     unit: Annotated[
         list[str] | None,
         typer.Option(
-            help="Unit of a column, as 'name=unit', instead of that in its header, such as 'T1 [degC]'. Repeatable.",
+            help="Unit of a column, as 'name=unit', instead of the one in its header. Repeatable.",
             show_default=False,
             rich_help_panel=options.COLUMNS,
         ),

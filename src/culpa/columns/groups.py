@@ -1,9 +1,9 @@
 """Groups of columns that are blamed together, such as the sensors and valves of one subsystem."""
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
+from culpa._core.parameters import DETECTOR
 from culpa._core.validation import feature_positions
 
 Groups = Mapping[str, Sequence[str | int]]
@@ -64,13 +64,12 @@ def without_given(
     return {group: members for group, members in left.items() if members}
 
 
-def plain_groups(groups: Any) -> Any:
-    """The same groups as a dict of lists, which can be compared and stored; what is no mapping stays as it is."""
-    if not isinstance(groups, Mapping):
-        return groups
+def plain_groups(groups: Any) -> dict[str, list[str | int]] | None:
+    """Groups of whatever kind of lists as a dict of lists, which can be compared and stored."""
+    DETECTOR["groups"].check(groups)
+    if groups is None:
+        return None
     return {
-        str(name): [members]
-        if isinstance(members, str)
-        else [int(member) if isinstance(member, Integral) else str(member) for member in members]
+        name: [members] if isinstance(members, str) else [one if isinstance(one, str) else int(one) for one in members]
         for name, members in groups.items()
     }

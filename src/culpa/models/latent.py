@@ -135,17 +135,6 @@ class LatentGaussian:
         return self.loadings @ self.loadings.T + np.diag(self.noise)
 
     @cached_property
-    def partial_correlations(self) -> Floats:
-        """Correlation of every two features given all others, (d, d); ones on the diagonal."""
-        # Psi^1/2 C^-1 Psi^1/2, which has the same partial correlations as C^-1; its diagonal is positive but for rounding
-        explained = self.loadings / np.sqrt(self.noise[:, None] * (1 + self.signal))
-        precision = np.eye(self.n_features) - explained @ explained.T
-        root = np.sqrt(np.maximum(np.diag(precision), np.finfo(float).eps))
-        result: Floats = np.clip(-precision / np.outer(root, root), -1.0, 1.0)
-        np.fill_diagonal(result, 1.0)
-        return result
-
-    @cached_property
     def signal(self) -> Floats:
         """Signal-to-noise ratio of each latent variable, (p,)."""
         return np.asarray((self.loadings**2 / self.noise[:, None]).sum(axis=0))
