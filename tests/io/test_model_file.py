@@ -296,6 +296,12 @@ def test_groups_are_kept_with_their_compiled_explainer(tmp_path):
     same(again.explain(new, groups=None).values, detector.explain(new, groups=None).values)
 
 
+def test_groups_of_other_columns_are_refused_before_anybody_asks_for_an_explanation(tmp_path):
+    PCADetector().fit(rows()).save(tmp_path / "m")
+    with pytest.raises(ModelFileError, match="does not fit together: unknown feature in group 'feed': 'z'"):
+        culpa.load(forge(tmp_path / "m", set_parameter(groups={"feed": ["z"]})))
+
+
 def test_a_file_from_before_groups(model):
     new = pd.DataFrame(rows(seed=1), columns=list("abcde"))
     before = culpa.load(model).explain(new).values
