@@ -53,6 +53,9 @@ def test_commands_blame_groups_and_open_them(folder):
         np.testing.assert_allclose(found[list(why.player_names)], why.values, rtol=1e-6, atol=1e-8)
         lines = read(folder, "explain", "--top", "1", *options)
         assert lines["feature"].iloc[-1] == ("T1 [degC]" if options else "cooling")
+        printed = run("explain", folder / "new.csv", "-m", model, "--top", "1", "-q", *options).stdout
+        assert printed.count(",,") == (0 if options else len(lines))  # groups have no reading of their own
+        assert "nan" not in printed
         told = read(folder, "incidents", *options)
         assert told["sentence"].tolist() == [one.sentence for one in detector.incidents(new, groups=groups)]
         page = run("report", folder / "new.csv", "-m", model, "--json", "-q", *options).stdout

@@ -80,7 +80,7 @@ def test_a_group_of_everything_is_not_suggested():
 
 def test_few_rows_are_judged_by_the_model():
     """Of hardly more rows than columns, the covariance has large partial correlations by chance."""
-    X = np.random.default_rng(0).normal(size=(30, 20))
+    X = np.random.default_rng(0).normal(size=(24, 20))
     assert suggested_groups(np.cov(X.T), [f"x{i}" for i in range(20)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)

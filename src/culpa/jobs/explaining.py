@@ -75,8 +75,13 @@ def _long(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: flo
     if scored.batch.carried:
         labels = {name: take(cells, at) for name, cells in scored.batch.carried.items()}
     verdict = {"score": scored.rows.score[at], "limit": np.full(len(at), limit)}
-    rest = {name: table.column(name).combine_chunks() for name in table.column_names if name not in _KNOWN}
+    rest = {name: _cells(table.column(name)) for name in table.column_names if name not in _KNOWN}
     return joined(labels, verdict | rest)
+
+
+def _cells(column: Any) -> Any:
+    """Numbers as an array, of which sinks write NaN, which groups have for actual and expected, as a missing cell."""
+    return column.to_numpy() if column.type == "double" else column.combine_chunks()
 
 
 def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, k: int) -> dict[str, Any]:
