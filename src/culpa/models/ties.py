@@ -21,10 +21,9 @@ class SuggestedGroup(NamedTuple):
 def partial_correlations(covariance: Floats) -> Floats:
     """Correlation of every two features given all others, (d, d), from their covariance, which may be singular.
 
-    >>> partial_correlations(np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])).round(3)
-    array([[1. , 0.8, 0. ],
-           [0.8, 1. , 0. ],
-           [0. , 0. , 1. ]])
+    >>> partial_correlations(np.array([[1.0, 0.8], [0.8, 1.0]])).round(3)
+    array([[1. , 0.8],
+           [0.8, 1. ]])
     """
     std = np.sqrt(np.diag(covariance))
     std[std == 0] = 1.0  # of constant columns
