@@ -143,7 +143,7 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
         if not {names[a], names[b]} & set(constant):
             yield (
                 f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, "
-                f"{remedies.drop}; if both are measured, keep them, for that shows which one fails."
+                f"{remedies.drop}; if both are measured, keep them, for a difference shows that one fails."
             )
             break
 
