@@ -19,6 +19,7 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Hidden, Opened, Reading
+from culpa.columns.groups import complete_groups
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
@@ -110,7 +111,7 @@ class Explainer:
             self.columns = Hidden(self.columns, known)
             if not self.columns.names:
                 raise ValueError("given names all features: at least one must be left to blame.")
-        self.groups = None if groups is None else _complete_groups(groups, self.columns.names)
+        self.groups = None if groups is None else complete_groups(groups, self.columns.names)
         self._order = _partial_order(upstream or (), names, self.columns, self.groups)
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
@@ -316,6 +317,11 @@ class Explainer:
         if self.groups is None:
             return [list(members) for members in self.columns.members]
         return [self.columns.features_of(members) for _, members in self.groups]
+
+    @property
+    def player_names(self) -> tuple[str, ...]:
+        """Names of the columns, or of the groups of columns."""
+        return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
     def _explain_rows(self, rows: ScoredRows, part: dict[str, Any]) -> tuple[int, int]:
         """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
@@ -548,25 +554,3 @@ def _partial_order(
         unknown(name, players, "feature or group in upstream:")
 
     return PartialOrder.from_chains([[position(player) for player in chain] for chain in upstream], players)
-
-
-def _complete_groups(
-    groups: Mapping[str, Sequence[str | int]], names: Sequence[str]
-) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Groups by position; features in no group become players of their own, in the order of the columns."""
-    owner: dict[int, str] = {}
-    for group, members in groups.items():
-        if not len(members):
-            raise ValueError(f"group {group!r} is empty: give it at least one feature or leave it out.")
-        for i in feature_positions(members, names, f"group {group!r}"):
-            if i in owner:
-                raise ValueError(
-                    f"feature {names[i]!r} is in the groups {owner[i]!r} and {group!r}: groups must not overlap."
-                )
-            owner[i] = group
-    players: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        if i not in owner and name in groups:
-            raise ValueError(f"group {name!r} has the name of a feature outside it: choose another name.")
-        players.setdefault(owner.get(i, name), []).append(i)
-    return tuple((name, tuple(members)) for name, members in players.items())

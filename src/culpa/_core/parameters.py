@@ -82,6 +82,14 @@ _RANKING = Parameter(
     '"leave-one-out" and "fault-odds", find a single wrong feature more often. "propagated" finds where a fault entered '
     "that then moved other features.",
 )
+_GROUPS = Parameter(
+    "groups",
+    GROUPS,
+    None,
+    "Features that are blamed together, such as those of one subsystem.",
+    "Features in no group stay on their own.",
+    optional=True,
+)
 _SEED = Parameter(
     "seed",
     Whole(0),
@@ -179,6 +187,12 @@ DETECTOR = Parameters(
             "regression.",
             optional=True,
         ),
+        replace(
+            _GROUPS,
+            more=f"{_GROUPS.more} `explain(X, groups=None)` blames single features. `suggested_groups` lists columns that "
+            "imply each other.",
+            option="group",
+        ),
         Parameter(
             "smooth",
             Number(above=0, at_most=1),
@@ -251,14 +265,7 @@ EXPLAINER = Parameters(
             'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
             optional=True,
         ),
-        Parameter(
-            "groups",
-            GROUPS,
-            None,
-            "Features that are blamed together, such as those of one subsystem.",
-            "Features in no group stay on their own.",
-            optional=True,
-        ),
+        _GROUPS,
         Parameter(
             "given",
             FEATURES,

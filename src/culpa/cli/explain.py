@@ -11,7 +11,7 @@ from culpa.cli.console import warn
 
 @command
 def explain(
-    rows: options.NewRowsOptions,
+    rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[

@@ -13,7 +13,7 @@ from culpa.cli.console import warn
 
 @command
 def incidents(
-    rows: options.NewRowsOptions,
+    rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     grouping: options.IncidentOptions,
     text: Annotated[bool, typer.Option("--text", help="Print only sentences.")] = False,

@@ -34,6 +34,9 @@ ModelArgument = Annotated[
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
 ]
+NoGroups = Annotated[
+    bool, typer.Option("--no-groups", help="Blame single features, not the groups of the model.", show_default=False)
+]
 CompleteOnly = Annotated[
     bool,
     typer.Option("--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING, show_default=False),
@@ -185,6 +188,18 @@ class NewRowsOptions(TableOptions):
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
         if self.fail_on_anomaly and found:
             raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlamedRowsOptions(NewRowsOptions):
+    """New rows, and the model that says whose fault they are."""
+
+    no_groups: NoGroups = False
+
+    def detector(self) -> "FittedDetector":
+        """The detector in the model file, with or without its groups."""
+        fitted = super().detector()
+        return fitted.without_groups() if self.no_groups else fitted
 
 
 @dataclass(frozen=True, kw_only=True)
