@@ -421,6 +421,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         min_length: int = 1,
         units: Mapping[str, str] | None = None,
         baseline: int = 0,
+        stretches: Sequence[tuple[int, int]] | None = None,
         **options: Unpack[BlameOptions],
     ) -> Incidents:
         """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
@@ -443,6 +444,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         baseline
             Where normal operation drifts: judge how far features moved against the mean of this many normal rows before
             the incident (100 to 500 are sensible) instead of the mean of the training rows. 0 for the training rows.
+        stretches
+            Incidents that you know, as positions of their first and last rows: these are explained, flagged or not,
+            instead of those that the detector finds.
         options
             Those of `Explainer`; only flagged rows are explained. A detector with ``groups`` blames these, and
             ``groups=None`` blames single features. Culprits of incidents are found by evidence over their rows, so
@@ -474,6 +478,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
             min_length=min_length,
             units=units,
             baseline=baseline,
+            stretches=stretches,
             **options,
         )
 

@@ -38,12 +38,13 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The next rows of a table; ``why`` explains the flagged ones."""
+    """The next rows of a table, those that belong to incidents, and those that begin one whatever comes before."""
 
     names: RowNames
     rows: ScoredRows
     flagged: Mask
     times: Times | None = None
+    begins: Mask | None = None
 
     @property
     def flagged_at(self) -> NDArray[np.intp]:
@@ -117,10 +118,7 @@ class IncidentFinder:
             self._storyteller = Storyteller(
                 self.clock,
                 self.explainer.score.name,
-                {
-                    name: [why.feature_names[k] for k in at]
-                    for name, at in zip(why.player_names, why.players, strict=True)
-                },
+                _members(why),
                 noun=self.fitted.noun,
                 averaged=self.explainer.columns.smooth is not None,
             )
@@ -139,7 +137,9 @@ class IncidentFinder:
             result[1:] = np.asarray(times[1:] - times[:-1] > self.gap)
             if self._open is not None:
                 result[0] = times[0] - self._last_time > self.gap
-        return result
+        if self._open is None:
+            result[0] = True
+        return result if batch.begins is None else result | batch.begins[at]
 
     def _start(self, batch: Batch, first: int, done: int) -> None:
         d = self.explainer.model.gaussian.n_features
@@ -275,6 +275,11 @@ class IncidentFinder:
     def _normal(self) -> Floats:
         """The mean of normal rows, column by column, in the user's units."""
         return np.asarray(self.explainer.model.location[self._main], dtype=np.float64)
+
+
+def _members(why: Explanation) -> dict[str, list[str]]:
+    """The features of every player."""
+    return {name: [why.feature_names[k] for k in at] for name, at in zip(why.player_names, why.players, strict=True)}
 
 
 def _spread(draft: Draft, names: Sequence[str]) -> Iterator[Reached]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from culpa.columns.units import short_names
 from culpa.monitoring.incident import Culprit, Incident
 from culpa.monitoring.when import Clock, cut, listed, pair
 
@@ -23,6 +24,8 @@ class Storyteller:
     ) -> None:
         """``members`` are the features of every player."""
         self.clock, self.noun, self.members = clock, noun, members
+        names = list(dict.fromkeys([*members, *(name for block in members.values() for name in block)]))
+        self.short = dict(zip(names, short_names(names), strict=True))  # units stand beside the numbers
         self.n_features = sum(map(len, members.values()))
         self.score = _SCORES.get(score_name, "the error")
         self.read = "averaged" if averaged else "read"
@@ -69,8 +72,10 @@ class Storyteller:
         )
 
     def _tie(self, culprit: Culprit) -> str:
-        others = " or ".join(map(cut, culprit.instead))
-        return f"{others} instead of {cut(culprit.feature)} would explain it as well: the data cannot tell which."
+        others = " or ".join(map(self._short, culprit.instead))
+        return (
+            f"{others} instead of {self._short(culprit.feature)} would explain it as well: the data cannot tell which."
+        )
 
     def _upset(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         culprits = incident.onset.culprits
@@ -105,7 +110,7 @@ class Storyteller:
         later = [one for one in incident.spread if one.row > incident.onset.row and one.feature not in named]
         if not later or incident.kind == "upset":
             return []
-        shown = [f"{cut(one.feature)} ({self.clock.at(one.label, labels)})" for one in later[:_SPREAD_NAMED]]
+        shown = [f"{self._short(one.feature)} ({self.clock.at(one.label, labels)})" for one in later[:_SPREAD_NAMED]]
         more = len(later) - len(shown)
         return [f"It spread to {listed([*shown, f'{more} more'] if more else shown)}."]
 
@@ -117,8 +122,11 @@ class Storyteller:
         return [f"It was worst {at}{f', {outside}' if n else ''}."]
 
     def _name(self, culprit: Culprit) -> str:
-        name = cut(culprit.feature)
-        return f"{name} ({cut(culprit.member)})" if culprit.member else name
+        name = self._short(culprit.feature)
+        return f"{name} ({self._short(culprit.member)})" if culprit.member else name
+
+    def _short(self, name: str) -> str:
+        return cut(self.short[name])
 
 
 def _sd(deviation: float) -> str:
