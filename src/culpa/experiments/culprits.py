@@ -10,12 +10,16 @@ and the first two culprits of its onset are compared with the features next to t
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from culpa._core.choices import Criterion
+from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats, Mask
 from culpa.datasets.recorded import SERVERS, Server, load_server, load_tennessee_eastman
 from culpa.detector import PCADetector
@@ -23,7 +27,7 @@ from culpa.experiments.published import Progress, silent
 from culpa.monitoring import Incident
 
 MOST_ROWS = 60  # of an incident, for rankings of single rows
-_CRITERIA = ("leave-one-out", "mahalanobis-shapley", "fault-odds", "propagated")
+_CRITERIA: tuple[Criterion, ...] = ("leave-one-out", "mahalanobis-shapley", "fault-odds", "propagated")
 
 # features next to each disturbance that an engineer would accept first
 NEXT_TO = {
@@ -87,6 +91,12 @@ class Culprits:
 
 def run(data: str | os.PathLike[str] | None = None, *, progress: Progress = silent) -> Culprits:
     """Measure on all servers and fault runs in the folder ``data``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # about the data, which are what they are
+        return _measured(data, progress)
+
+
+def _measured(data: str | os.PathLike[str] | None, progress: Progress) -> Culprits:
     found: dict[tuple[str, str], list[Floats]] = {}
     chances: list[float] = []
     for done, name in enumerate(SERVERS):
@@ -96,9 +106,9 @@ def run(data: str | os.PathLike[str] | None = None, *, progress: Progress = sile
         for ranking, by, hits in _server(server):
             found.setdefault((ranking, by), []).append(hits)
     means = {key: np.mean(np.stack(rows), axis=0).tolist() for key, rows in found.items()}
-    hits = [Hits(ranking, by, *three) for (ranking, by), three in means.items()]
+    rates = [Hits(ranking, by, *three) for (ranking, by), three in means.items()]
     progress(0.8, "Tennessee Eastman")
-    return Culprits(len(chances), float(np.mean(chances)), hits, list(_plant(data)))
+    return Culprits(len(chances), float(np.mean(chances)), rates, list(_plant(data)))
 
 
 def hit_rate(blame: Floats, culprits: Mask, share: float) -> float:
@@ -164,14 +174,18 @@ def _rankings(detector: PCADetector, normal: Floats) -> Iterator[tuple[str, Call
     yield "Shapley values of SPE", lambda X: by_error.explain(X).values
     yield "Shapley values, default", lambda X: detector.explain(X).values
     for criterion in _CRITERIA:
-        yield criterion, lambda X, criterion=criterion: detector.contributions(X, criterion)
+        yield criterion, partial(_contributions, detector, criterion)
+
+
+def _contributions(detector: PCADetector, criterion: Criterion, X: Floats) -> Floats:
+    return np.asarray(detector.contributions(X, criterion))
 
 
 def _plant(data: str | os.PathLike[str] | None) -> Iterator[PlantFault]:
     plant = load_tennessee_eastman(data)
     names = list(plant.feature_names)
     detector = PCADetector().fit(pd.DataFrame(plant.normal, columns=names))
-    by_row = dict(_rankings(detector, plant.normal))
+    by_row = dict(_rankings(PCADetector().fit(plant.normal), plant.normal))
     for fault, (disturbance, next_to) in NEXT_TO.items():
         rows = pd.DataFrame(plant.faults[fault], columns=names)
         found = detector.incidents(rows, gap=GAP, min_length=MIN_LENGTH)

@@ -39,9 +39,9 @@ _PLANT = """\
 ## Tennessee Eastman
 
 Eight fault runs of a simulated chemical plant with 52 features. The detector is fitted to the normal run with default
-settings, incidents are found with `gap={gap}` and `min_length={length}`, and the first incident after the start of the fault
-is shown. The last column says whether one of the first two culprits is a feature next to the disturbance. Fault 13 is a slow
-drift of the reaction kinetics without such a feature.
+settings. Incidents are found with `gap={gap}` and `min_length={length}`, and the first one after the start of the fault is
+shown. The last column says whether one of the first two culprits is a feature next to the disturbance. Fault 13 is a
+slow drift of the reaction kinetics without such a feature.
 """
 _OTHERS = """\
 First two features of other rankings, by the maximum over the first three rows of the incident. A star marks features next
@@ -62,7 +62,7 @@ _NOTES = """\
 def page(found: Culprits) -> str:
     """The page in Markdown."""
     chance = f"{found.chance:.0%}"
-    return to_page(
+    parts = (
         _HEAD,
         _SERVERS.format(n=found.n_incidents, chance=chance, more=f"{min(1.5 * found.chance, 1):.0%}"),
         to_markdown(_hits_sheet(found, "incident")),
@@ -75,6 +75,7 @@ def page(found: Culprits) -> str:
         to_markdown(_others_sheet(found)),
         _NOTES,
     )
+    return to_page(parts)
 
 
 def sheets(found: Culprits) -> list[Sheet]:
@@ -108,15 +109,15 @@ def _rounded(value: object) -> object:
 
 def _hits_sheet(found: Culprits, by: str) -> Sheet:
     chosen = sorted((one for one in found.hits if one.by == by), key=lambda one: -one.hit_rate_100)
-    rows = [
-        [one.ranking, number(one.hit_rate_100, 3), number(one.hit_rate_150, 3), number(one.hits_1, 3)] for one in chosen
-    ]
-    return Sheet(f"Culprits found, by {by}", ["ranking", "HitRate@100%", "HitRate@150%", "Hits@1"], rows)
+    rows = tuple(
+        (one.ranking, number(one.hit_rate_100, 3), number(one.hit_rate_150, 3), number(one.hits_1, 3)) for one in chosen
+    )
+    return Sheet(f"Culprits found, by {by}", ("ranking", "HitRate@100%", "HitRate@150%", "Hits@1"), rows)
 
 
 def _plant_sheet(found: Culprits) -> Sheet:
-    rows = [
-        [
+    rows = tuple(
+        (
             str(int(one.fault)),
             one.disturbance,
             str(one.onset),
@@ -124,17 +125,17 @@ def _plant_sheet(found: Culprits) -> Sheet:
             f"{one.explained:.0%}",
             ", ".join(_starred(one.culprits, one)),
             {True: "yes", False: "no", None: "none named"}[one.is_found],
-        ]
+        )
         for one in found.plant
-    ]
-    header = ["fault", "disturbance", "first row", "kind", "explained by few", "culprits at the onset", "found"]
+    )
+    header = ("fault", "disturbance", "first row", "kind", "explained by few", "culprits at the onset", "found")
     return Sheet("Onset of faults of Tennessee Eastman", header, rows)
 
 
 def _others_sheet(found: Culprits) -> Sheet:
     names = list(found.plant[0].others)
-    rows = [[name, *(", ".join(_starred(one.others[name], one)) for one in found.plant)] for name in names]
-    return Sheet("Other rankings", ["ranking", *(f"fault {int(one.fault)}" for one in found.plant)], rows)
+    rows = tuple((name, *(", ".join(_starred(one.others[name], one)) for one in found.plant)) for name in names)
+    return Sheet("Other rankings", ("ranking", *(f"fault {int(one.fault)}" for one in found.plant)), rows)
 
 
 def _starred(features: list[str], fault: PlantFault) -> list[str]:
