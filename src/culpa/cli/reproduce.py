@@ -34,7 +34,7 @@ def reproduce(
         Part,
         typer.Argument(
             help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default "
-            "detector, and of 'limits' by formula, 'propagation' of faults with and without a flow sheet, and 'culprits' of "
+            "detector, and of 'limits' by formula, 'propagation' of faults with or without a flow sheet, and 'culprits' of "
             "real incidents.",
             show_default=False,
         ),

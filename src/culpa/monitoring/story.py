@@ -119,7 +119,17 @@ class Storyteller:
         at = self.clock.at(incident.peak_label, labels)
         were = "was outside its" if n == 1 else "were outside their"
         outside = f"when {n} of {self.n_features} {self.noun}s {were} normal range"
-        return [f"It was worst {at}{f', {outside}' if n else ''}."]
+        new = self.joined_later(incident)
+        told = [self._against_others(culprit, k) for k, culprit in enumerate(new)]
+        return [f"It was worst {at}{f', {outside}' if n else ''}.", *([f"By then, {listed(told)}."] if told else [])]
+
+    @staticmethod
+    def joined_later(incident: Incident) -> list[Culprit]:
+        """Culprits of the worst row that the onset does not have, where few features still explain that row."""
+        if incident.kind == "upset" or not incident.worst.to_fix:
+            return []
+        known = {culprit.feature for culprit in incident.onset.culprits}
+        return [one for one in incident.worst.culprits if one.feature not in known and one.against == "others"]
 
     def _name(self, culprit: Culprit) -> str:
         name = self._short(culprit.feature)
