@@ -43,7 +43,8 @@ class TestTheLimit:
     def test_too_few_rows_to_check_it(self):
         [text] = told(rows(29))
         assert text == (
-            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not see."
+            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not "
+            "see; pass at least 30."
         )
         assert not any("formula" in text for text in told(rows(30)))
 
@@ -67,11 +68,11 @@ class TestTheLimit:
 
     def test_once_is_enough_for_pieces(self):
         detector = PCADetector()
-        with pytest.warns(FitWarning, match="read once only"):
-            detector.partial_fit(rows())
+        with pytest.warns(FitWarning, match="too few to check it"):
+            detector.partial_fit(rows(10))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            detector.partial_fit(rows(seed=1))
+            detector.partial_fit(rows(10, seed=1))
 
     def test_a_formula_and_few_rows_per_feature(self):
         [text] = told(rows(24), limit="formula", n_components=2)

@@ -60,11 +60,10 @@ def cusum(fitted: FittedDetector, score: Floats, run_length: float = RUN_LENGTH)
 
 def normal_scores(held_out: HeldOutScores, score: Floats) -> Floats:
     """Scores as quantiles of the standard normal distribution, by their rank among held-out scores."""
-    above = len(held_out.largest) - np.searchsorted(held_out.largest, score, side="left")
-    result = stats.norm.isf((above + 0.5) / (held_out.n + 1))
-    kept = len(held_out.largest)
-    if kept < held_out.n:  # of lower scores only the number is known: they get the mean of their normal scores
-        cut = stats.norm.isf(kept / held_out.n)
+    above, kept, n = held_out.above(score), held_out.n_kept, held_out.n
+    result = stats.norm.isf((above + 0.5) / (n + 1))
+    if kept < n * (1 - 1e-9):  # of lower scores only the number is known: they get the mean of their normal scores
+        cut = stats.norm.isf(kept / n)
         result = np.where(above == kept, -stats.norm.pdf(cut) / stats.norm.cdf(cut), result)
     return np.where(np.isnan(score), np.nan, result)
 

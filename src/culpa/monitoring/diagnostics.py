@@ -10,8 +10,8 @@ from culpa.columns import lagged_names
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA
 from culpa.models.latent import RELATIVE_FLOOR
+from culpa.scores.held_out import FEWEST_ROWS
 
-_FEWEST_ROWS = 30  # for held-out scores
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
 
@@ -80,17 +80,12 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
+                f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
                 f"extrapolated. Pass more rows, or ask for less confidence ({remedies.more_confidence})."
             )
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
-        why = (
-            f"{n:,.0f} rows are too few"
-            if n < _FEWEST_ROWS
-            else f"the rows were read once only (use {remedies.read_again})"
-        )
-        yield f"the limit is a formula and may be too low: {why} to check it on rows that the model did not see."
+        yield f"the limit is a formula and may be too low: {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
             f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
@@ -98,6 +93,18 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
+
+
+def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
+    scored = max((round(tail.n) for tail in fitted.limits.tails.values()), default=0)
+    n = fitted.ppca.n_samples_
+    if n < FEWEST_ROWS or scored:
+        few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
+        return f"{few} too few to check it on rows that the model did not see; pass at least {FEWEST_ROWS}"
+    blocks = fitted.blocks
+    if blocks is not None and len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
+        return "the rows vary only within one stretch, so it cannot be checked on stretches that the model did not see"
+    return f"the rows were read once only (use {remedies.read_again}) to check it on rows that the model did not see"
 
 
 def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
