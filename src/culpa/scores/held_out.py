@@ -323,11 +323,15 @@ def discoveries(p_values: Floats, rate: float) -> NDArray[np.bool_]:
     ----------
     Benjamini and Hochberg (1995), "Controlling the false discovery rate".
     """
-    known = ~np.isnan(p_values)
-    ordered = np.sort(p_values[known])
+    return np.asarray(p_values <= discovery_level(p_values, rate))
+
+
+def discovery_level(p_values: Floats, rate: float) -> float:
+    """The largest p-value that `discoveries` reports, or -1; NaN, for rows without a score, does not count."""
+    ordered = np.sort(p_values[~np.isnan(p_values)])
     n = len(ordered)
     small = np.flatnonzero(ordered <= rate * np.arange(1, n + 1) / max(n, 1))
-    return np.asarray(known & (p_values <= (ordered[small[-1]] if len(small) else -1.0)))
+    return float(ordered[small[-1]]) if len(small) else -1.0
 
 
 def _blended(threshold: float, top: Floats, steps: Floats) -> Floats:
