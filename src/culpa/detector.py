@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -148,7 +149,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
-        with _all_or_nothing(self):
+        with _all_or_nothing(self), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
             self._fit(X)
         return self._warned(self._fill_values(X))
 

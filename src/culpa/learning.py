@@ -19,7 +19,7 @@ from culpa.columns import Lagged, Smoother, lagged_names
 from culpa.columns.smoothing import clustering
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.blocks import BlockMoments, block_starts
+from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
 from culpa.models.moments import mean_and_spread, spread
@@ -28,7 +28,7 @@ from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
-_FEWEST_PER_BLOCK = 3
+_MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
 _ROUNDING = 1e-7  # of a standard deviation
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
@@ -213,6 +213,8 @@ class Recipe:
             return Limits(learned.model, kind)
         if blocks is not None and kept.all():
             return self._cross_validated(learned, blocks, [rows])
+        if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
+            return Limits(learned.model, "formula")
         starts = block_starts(len(rows))
         block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
         judged = in_limit(learned.model, rows, kept, confidence)
@@ -264,7 +266,7 @@ class Recipe:
     ) -> Limits:
         """Limits from rows, with their positions, each scored by the model of the other blocks."""
         lags, ends = self.columns.lags, np.append(starts[1:], n)
-        if n < FEWEST_ROWS or (ends - starts).min() < _FEWEST_PER_BLOCK + 2 * lags:
+        if n < FEWEST_ROWS or (ends - starts).min() < FEWEST_PER_BLOCK + 2 * lags:
             return Limits(learned.model, "formula")
         try:
             return self._limits_from_blocks(learned, model_without, starts, ends, portions)

@@ -1,5 +1,6 @@
 """What fitting warns of, in Python."""
 
+import re
 import warnings
 
 import numpy as np
@@ -60,7 +61,29 @@ class TestTheLimit:
         X.iloc[700:] = 5 + (X.iloc[700:] - 5) * 2
         [text] = told(X)
         assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised;")
+        assert re.search(r"The stretch from (70|80|90)% to \d+% of the rows has the largest share of high scores", text)
         assert told(X.sample(frac=1, random_state=0)) == []
+
+    def test_shuffled_rows_are_alike(self):
+        """Of rows that could have come in any order, few tables are warned about."""
+        warned, tried = 0, 0
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            for n in (60, 119, 300):
+                X = rng.standard_t(4, size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(n, 6))
+                tried += 1
+                warned += any("not alike" in text for text in told(pd.DataFrame(X, columns=list("abcdef"))))
+        assert warned <= 0.05 * tried
+
+    def test_mostly_empty_rows_do_not_count(self):
+        X = rows(60)
+        X.iloc[20:, 1:] = np.nan
+        text = next(text for text in told(X, n_components=1) if "formula" in text)
+        assert "fewer than 30 rows have at least half of their cells" in text
+
+    def test_few_rows_with_lags(self):
+        text = next(text for text in told(rows(60), lags=3) if "formula" in text)
+        assert "57 rows are too few to check it with 3 lag(s)" in text
 
     def test_rows_read_once(self):
         with pytest.warns(FitWarning, match="the rows were read once only"):

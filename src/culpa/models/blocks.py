@@ -14,6 +14,7 @@ from culpa._core.types import Floats
 from culpa.models.moments import Moments
 
 N_BLOCKS = 10
+FEWEST_PER_BLOCK = 3  # rows that are scored, for held-out scores
 _MEMORY_PER_BLOCK = 0.2  # a block is no longer than this share of what forgetting leaves in memory
 _HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
 _PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many

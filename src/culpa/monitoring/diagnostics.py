@@ -9,6 +9,7 @@ from culpa._core.types import Mask
 from culpa.columns import lagged_names
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA
+from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -73,10 +74,14 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is not None:
         found = held_out.limit(fitted.confidence)
-        if found.blocks_differ:
+        differing = held_out.differing_block(fitted.confidence)
+        if differing is not None:
+            start, stop, rate = differing
             yield (
                 f"the training rows are not alike from one stretch to the next, so the limit was raised; rows of a new "
-                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for."
+                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for. The stretch from "
+                f"{start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}): leave it out if "
+                "it was not normal, or pass rows of more stretches."
             )
         if found.extrapolated:
             yield (
@@ -101,8 +106,12 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
     if n < FEWEST_ROWS or scored:
         few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
         return f"{few} too few to check it on rows that the model did not see; pass at least {FEWEST_ROWS}"
-    blocks = fitted.blocks
-    if blocks is not None and len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
+    blocks, lags = fitted.blocks, fitted.columns.lags
+    if blocks is None:
+        return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it"
+    if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
+        return f"{n:,.0f} rows are too few to check it with {lags} lag(s) on rows that the model did not see"
+    if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
         return "the rows vary only within one stretch, so it cannot be checked on stretches that the model did not see"
     return f"the rows were read once only (use {remedies.read_again}) to check it on rows that the model did not see"
 

@@ -43,7 +43,7 @@ _TAIL_SHARE, _FEWEST_IN_TAIL = 0.25, 8  # scores that the extrapolated tail is f
 _PARETO_WEIGHT = 0.25  # of the Pareto tail against the exponential one
 _GENERALISED_FROM = 100  # scores in the tail from which a generalised Pareto distribution is fitted
 _PRIOR_SHAPE, _PRIOR_WEIGHT = 0.25, 10  # towards which, and by how many scores, its shape is shrunk
-_DIFFER = 0.95  # confidence at which blocks are said to differ
+_DIFFER, _CLEARLY = 0.95, 0.995  # confidence at which blocks are said to differ, and at which users are warned
 _STANDARD_ERRORS = 2.0  # by which the limit is raised where they do
 _LARGEST_RAISE = 0.5  # of the asked rate
 _TESTED_ROWS = 20  # above the level at which blocks are compared, at least
@@ -241,15 +241,31 @@ class HeldOutScores:
         n_blocks = float(weights.sum() ** 2 / (weights**2).sum())
         return float(np.cov(rates[self.n_per_block > 0], aweights=weights)), n_blocks
 
-    def _blocks_differ(self, asked: float) -> bool:
+    def differing_block(self, confidence: float) -> tuple[float, float, float] | None:
+        """Where blocks clearly differ: the one with the most rows above the limit, and its rate.
+
+        It is told by the shares of all rows that come before it and up to its end. Raising the limit takes less of a
+        difference: that does little harm where the rows are alike after all, but a warning would.
+        """
+        if not self._blocks_differ(1 - confidence, _CLEARLY):
+            return None
+        rates = self._rates(self._tested_level(1 - confidence))
+        worst, ends = int(np.argmax(rates)), np.cumsum(self.n_per_block) / self.n_per_block.sum()
+        return float(ends[worst - 1]) if worst else 0.0, float(ends[worst]), float(rates[worst])
+
+    def _tested_level(self, asked: float) -> float:
+        """The level at which blocks are compared."""
+        return self._at(max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1))))
+
+    def _blocks_differ(self, asked: float, confidence: float = _DIFFER) -> bool:
         n_blocks = self._n_blocks
         tested = max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1)))
         if n_blocks < 2 or not self.reaches(1 - tested):
             return False
-        rates = self._rates(self._at(tested))
+        rates = self._rates(self._tested_level(asked))
         pooled = self._pooled(rates)
         spread = float((self._rows * (rates - pooled) ** 2).sum()) / max(pooled * (1 - pooled), 1e-12)
-        return spread > self.clustering * float(stats.chi2.ppf(_DIFFER, n_blocks - 1))
+        return spread > self.clustering * float(stats.chi2.ppf(confidence, n_blocks - 1))
 
     def _lowered_rate(self, asked: float) -> float:
         """The largest rate at which the blocks' mean rate plus two standard errors is at most what was asked."""
