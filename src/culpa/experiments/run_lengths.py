@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.monitoring.cusum import cusum
@@ -39,7 +39,7 @@ class RunLengths:
     flagged: list[float] = field(default_factory=list)
     rows: dict[float, list[int]] = field(default_factory=dict)
 
-    def add(self, above: Floats, before: int, shift: float) -> None:
+    def add(self, above: Mask, before: int, shift: float) -> None:
         """A run of which some rows are above the limit; one with an alarm before the fault does not count."""
         if not shift:
             self.flagged.append(float(above.mean()))
