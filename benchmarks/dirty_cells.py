@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from culpa import PCADetector
-from culpa.datasets import load_cars04, load_odds, load_wine_outliers
+from culpa.datasets import load_cars04, load_odds, load_tennessee_eastman, load_wine_outliers
 
 PAGE = Path(__file__).parents[1] / "docs" / "robust.md"
 SHAPES = ((200, 10, 2), (500, 20, 4), (300, 30, 3), (600, 15, 6))
@@ -43,7 +43,7 @@ def dirtied(X: Rows, share: float, how: str, size: float, rng: np.random.Generat
 
 def subspace(X: Rows, p: int, unit: Rows | float = 1.0, **options: object) -> Rows:
     """Principal subspace of a fit; ``unit`` is what distances are measured in."""
-    detector = PCADetector(p, statistic="spe", **options).fit(X)
+    detector = PCADetector(p, statistic="spe", limit="formula", **options).fit(X)  # no row is judged
     return np.linalg.qr((detector.scale_ / unit)[:, None] * detector.model_.components_.T)[0]
 
 
@@ -122,7 +122,7 @@ def real_rows() -> list[tuple[str, Rows, int]]:
         if data.y is not None:
             rows = rows[np.asarray(data.y) == 0]
         result.append((name, rows[~np.isnan(rows).any(axis=1)], p))
-    return result
+    return [*result, ("Tennessee Eastman", load_tennessee_eastman().normal, 5)]
 
 
 def speed_table() -> str:

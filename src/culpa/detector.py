@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -50,6 +51,7 @@ from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
 from culpa.scores import discoveries, named_score
 from culpa.scores.limits import FROM_ROWS
+from culpa.updating import Update, learn_more
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +153,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn from normal rows; missing cells are allowed."""
-        with _all_or_nothing(self):
+        with _all_or_nothing(self), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
             self._fit(X)
         return self._warned(self._fill_values(X))
 
@@ -170,9 +173,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
         """Learn from more normal rows: the model is that of ``fit`` on all rows so far, to rounding.
 
-        It keeps only means and covariances, so it needs complete rows, and the limit is a formula; `calibrate_limit` can
-        follow. After ``fit`` or `culpa.load`, an automatic number of components is chosen from other blocks than ``fit``
-        has. With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+        It keeps means and covariances of blocks of rows, and scores, so it needs complete rows. Each new row is scored by
+        the model of the blocks that it is not in, and these scores join those of before, so the limit keeps the rate of
+        false alarms. As long as 4,096 rows or fewer have come by ``partial_fit`` alone, it is that of ``fit``. After
+        ``fit`` or `culpa.load`, an automatic number of components is chosen from other blocks than ``fit`` has. With lags,
+        the rows of each call must be consecutive, and the first ones serve only as the others' past.
 
         Parameters
         ----------
@@ -181,7 +186,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         forget
             Share of its weight that every earlier row loses with each row of ``X``. With ``forget=0.001`` a row counts
             half after 693 more rows (log 2 / forget), and the model rests on about 1,000 rows (1 / forget). Mean and
-            covariance are those of the weighted rows, however they are cut into calls. 0 forgets nothing.
+            covariance are those of the weighted rows, however they are cut into calls. 0 forgets nothing. Scores of
+            earlier rows lose weight likewise.
         """
         self._check_parameters()
         FORGET.check(forget)
@@ -189,22 +195,33 @@ class PCADetector(OutlierMixin, BaseEstimator):
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
         rows = self._recipe().columns.read(table).features[self.lags :]
+        self.learn_features(rows, forget)
+        if first:  # once is enough
+            self._warned([])
+        return self
+
+    def learn_features(self, rows: Floats, forget: float = 0.0) -> Self:
+        """`partial_fit` for complete rows as the model sees them: with lags, rows of the lag matrix."""
+        first = not hasattr(self, "model_")
         gatherer = None if forget else BlockGatherer(rows.shape[1]) if first else self._gatherer
-        if gatherer is not None:
-            gatherer.add(rows)
-            blocks = gatherer.finish()
-        elif first:
-            blocks = BlockMoments.of(rows[:0]).then(rows, forget)
-        else:
-            blocks = self.blocks_so_far().then(rows, forget)
-        units = {} if first else self.units_  # which may have been set by hand
-        with warnings.catch_warnings():
-            if not first:  # once is enough
-                warnings.simplefilter("ignore", FitWarning)
-            self.fit_moments(blocks, table.names if first else self.fitted.columns.known_inputs)
-        self.units_ = {**self.units_, **units}
+        with _all_or_nothing(self):
+            units = {} if first else self.units_  # which may have been set by hand
+            fitted = self._learned_more(rows, forget, gatherer)
+            self._set_fitted(replace(fitted, units={**fitted.units, **units}))
         self._gatherer = gatherer
         return self
+
+    def _learned_more(self, rows: Floats, forget: float, gatherer: BlockGatherer | None) -> FittedDetector:
+        recipe, fitted = self._recipe(), self.fitted if hasattr(self, "model_") else None
+        before = BlockMoments.of(rows[:0]) if fitted is None else self.blocks_so_far()
+        if gatherer is None:
+            return learn_more(recipe, fitted, Update(rows, before, before.then_placed(rows, forget), forget))
+        seen = gatherer.n
+        gatherer.add(rows)
+        blocks, held = gatherer.finish(), gatherer.rows if seen else rows
+        if held is not None:
+            return recipe.fit_blocks(blocks, [held])
+        return learn_more(recipe, fitted, Update(rows, before, before.cut_anew(blocks, len(rows))))
 
     def calibrate_limit(self, X: Any) -> Self:
         """Set the limit by normal rows that the detector was not fitted to: a conformal limit.

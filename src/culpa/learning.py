@@ -20,16 +20,17 @@ from culpa.columns.smoothing import clustering
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
-from culpa.models.blocks import BlockMoments, block_starts
+from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
 from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange, RangeGatherer
+from culpa.models.ppca import NothingVariesError
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
+from culpa.scores.held_out import FEWEST_ROWS
 
-_FEWEST_ROWS = 30  # for held-out scores
-_FEWEST_PER_BLOCK = 3
+_MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
 _ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
@@ -44,11 +45,35 @@ class Learned(NamedTuple):
     choice: ComponentChoice | None
 
 
-class _Judge(NamedTuple):
-    """What a block of rows is scored by: the model of the others."""
+class Judge:
+    """Scores the rows of a block, in order, by the model of the others."""
 
-    statistics: dict[str, QuadraticScore]
-    standardise: Callable[[Floats], Floats]
+    def __init__(self, model: FittedModel, own: QuadraticScore) -> None:
+        self.model, self.statistics = model, charted(model, own)
+        self._standardise = standardiser(model)
+
+    def scores(self, rows: Floats) -> dict[str, Floats]:
+        """Of the next rows of the block, by statistic."""
+        standard = self._standardise(rows)
+        return {name: statistic(standard) for name, statistic in self.statistics.items()}
+
+    def mean_scores(self, rows: Moments) -> dict[str, float]:
+        """Of some rows, from their moments; as if they were not smoothed."""
+        second = self._standardised(rows).second
+        return {name: float(((one.root @ second) * one.root).sum()) for name, one in self.statistics.items()}
+
+    def spreads(self, rows: Moments) -> dict[str, float]:
+        """Standard deviations of the scores of Gaussian rows with the covariance of these."""
+        covariance = self._standardised(rows).covariance
+        return {
+            name: math.sqrt(2) * float(np.linalg.norm(one.root @ covariance @ one.root.T))
+            for name, one in self.statistics.items()
+        }
+
+    def _standardised(self, rows: Moments) -> Moments:
+        model = self.model
+        seen = rows if model.context is None else model.context.adjust_moments(rows)
+        return seen.scaled(model.location, model.scale)
 
 
 class _Watcher:
@@ -68,6 +93,13 @@ class _Watcher:
         for batch in batches:
             self.add(batch)
             yield batch
+
+
+def range_of(model: FittedModel, score: QuadraticScore, X: Floats) -> NormalRange:
+    """The range of rows at hand, as a model standardises them."""
+    watcher = _Watcher(model, score, len(X))
+    watcher.add(X)
+    return watcher.range.finish()
 
 
 @dataclass(frozen=True)
@@ -104,9 +136,8 @@ class Recipe:
         blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
-        watcher = _Watcher(learned.model, self._score(learned.model), int(kept.sum()))
-        watcher.add(rows if kept.all() else rows[kept])
-        return self._fitted(learned, limits, blocks, watcher.range.finish(), abnormal)
+        seen = range_of(learned.model, self._score(learned.model), rows if kept.all() else rows[kept])
+        return self._fitted(learned, limits, blocks, seen, abnormal)
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
@@ -162,7 +193,7 @@ class Recipe:
     def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
         """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
         complete = ~np.isnan(X).any(axis=1)
-        if complete.sum() >= max(_FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
+        if complete.sum() >= max(FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
             return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
         return choose_components(BlockMoments.of(np.where(np.isnan(X), 0.0, (X - mean) / scale)), scale=False)
 
@@ -223,6 +254,8 @@ class Recipe:
             return Limits(learned.model, kind)
         if blocks is not None and kept.all():
             return self._cross_validated(learned, blocks, [rows])
+        if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
+            return Limits(learned.model, "formula")
         starts = block_starts(len(rows))
         block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
         judged = in_limit(learned.model, rows, kept, confidence)
@@ -236,12 +269,19 @@ class Recipe:
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None:
             return Limits(learned.model, "formula")
-        p = None if learned.choice is None else learned.choice.n_components
 
         def model_without(k: int) -> FittedModel:
-            return self.learn_moments(blocks.without(k), p=p).model
+            return self.model_without(blocks, k, learned.choice)
 
         return self._held_out(learned, model_without, blocks.starts, round(blocks.total.n), _numbered(batches))
+
+    def model_without(self, blocks: BlockMoments, k: int, choice: ComponentChoice | None) -> FittedModel:
+        """The model of all blocks but one, with as many components as were chosen for all of them."""
+        return self.learn_moments(blocks.without(k), p=None if choice is None else choice.n_components).model
+
+    def judge(self, model: FittedModel) -> Judge:
+        """Scores rows by a model as the fitted detector will."""
+        return Judge(model, self._score(model))
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells, from where the model of all rows left off."""
@@ -267,9 +307,23 @@ class Recipe:
     ) -> Limits:
         """Limits from rows, with their positions, each scored by the model of the other blocks."""
         lags, ends = self.columns.lags, np.append(starts[1:], n)
-        if n < _FEWEST_ROWS or (ends - starts).min() < _FEWEST_PER_BLOCK + 2 * lags:
+        if n < FEWEST_ROWS or (ends - starts).min() < FEWEST_PER_BLOCK + 2 * lags:
             return Limits(learned.model, "formula")
-        judges: dict[int, _Judge] = {}
+        try:
+            return self._limits_from_blocks(learned, model_without, starts, ends, portions)
+        except NothingVariesError:  # but within one block, so that the model of the others does not exist
+            return Limits(learned.model, "formula")
+
+    def _limits_from_blocks(
+        self,
+        learned: Learned,
+        model_without: Callable[[int], FittedModel],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        portions: Iterable[tuple[Floats, NDArray[np.integer]]],
+    ) -> Limits:
+        lags = self.columns.lags
+        judges: dict[int, Judge] = {}
         found: dict[str, list[Floats]] = {}
         where: list[NDArray[np.int64]] = []
         for rows, positions in portions:
@@ -280,12 +334,10 @@ class Recipe:
             )
             for k in np.unique(block[inner]).tolist():
                 if k not in judges:
-                    model = model_without(k)
-                    judges[k] = _Judge(charted(model, self._score(model)), standardiser(model))
+                    judges[k] = self.judge(model_without(k))
                 here = np.flatnonzero(inner & (block == k))
-                standard = judges[k].standardise(rows[here])
-                for name, statistic in judges[k].statistics.items():
-                    found.setdefault(name, []).append(statistic(standard))
+                for name, values in judges[k].scores(rows[here]).items():
+                    found.setdefault(name, []).append(values)
                 where.append(np.full(len(here), k))
         blocks = np.concatenate(where)
         alike = clustering(self.columns.smooth)

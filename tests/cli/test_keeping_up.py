@@ -43,6 +43,21 @@ def test_update_equals_partial_fit(folder, forget):
         assert "rests on 500 rows" in told
 
 
+def test_update_keeps_a_limit_from_held_out_scores(folder):
+    """As partial_fit does, and without a warning that it is a formula."""
+    run("fit", folder / "normal.csv", "-o", folder / "h.culpa")
+    told = run("update", folder / "h.culpa", folder / "more.csv", "-o", folder / "h2.culpa", "--forget", 0.001).stderr
+    assert "formula" not in told
+    updated, expected = (
+        culpa.load(folder / "h2.culpa"),
+        PCADetector().fit(frame()).partial_fit(frame(200, 1), forget=0.001),
+    )
+    assert updated.limit_kind_ == "held-out"
+    assert updated.limit_ == pytest.approx(expected.limit_)
+    assert updated.false_alarm_rate_ == pytest.approx(expected.false_alarm_rate_)
+    assert (updated.predict(frame(5000, 3)) == -1).mean() < 0.02
+
+
 def test_update_tells_about_drift(folder):
     model = folder / "plant.culpa"
     told = run("update", model, folder / "more.csv", "-o", folder / "a.culpa").stderr

@@ -206,8 +206,18 @@ HOSTILE = {
         "'limits.spe.block' does not hold the blocks",
     ),
     "blocks of nothing": (
-        set_limits("held-out", {"spe": [5, 0]}, spe=np.arange(5.0), spe_block=_BLOCKS[:5]),
+        set_limits("held-out", {"spe": [0, 0]}, spe=np.arange(5.0), spe_block=_BLOCKS[:5]),
         "'limits'",
+    ),
+    "more scores than rows in a block": (
+        set_limits("held-out", {"spe": [10, 0]}, spe=np.arange(10.0), spe_block=_BLOCKS),
+        "has more scores of a block than it has rows",
+    ),
+    "weights of other blocks": (
+        set_limits(
+            "held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS, spe_weight=np.array([1.0, 2.0])
+        ),
+        "'limits.spe.weight' does not hold the weight",
     ),
     "no blocks": (set_limits("held-out", {"spe": []}), "'limits'"),
     "held-out scores in one number": (set_limits("held-out", {"spe": 10}, spe=np.arange(10.0)), "'limits'"),

@@ -1,5 +1,6 @@
 """What fitting warns of, in Python."""
 
+import re
 import warnings
 
 import numpy as np
@@ -44,7 +45,8 @@ class TestTheLimit:
     def test_too_few_rows_to_check_it(self):
         [text] = told(rows(29))
         assert text == (
-            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not see."
+            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not "
+            "see; pass at least 30."
         )
         assert not any("formula" in text for text in told(rows(30)))
 
@@ -60,7 +62,29 @@ class TestTheLimit:
         X.iloc[700:] = 5 + (X.iloc[700:] - 5) * 2
         [text] = told(X)
         assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised;")
+        assert re.search(r"The stretch from (70|80|90)% to \d+% of the rows has the largest share of high scores", text)
         assert told(X.sample(frac=1, random_state=0)) == []
+
+    def test_shuffled_rows_are_alike(self):
+        """Of rows that could have come in any order, few tables are warned about."""
+        warned, tried = 0, 0
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            for n in (60, 119, 300):
+                X = rng.standard_t(4, size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(n, 6))
+                tried += 1
+                warned += any("not alike" in text for text in told(pd.DataFrame(X, columns=list("abcdef"))))
+        assert warned <= 0.05 * tried
+
+    def test_mostly_empty_rows_do_not_count(self):
+        X = rows(60)
+        X.iloc[20:, 1:] = np.nan
+        text = next(text for text in told(X, n_components=1) if "formula" in text)
+        assert "fewer than 30 rows have at least half of their cells" in text
+
+    def test_few_rows_with_lags(self):
+        text = next(text for text in told(rows(60), lags=3) if "formula" in text)
+        assert "57 rows are too few to check it with 3 lag(s)" in text
 
     def test_rows_read_once(self):
         with pytest.warns(FitWarning, match="the rows were read once only"):
@@ -68,11 +92,11 @@ class TestTheLimit:
 
     def test_once_is_enough_for_pieces(self):
         detector = PCADetector()
-        with pytest.warns(FitWarning, match="read once only"):
-            detector.partial_fit(rows())
+        with pytest.warns(FitWarning, match="too few to check it"):
+            detector.partial_fit(rows(10))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            detector.partial_fit(rows(seed=1))
+            detector.partial_fit(rows(10, seed=1))
 
     def test_a_formula_and_few_rows_per_feature(self):
         [text] = told(rows(24), limit="formula", n_components=2)

@@ -161,7 +161,7 @@ class TestPartialFit:
     )
     def test_equal_to_fit_on_all_rows(self, options, shift):
         X = clean(700) * np.arange(1, 11) + shift
-        options = {"limit": "formula"} | options  # partial_fit has no rows to score
+        options = {"limit": "formula"} | options  # held-out scores are of other blocks than those of fit
         pieces = PCADetector(**options)
         for a, b in ((0, 40), (40, 41), (41, 400), (400, 700)):
             pieces.partial_fit(X[a:b])
@@ -219,7 +219,10 @@ class TestPartialFit:
     def test_a_conformal_limit_can_follow(self):
         detector = PCADetector(3).partial_fit(clean(300)).calibrate_limit(clean(200, 1))
         assert detector.limit_kind_ == "conformal"
-        assert detector.partial_fit(clean(50, 2)).limit_kind_ == "jackson-mudholkar"  # a new model, a new limit
+        # a new model, a new limit: from the 200 rows, and from these
+        detector.partial_fit(clean(50, 2))
+        assert detector.limit_kind_ == "held-out"
+        assert detector.fitted.limits.held_out(detector.fitted.statistic).n == 250
 
     def test_missing_cells_are_refused(self):
         X = clean(100)

@@ -18,9 +18,9 @@ from culpa._core.choices import FaultKind
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import frame_like, read_table
+from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.changes import Change, Side, as_columns, changes
-from culpa.calibration.comparison import Outcome, compare, own_setting, with_own_limit
+from culpa.calibration.comparison import Outcome, by_position, compare, n_judged, own_setting, with_own_limit
 from culpa.calibration.evaluation import Estimate, Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 from culpa.calibration.lasting import past_of
@@ -112,7 +112,7 @@ def calibrate(
     ----------
     X
         Normal rows. Rows with missing cells are used only for the final fit, not for the choice. With lags, rows must be
-        consecutive, and faults begin some rows before the row that is judged.
+        consecutive, and faults begin some rows before the row that is judged. Given columns have no faults.
     detector : PCADetector, optional
         What to start from. Only statistic, noise, shrinkage, game and ranking change; the number of components does where
         it is "auto" (with shrinkage, all of them are used). The limit "f" becomes "auto" where the statistic is not T2.
@@ -134,7 +134,8 @@ def calibrate(
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
     plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, progress)
-    calibration = choose(windows_of(table.array, detector.lags), detector, plan)
+    comparable = by_position(detector, table.feature_names())
+    calibration = choose(windows_of(table.array, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
     best.calibration_ = replace(calibration, native=table.native)
     return best
@@ -149,15 +150,13 @@ def calibrated(detector: PCADetector, best: Setting, n_columns: int) -> PCADetec
 def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
     """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
-    if detector.given is not None or detector.smooth is not None:
-        what = "given columns" if detector.given is not None else "smoothed rows"
-        raise ValueError(f"a detector with {what} cannot be calibrated: calibrate without, and set the parameter then.")
     lags = detector.lags
     plan.check(len(windows), lags)
     n_columns = windows.shape[1] // (past_of(lags) + 1)
+    detector = by_position(detector, default_names(n_columns))
     n_features = n_columns * (lags + 1)
     own = own_setting(detector, n_features)
-    chosen = plan.settings(n_features, detector)
+    chosen = plan.settings(n_judged(detector, n_columns), detector)
     everything = list(dict.fromkeys([own, *chosen]))
     outcomes, n_trials = compare(everything, windows, detector, plan)
     # the detector's own setting is always compared, but not chosen where others are listed

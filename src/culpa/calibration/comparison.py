@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from culpa._core.types import Floats
+from culpa._core.validation import default_names, feature_positions
 from culpa.calibration.evaluation import Estimate, Estimator, Setting, Verdict, blame_columns, joined, judge
 from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
@@ -87,9 +89,36 @@ class Fits:
 
 def recipe_of(detector: PCADetector, n_features: int) -> Recipe:
     """What an unfitted detector makes of rows with so many features, past values included."""
-    columns = Lagged(None, n_features // (detector.lags + 1), detector.lags)
+    n_columns = n_features // (detector.lags + 1)
+    columns = Lagged(None, n_columns, detector.lags, given_positions(detector, default_names(n_columns)))
     parameters = detector.get_params(deep=False) | {"groups": None}  # faults are in single features
     return Recipe(parameters, columns)
+
+
+def given_positions(detector: PCADetector, names: Sequence[str]) -> list[int]:
+    """Where the given columns are among columns with these names."""
+    return [] if detector.given is None else sorted(set(feature_positions(detector.given, names, "given")))
+
+
+def by_position(detector: PCADetector, names: Sequence[str]) -> PCADetector:
+    """A detector that calls given columns by position, since windows have no names; others as they are.
+
+    Whoever cannot be compared is refused here.
+    """
+    if detector.smooth not in (None, 1):
+        raise ValueError(
+            "calibrate injects faults into single rows, so it does not work with smooth: calibrate without smooth, and "
+            "set it on the result."
+        )
+    if detector.given is None:
+        return detector
+    copy: PCADetector = clone(detector).set_params(given=given_positions(detector, names))
+    return copy
+
+
+def n_judged(detector: PCADetector, n_columns: int) -> int:
+    """Number of features that are judged: those that are not given, with their past values."""
+    return (n_columns - len(given_positions(detector, default_names(n_columns)))) * (detector.lags + 1)
 
 
 def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:
@@ -99,7 +128,8 @@ def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:
 
 def own_setting(detector: PCADetector, n_features: int) -> Setting:
     """The setting that a detector has, with the statistic that "auto" stands for."""
-    statistic: Any = recipe_of(detector, n_features).statistic
+    columns = Lagged(None, n_features // (detector.lags + 1), detector.lags)
+    statistic: Any = Recipe(detector.get_params(deep=False), columns).statistic
     model = detector.n_components, detector.noise, detector.shrinkage
     return Setting(*model, statistic, detector.game, detector.ranking)
 
@@ -109,7 +139,8 @@ def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, p
     judged: list[list[Verdict]] = [[] for _ in chosen]
     scores = [Scores() for _ in chosen]
     sources: list[NDArray[np.intp]] = []
-    for at, fold in enumerate(plan.folds(windows, detector.lags)):
+    given = given_positions(detector, default_names(windows.shape[1]))
+    for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
         fits = Fits(detector, fold.training)
         sources.append(fold.trials.source)
         for k, setting in enumerate(chosen):
@@ -135,7 +166,8 @@ def score(fitted: FittedDetector, statistic: str, features: Floats) -> Floats:
 def with_own_limit(detector: PCADetector, windows: Floats, plan: Plan) -> WithOwnLimit | None:
     """What the detector does with its own limit on held-out rows; ``None`` where folds are too small for the limit."""
     scores, sources = Scores(), []
-    for fold in plan.folds(windows, detector.lags):
+    given = given_positions(detector, default_names(windows.shape[1]))
+    for fold in plan.folds(windows, detector.lags, given):
         try:
             fitted = fit_features(recipe_of(detector, fold.training.shape[1]), fold.training)
         except ValueError:  # a conformal limit asks for many rows

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from culpa._core.parameter import check_keywords, documented
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
-from culpa._core.validation import frame_like, read_table
-from culpa.calibration.comparison import Scores, recipe_of
+from culpa._core.validation import default_names, frame_like, read_table
+from culpa.calibration.comparison import Scores, by_position, given_positions, n_judged, recipe_of
 from culpa.calibration.evaluation import Estimate, Estimator
 from culpa.calibration.lasting import past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
@@ -104,7 +104,8 @@ def components_by_detection(
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
     check_keywords(options, CALIBRATION.keywords, "components_by_detection")
     plan = Plan(**options)
-    found = compare_components(windows_of(table.array, detector.lags), detector, plan, numbers)
+    comparable = by_position(detector, table.feature_names())
+    found = compare_components(windows_of(table.array, detector.lags), comparable, plan, numbers)
     return replace(found, native=table.native)
 
 
@@ -113,12 +114,14 @@ def compare_components(
 ) -> ComponentsByDetection:
     """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
     plan.check(len(windows), detector.lags)
-    n_features = windows.shape[1] // (past_of(detector.lags) + 1) * (detector.lags + 1)
-    numbers = _numbers(n_features, numbers)
+    n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
+    detector = by_position(detector, default_names(n_columns))
+    n_features, given = n_columns * (detector.lags + 1), given_positions(detector, default_names(n_columns))
+    numbers = _numbers(n_judged(detector, n_columns), numbers)
     statistic = recipe_of(detector, n_features).statistic
     recipes = [recipe_of(clone(detector).set_params(n_components=p, statistic=statistic), n_features) for p in numbers]
     scores, sources = [Scores() for _ in numbers], []
-    for at, fold in enumerate(plan.folds(windows, detector.lags)):
+    for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
         sources.append(fold.trials.source)
         for k, recipe in enumerate(recipes):
             learned, _ = fit_without_worst(recipe.learn, fold.training, detector.trim, detector.confidence)

@@ -85,12 +85,13 @@ def inject(
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_trials: int = 1800,
     seed: int = 0,
+    spared: Sequence[int] = (),
 ) -> Trials:
     """Inject faults into complete normal rows that the model was not fitted to.
 
     The ``training`` rows give the spread of the features. Every kind of fault is combined with every number of features
     equally often, and all rows are used equally often, in random order. Trials without a change, such as a maximum replaced
-    by itself, are left out.
+    by itself, are left out. Features at the positions ``spared`` stay as they are.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
@@ -107,32 +108,43 @@ def inject(
         np.nanmax(training, axis=0),
         np.nanmin(training, axis=0),
     )
-    faults = take_turns(rows, kinds, at_once, n_trials, rng)
-    parts = [_spoiled(scene, chosen, kind, k, rng) for kind, k, chosen in faults]
+    faults = take_turns(rows, kinds, at_once, n_trials, rng, spared)
+    parts = [_spoiled(scene, chosen, kind, k, rng, spared) for kind, k, chosen in faults]
     return Trials(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
 def take_turns(
-    rows: Floats, kinds: Sequence[FaultKind], at_once: Sequence[int], n_trials: int, rng: np.random.Generator
+    rows: Floats,
+    kinds: Sequence[FaultKind],
+    at_once: Sequence[int],
+    n_trials: int,
+    rng: np.random.Generator,
+    spared: Sequence[int] = (),
 ) -> list[tuple[FaultKind, int, Positions]]:
     """Every kind of fault with every number of features, and the rows that it goes into: all of them equally often."""
-    sizes = [k for k in at_once if 0 < k < rows.shape[1]]
+    most = rows.shape[1] - len(spared) - 1
+    sizes = [k for k in at_once if 0 < k <= most]
     if not (len(kinds) and sizes and len(rows)):
-        raise ValueError(
-            f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
-        )
+        raise ValueError(f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {most}.")
     each = -(-n_trials // (len(kinds) * len(sizes)))
     turns = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-each * len(kinds) * len(sizes) // len(rows)))])
     faults = [(kind, k) for kind in kinds for k in sizes]
     return [(kind, k, turns[i * each : (i + 1) * each]) for i, (kind, k) in enumerate(faults)]
 
 
+def draw_features(n: int, d: int, k: int, rng: np.random.Generator, spared: Sequence[int] = ()) -> Positions:
+    """For each of n rows, k different features of d, none of them spared."""
+    order = rng.random((n, d))
+    order[:, list(spared)] = 2.0
+    return np.asarray(np.argsort(order, axis=1)[:, :k])
+
+
 def _spoiled(
-    scene: _Scene, chosen: Positions, kind: str, k: int, rng: np.random.Generator
+    scene: _Scene, chosen: Positions, kind: str, k: int, rng: np.random.Generator, spared: Sequence[int]
 ) -> tuple[Floats, NDArray[np.bool_], Positions, NDArray[np.str_]]:
     """The fields of `Trials` for one kind of fault in k features of each chosen row."""
     n, d = len(chosen), scene.rows.shape[1]
-    features = np.argsort(rng.random((n, d)), axis=1)[:, :k]
+    features = draw_features(n, d, k, rng, spared)
     spoiled = scene.rows[chosen].copy()
     spoiled[np.arange(n)[:, None], features] = _SPOIL[kind](scene, chosen[:, None], features, rng)
     culprits = np.abs(spoiled - scene.rows[chosen]) > UNCHANGED * scene.spread

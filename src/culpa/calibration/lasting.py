@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
 from culpa._core.types import Floats, Mask
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, UNCHANGED, Positions, Trials, take_turns
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, UNCHANGED, Positions, Trials, draw_features, take_turns
 from culpa.models.moments import mean_and_spread
 
 _DRIFT = 3.0  # standard deviations that a drift has moved when its row is judged
@@ -85,10 +85,12 @@ def inject_lasting(
     at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
     n_trials: int = 1800,
     seed: int = 0,
+    spared: Sequence[int] = (),
 ) -> Trials:
     """Inject faults into windows of `past_of` (lags) + 1 rows; trials have the features of a detector with these lags.
 
-    The ``training`` rows, without past, give the spread of the features. Culprits are columns.
+    The ``training`` rows, without past, give the spread of the features. Culprits are columns. Those at the positions
+    ``spared`` stay as they are.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(50, 5, 3))
@@ -101,8 +103,8 @@ def inject_lasting(
     rng = np.random.default_rng(seed)
     normal = (*mean_and_spread(training), np.nanmax(training, axis=0), np.nanmin(training, axis=0))
     parts = [
-        _spoiled(windows, chosen, normal, lags, kind, k, rng)
-        for kind, k, chosen in take_turns(windows[:, 0], kinds, at_once, n_trials, rng)
+        _spoiled(windows, chosen, normal, lags, kind, draw_features(len(chosen), windows.shape[2], k, rng, spared), rng)
+        for kind, k, chosen in take_turns(windows[:, 0], kinds, at_once, n_trials, rng, spared)
     ]
     return Trials(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
@@ -113,12 +115,11 @@ def _spoiled(
     normal: tuple[Floats, ...],
     lags: int,
     kind: str,
-    k: int,
+    features: Positions,
     rng: np.random.Generator,
 ) -> tuple[Floats, NDArray[np.bool_], Positions, NDArray[np.str_]]:
-    """The fields of `Trials` for one kind of fault in k features of each chosen window."""
+    """The fields of `Trials` for one kind of fault in some features of each chosen window."""
     n, n_rows, d = len(chosen), windows.shape[1], windows.shape[2]
-    features = np.argsort(rng.random((n, d)), axis=1)[:, :k]
     duration = rng.integers(1, past_of(lags) + 1, size=(n, 1, 1))
     other = rng.integers(len(windows), size=(n, 1))
     rows = np.arange(n_rows)

@@ -32,6 +32,16 @@ class Fold(NamedTuple):
     trials: Trials
 
 
+class _Injection(TypedDict):
+    """What `inject` and `inject_lasting` take by keyword."""
+
+    kinds: Sequence[FaultKind]
+    at_once: Sequence[int]
+    n_trials: int
+    seed: int
+    spared: Sequence[int]
+
+
 class PlanOptions(TypedDict, total=False):
     """The fields of `Plan` that users choose by keyword, for type checkers."""
 
@@ -80,25 +90,35 @@ class Plan:
             raise ValueError("a drift needs a past, which only a detector with lags sees: leave it out, or give lags.")
         return self.kinds
 
-    def inject(self, held_out: Floats, training: Floats, fold: int, lags: int = 0) -> Trials:
-        """The trials of one fold; with lags, rows are windows."""
-        n_trials, seed, kinds = -(-self.n_trials // self.n_folds), self.seed + fold, self.faults(lags)
+    def inject(self, held_out: Floats, training: Floats, fold: int, lags: int = 0, given: Sequence[int] = ()) -> Trials:
+        """The trials of one fold; with lags, rows are windows. Given columns have no faults."""
+        options = _Injection(
+            kinds=self.faults(lags),
+            at_once=self.at_once,
+            n_trials=-(-self.n_trials // self.n_folds),
+            seed=self.seed + fold,
+            spared=given,
+        )
         if not lags:
-            return inject(held_out, training, kinds=kinds, at_once=self.at_once, n_trials=n_trials, seed=seed)
+            return inject(held_out, training, **options)
         n_rows = past_of(lags) + 1
         windows = held_out.reshape(len(held_out), n_rows, -1)
         present = training[:, : windows.shape[2]]
-        return inject_lasting(windows, present, lags, kinds=kinds, at_once=self.at_once, n_trials=n_trials, seed=seed)
+        return inject_lasting(windows, present, lags, **options)
 
-    def folds(self, windows: Floats, lags: int) -> Iterator[Fold]:
-        """Every fold in turn; with lags, training rows next to the held-out ones are left out, as they share values."""
+    def folds(self, windows: Floats, lags: int, given: Sequence[int] = ()) -> Iterator[Fold]:
+        """Every fold in turn; with lags, training rows next to the held-out ones are left out, as they share values.
+
+        Faults go into columns that are not given, and culprits are among these.
+        """
         past = past_of(lags)
         n_seen = windows.shape[1] // (past + 1) * (lags + 1)
         for fold, held_out in enumerate(self.parts(len(windows))):
             others = np.concatenate([np.arange(held_out[0] - past), np.arange(held_out[-1] + 1 + past, len(windows))])
             training = windows[others]
-            trials = self.inject(windows[held_out], training, fold, lags)
-            trials = Trials(trials.rows, trials.culprits, held_out[trials.source], trials.kind)
+            trials = self.inject(windows[held_out], training, fold, lags, given)
+            culprits = np.delete(trials.culprits, list(given), axis=1)
+            trials = Trials(trials.rows, culprits, held_out[trials.source], trials.kind)
             yield Fold(training[:, :n_seen], windows[held_out, :n_seen], trials)
 
     def parts(self, n_rows: int) -> list[NDArray[np.intp]]:

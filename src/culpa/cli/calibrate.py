@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from culpa.scores.held_out import Rate
 
 FAULTS = "Faults"
+_COMPARABLE = tuple(name for name in DETECTOR if name != "smooth")  # faults are injected into single rows
 
 
 # the unfitted detector, what it is called, and the tables to show
@@ -40,7 +41,7 @@ class Choice(StrEnum):
 def calibrate(
     table: options.TableOptions,
     columns: options.ColumnOptions,
-    parameters: Annotated[dict[str, Any], Described(DETECTOR, panel=options.MODEL)],
+    parameters: Annotated[dict[str, Any], Described(DETECTOR, _COMPARABLE, options.MODEL)],
     trials: Annotated[dict[str, Any], Described(CALIBRATION, ("n_trials", "seed"), FAULTS)],
     choose: Annotated[
         Choice,
@@ -88,6 +89,7 @@ def calibrate(
     culpa calibrate normal.csv -o plant.culpa --choose components
     """
     from culpa._core.files import check_free
+    from culpa.calibration.comparison import by_position, n_judged
     from culpa.calibration.lasting import past_of
     from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detector import PCADetector
@@ -101,14 +103,16 @@ def calibrate(
     if not source.again:
         raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}: give a file.")
     features = columns.features(source)
-    sizes = _sizes(at_once or [], len(features))
     detector = PCADetector(**parameters)
     check_columns(detector, features)
+    comparable = by_position(detector, features)
+    sizes = _sizes(at_once or [], n_judged(comparable, len(features)) // (detector.lags + 1))
     with console.work_bar(quiet=quiet) as progress:
         windows = sample(source, features, MOST_ROWS, past=past_of(detector.lags))
         plan = Plan(kinds=faults, at_once=sizes, **trials, progress=progress)
-        choice = (_settings if choose is Choice.settings else _components)(windows, detector, plan, len(features))
+        choice = (_settings if choose is Choice.settings else _components)(windows, comparable, plan, len(features))
     best, label, sheets = choice
+    best.set_params(given=detector.given)  # by name
     if not quiet:
         for sheet in sheets(top):
             console.console_of_width(140).print(sheet)

@@ -184,6 +184,7 @@ class NewRowsOptions(TableOptions):
         if not self.quiet:
             parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
             parts += [console.count(summary.incidents, "incident")] if incidents else []
+            parts += [] if summary.discoveries is None else [f"{summary.discoveries:,} discovered"]
             parts += [f"{console.count(source.skipped, 'line')} skipped"] if source.skipped else []
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
         if self.fail_on_anomaly and found:

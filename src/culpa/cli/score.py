@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from culpa._core.kinds import FRACTION
 from culpa.cli import options
 from culpa.cli.command import command
 from culpa.cli.console import warn
@@ -15,6 +16,14 @@ def score(
     answer: options.OutputOptions,
     id: options.Id = None,
     flagged: Annotated[bool, typer.Option("--flagged", help="Write flagged rows only.")] = False,
+    fdr: Annotated[
+        float | None,
+        typer.Option(
+            help="Add a column that marks discoveries: as many rows as keep the expected share of false alarms among them "
+            "below this rate.",
+            show_default="none",
+        ),
+    ] = None,
 ) -> None:
     """Write the score of every row, the limit, and whether the row is flagged.
 
@@ -23,8 +32,11 @@ def score(
     \b
     culpa score new.parquet -m plant.culpa -o scores.parquet
     culpa score new.csv -m plant.culpa --id time --flagged
+    culpa score new.csv -m plant.culpa --fdr 0.05
     tail -f readings.ndjson | culpa score - -m plant.culpa
     """
+    if fdr is not None:
+        FRACTION.check(fdr, "--fdr")
     with options.open_job(rows, answer) as job:
         from culpa.jobs import score as run
 
@@ -35,6 +47,7 @@ def score(
             job.sink,
             carried=carried,
             flagged_only=flagged,
+            fdr=fdr,
             progress=job.progress,
             report=warn,
         )

@@ -61,6 +61,7 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     rows = header["limits"]["rows"]
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
+    expected |= {f"limits.{name}.weight" for name, n in rows.items() if isinstance(n, list)} & set(arrays)
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
@@ -107,6 +108,11 @@ def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
         block = arrays[f"limits.{name}.block"]
         if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
             raise ModelFileError(f"array 'limits.{name}.block' does not hold the blocks of these scores.")
+        if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
+            raise ModelFileError(f"array 'limits.{name}.block' has more scores of a block than it has rows.")
+        weights = arrays.get(f"limits.{name}.weight")
+        if weights is not None and (weights.shape != (len(n),) or not ((weights >= 0) & (weights <= 1)).all()):
+            raise ModelFileError(f"array 'limits.{name}.weight' does not hold the weight of each block.")
 
 
 def check_header(header: dict[str, Any], d: int) -> None:
@@ -159,7 +165,7 @@ def _are_limits(limits: Any) -> bool:
 
 
 def _are_counts(value: Any) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= 1000 and all(is_count(n) and n > 0 for n in value)
+    return isinstance(value, list) and 0 < len(value) <= 1000 and all(map(is_count, value)) and sum(value) > 0
 
 
 def _check_parameters(parameters: Any, n_features: int) -> None:

@@ -100,6 +100,8 @@ def _arrays(fitted: FittedDetector) -> Arrays:
         arrays[f"limits.{name}"] = tail.largest
         if isinstance(tail, HeldOutScores):
             arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
+            if tail.weights is not None:
+                arrays[f"limits.{name}.weight"] = tail.weights
     d = fitted.model.gaussian.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
@@ -288,7 +290,9 @@ def _tail(arrays: Arrays, name: str, n: int | list[int], smooth: float | None) -
     if isinstance(n, int):
         return Tail(n, largest)
     block = arrays[f"limits.{name}.block"].astype(np.int64)
-    return HeldOutScores(np.array(n, dtype=np.int64), largest, block, clustering(smooth))
+    return HeldOutScores(
+        np.array(n, dtype=np.int64), largest, block, clustering(smooth), arrays.get(f"limits.{name}.weight")
+    )
 
 
 def _abnormal_table(arrays: Arrays, header: dict[str, Any]) -> Any:

@@ -23,6 +23,7 @@ class Summary:
     anomalies: int = 0
     empty: int = 0  # rows without any observed feature, which get no score
     incidents: int = 0
+    discoveries: int | None = None  # where a false discovery rate was asked for
 
 
 @dataclass(frozen=True)

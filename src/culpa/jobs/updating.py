@@ -40,8 +40,8 @@ def update(
     the model, ``note`` what is being done when all rows have been read.
     """
     fitted, compiled = detector.fitted, detector.explainer().forms is not None
-    blocks, rows, left_out = detector.blocks_so_far(), 0, 0
-    gatherer = DriftGatherer.of(fitted) if len(blocks) > 1 else None
+    rows, left_out = 0, 0
+    gatherer = DriftGatherer.of(fitted) if len(detector.blocks_so_far()) > 1 else None
     with one_blas_thread():
         for X in _lagged(fitted.columns.lags, source, fitted.columns.inputs, progress):
             complete = ~np.isnan(X).any(axis=1)
@@ -51,15 +51,13 @@ def update(
                     "incomplete rows with --complete-only, or fit a new model to all rows."
                 )
             kept = X[complete]
-            blocks, rows, left_out = blocks.then(kept, forget), rows + len(kept), left_out + len(X) - len(kept)
+            rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
+            if len(kept):
+                detector.learn_features(kept, forget)
             if gatherer is not None:
                 gatherer.add(kept)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
-    note("fitting")
-    units = detector.units_
-    detector.fit_moments(blocks, fitted.columns.known_inputs)
-    detector.units_ = units
     if compiled:
         note("compiling the explainer")
         detector.explainer().compile()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from culpa._core.types import Floats
 from culpa.models.moments import Moments
 
 N_BLOCKS = 10
+FEWEST_PER_BLOCK = 3  # rows that are scored, for held-out scores
 _MEMORY_PER_BLOCK = 0.2  # a block is no longer than this share of what forgetting leaves in memory
 _HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
 _PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many
@@ -54,25 +56,41 @@ class BlockMoments:
         New rows make blocks about as heavy as the heaviest so far, and light neighbours are joined where there are too
         many. A single block stays one: it is of rows whose blocks are not known.
         """
+        return self.then_placed(X, forget).blocks
+
+    def then_placed(self, X: Floats, forget: float = 0.0) -> "Placed":
+        """The same, and where everything is now."""
+        place, moved = np.zeros(len(X), dtype=np.int64), np.arange(len(self))
         if len(self) == 1 and self.blocks[0].n:
-            return BlockMoments((self.blocks[0].then(X, forget),))
+            return Placed(BlockMoments((self.blocks[0].then(X, forget),)), place, moved)
         heavy = max([block.n for block in self.blocks] + [len(X) / N_BLOCKS])
         size = max(1.0, min(heavy, _MEMORY_PER_BLOCK / forget) if forget else heavy)
-        blocks = list(self.blocks)
-        while len(X):
+        blocks, done = list(self.blocks), 0
+        while done < len(X):
             if blocks[-1].n >= size:
-                blocks.append(Moments.of(X[:0], X[0].copy()))
+                blocks.append(Moments.of(X[:0], X[done].copy()))
             room = max(1, math.ceil(size - blocks[-1].n))
-            rows, X = X[:room], X[room:]
+            rows = X[done : done + room]
             fade = (1 - forget) ** len(rows)
             blocks = [
                 *(block.weighted(fade) if forget else block for block in blocks[:-1]),
                 blocks[-1].then(rows, forget),
             ]
+            place[done : done + room] = len(blocks) - 1
+            done += len(rows)
             if len(blocks) == 2 * N_BLOCKS:
                 pair = int(np.argmin([first.n + second.n for first, second in pairwise(blocks[:-1])]))
                 blocks[pair : pair + 2] = [blocks[pair].merge(blocks[pair + 1])]
-        return BlockMoments(tuple(blocks))
+                place[:done] -= place[:done] > pair
+                moved -= moved > pair
+        return Placed(BlockMoments(tuple(blocks)), place, moved)
+
+    def cut_anew(self, blocks: "BlockMoments", n_new: int) -> "Placed":
+        """Other blocks of the same rows and of so many new ones: where these are, and the middles of the blocks so far."""
+        ends = np.cumsum([block.n for block in self.blocks])
+        middles = ((self.starts + ends) // 2).astype(np.int64)
+        seen = round(blocks.total.n) - n_new
+        return Placed(blocks, blocks.of_rows(np.arange(seen, seen + n_new)), blocks.of_rows(middles))
 
     def to_arrays(self) -> dict[str, Floats]:
         """Plain arrays, for saving."""
@@ -117,6 +135,14 @@ class BlockMoments:
         return np.asarray(np.searchsorted(self.starts, positions, side="right") - 1, dtype=np.int64)
 
 
+class Placed(NamedTuple):
+    """Blocks after more rows: the block that each new row is in, and the one that each block of before is in."""
+
+    blocks: BlockMoments
+    rows: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+
 class BlockGatherer:
     """Takes rows in any portions and ends with the blocks that `BlockMoments.of` makes of all rows at once."""
 
@@ -136,6 +162,11 @@ class BlockGatherer:
                 return
             X, self._held = np.concatenate(self._held), self._held[:1]
         self._gather(X)
+
+    @property
+    def rows(self) -> Floats | None:
+        """All rows so far, as long as they are few enough to be held."""
+        return None if self._pieces else np.concatenate(self._held)
 
     @property
     def n(self) -> int:

@@ -26,6 +26,10 @@ from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
 
+class NothingVariesError(ValueError):
+    """No column of the rows varies, so there is no model of them."""
+
+
 def _merges(model: "PPCA") -> bool:
     """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
     if model.method == "em" or model.n_components == "mle":
@@ -339,7 +343,7 @@ def _refuse_few(moments: Moments) -> None:
 
 def _refuse_constant(centred: Floats) -> None:
     if not centred.any():
-        raise ValueError("no column of X varies, so there is nothing to learn: pass rows that differ.")
+        raise NothingVariesError("no column of X varies, so there is nothing to learn: pass rows that differ.")
 
 
 def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:

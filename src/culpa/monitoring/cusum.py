@@ -25,7 +25,6 @@ from culpa.fitted import FittedDetector
 from culpa.scores import HeldOutScores
 
 REFERENCE = 0.25  # k: best for normal scores that shift by half a standard deviation, as small faults make them
-RUN_LENGTH = 500.0
 _OVERSHOOT = 1.166  # Siegmund's correction for steps that jump over the level
 
 
@@ -42,8 +41,12 @@ class Cusum:
     run_length: float
 
 
-def cusum(fitted: FittedDetector, score: Floats, run_length: float = RUN_LENGTH) -> Cusum:
-    """The cumulative sum of a detector's own statistic over rows in order; a row without a score adds nothing."""
+def cusum(fitted: FittedDetector, score: Floats, run_length: float | None = None) -> Cusum:
+    """The cumulative sum of a detector's own statistic over rows in order; a row without a score adds nothing.
+
+    Without ``run_length``, false alarms are as far apart as those of the limit for single rows: 100 rows at 99%.
+    """
+    run_length = 1 / (1 - fitted.confidence) if run_length is None else run_length
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is None:
         raise ValueError("a CUSUM needs held-out scores, which this limit does not have: fit with limit='auto'.")
@@ -60,11 +63,10 @@ def cusum(fitted: FittedDetector, score: Floats, run_length: float = RUN_LENGTH)
 
 def normal_scores(held_out: HeldOutScores, score: Floats) -> Floats:
     """Scores as quantiles of the standard normal distribution, by their rank among held-out scores."""
-    above = len(held_out.largest) - np.searchsorted(held_out.largest, score, side="left")
-    result = stats.norm.isf((above + 0.5) / (held_out.n + 1))
-    kept = len(held_out.largest)
-    if kept < held_out.n:  # of lower scores only the number is known: they get the mean of their normal scores
-        cut = stats.norm.isf(kept / held_out.n)
+    above, kept, n = held_out.above(score), held_out.n_kept, held_out.n
+    result = stats.norm.isf((above + 0.5) / (n + 1))
+    if kept < n * (1 - 1e-9):  # of lower scores only the number is known: they get the mean of their normal scores
+        cut = stats.norm.isf(kept / n)
         result = np.where(above == kept, -stats.norm.pdf(cut) / stats.norm.cdf(cut), result)
     return np.where(np.isnan(score), np.nan, result)
 

@@ -11,10 +11,11 @@ from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA
+from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
+from culpa.scores.held_out import FEWEST_ROWS
 
-_FEWEST_ROWS = 30  # for held-out scores
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _TIES_TOLD = 10
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
@@ -100,24 +101,23 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is not None:
         found = held_out.limit(fitted.confidence)
-        if found.blocks_differ:
+        differing = held_out.differing_block(fitted.confidence)
+        if differing is not None:
+            start, stop, rate = differing
             yield (
                 f"the training rows are not alike from one stretch to the next, so the limit was raised; rows of a new "
-                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for."
+                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for. The stretch from "
+                f"{start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}): leave it out if "
+                "it was not normal, or pass rows of more stretches."
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
+                f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
                 f"extrapolated. Pass more rows, or ask for less confidence ({remedies.more_confidence})."
             )
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
-        why = (
-            f"{n:,.0f} rows are too few"
-            if n < _FEWEST_ROWS
-            else f"the rows were read once only (use {remedies.read_again})"
-        )
-        yield f"the limit is a formula and may be too low: {why} to check it on rows that the model did not see."
+        yield f"the limit is a formula and may be too low: {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
             f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
@@ -125,6 +125,22 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
+
+
+def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
+    scored = max((round(tail.n) for tail in fitted.limits.tails.values()), default=0)
+    n = fitted.ppca.n_samples_
+    if n < FEWEST_ROWS or scored:
+        few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
+        return f"{few} too few to check it on rows that the model did not see; pass at least {FEWEST_ROWS}"
+    blocks, lags = fitted.blocks, fitted.columns.lags
+    if blocks is None:
+        return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it"
+    if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
+        return f"{n:,.0f} rows are too few to check it with {lags} lag(s) on rows that the model did not see"
+    if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
+        return "the rows vary only within one stretch, so it cannot be checked on stretches that the model did not see"
+    return f"the rows were read once only (use {remedies.read_again}) to check it on rows that the model did not see"
 
 
 def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:

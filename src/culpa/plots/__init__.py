@@ -105,7 +105,8 @@ def control_chart(
     ``time`` names the column of times, or gives one time per row; the index of a pandas table needs no naming.
     ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. ``ax`` takes as many
     Axes as are returned. ``cusum=True`` adds the CUSUM of the detector's own statistic, which finds faults that are small
-    and last. Independent normal rows exceed its interval after 500 rows on average; give another number instead of True.
+    and last. Independent normal rows exceed its interval as seldom as the limit, after 100 rows on
+    average at 99%; give another number instead of True.
     """
     require_matplotlib()
     shown = content.ControlChart.of(detector, X, time=time, confidences=confidences, incidents=incidents, cusum=cusum)

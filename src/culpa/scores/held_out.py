@@ -4,10 +4,12 @@ The training rows are cut into consecutive blocks, and every block is scored by 
 scores, with the finite-sample correction of conformal prediction, is a limit that new normal rows exceed as often as
 asked, for any distribution, if they come from where the training rows came from.
 
-Two things need more than a quantile:
+Three things need more than a quantile:
 
 - **Too few rows.** Where the quantile lies beyond the largest score, the tail is extrapolated: a geometric mean of an
   exponential and a Pareto tail, or a generalised Pareto distribution where 400 rows or more are there.
+- **Rows that come later.** When a model learns from more rows, these are scored by the model of the other blocks, too, and
+  join the scores of before, which count less and less if the model is told to forget.
 - **Blocks that differ.** Where some blocks have many more rows above the limit than chance allows, normal operation
   itself changes, and the next stretch of rows may differ, too. The limit is then raised until the mean rate of the blocks
   plus twice its standard error is what was asked, at most to half the asked rate, and users are warned.
@@ -19,7 +21,9 @@ generalized Pareto distribution".
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -27,6 +31,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from culpa._core.types import Floats
+
+FEWEST_ROWS = 30  # below that, a limit is better left to a formula
 
 Counts = NDArray[np.int64]
 
@@ -37,10 +43,12 @@ _TAIL_SHARE, _FEWEST_IN_TAIL = 0.25, 8  # scores that the extrapolated tail is f
 _PARETO_WEIGHT = 0.25  # of the Pareto tail against the exponential one
 _GENERALISED_FROM = 100  # scores in the tail from which a generalised Pareto distribution is fitted
 _PRIOR_SHAPE, _PRIOR_WEIGHT = 0.25, 10  # towards which, and by how many scores, its shape is shrunk
-_DIFFER = 0.95  # confidence at which blocks are said to differ
+_DIFFER, _CLEARLY = 0.95, 0.995  # confidence at which blocks are said to differ, and at which users are warned
 _STANDARD_ERRORS = 2.0  # by which the limit is raised where they do
 _LARGEST_RAISE = 0.5  # of the asked rate
 _TESTED_ROWS = 20  # above the level at which blocks are compared, at least
+_LEAST_WEIGHT = 1e-3  # of a row that is not dropped
+_SMALLEST_RATE = 1e-12  # of the extrapolated tail
 
 
 class Rate(NamedTuple):
@@ -74,6 +82,7 @@ class HeldOutScores:
     largest: Floats  # ascending
     block: Counts  # of each of the largest
     clustering: float = 1.0  # scores that count as one, because each resembles those before it
+    weights: Floats | None = None  # of a row of each block; 1 unless old rows were to be forgotten
 
     @classmethod
     def of(
@@ -83,24 +92,64 @@ class HeldOutScores:
         seen = ~np.isnan(values)
         values, block = values[seen], np.asarray(block)[seen].astype(np.int64)
         counts = np.bincount(block, minlength=n_blocks or 0)
-        kept = max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * len(values)))
-        order = np.argsort(values, kind="stable")[-kept:] if len(values) else np.empty(0, dtype=np.intp)
+        order = np.argsort(values, kind="stable")[-_kept(len(values)) :]
         return cls(counts[counts > 0], values[order], (np.cumsum(counts > 0) - 1)[block[order]], clustering)
 
+    @classmethod
+    def none(cls, n_blocks: int, clustering: float = 1.0) -> Self:
+        """Of blocks whose scores are not known."""
+        return cls(np.zeros(n_blocks, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64), clustering)
+
+    def then(
+        self, values: Floats, place: NDArray[np.integer], moved: NDArray[np.integer], forget: float = 0.0
+    ) -> "HeldOutScores":
+        """With the scores of later rows, each of which takes a share ``forget`` off the weight of every row before it.
+
+        ``place`` are the blocks of the later rows, and ``moved`` where the blocks so far are now. Rows of almost no weight
+        are dropped.
+        """
+        seen = ~np.isnan(values)
+        m = len(values)
+        fresh = np.power(1 - forget, np.arange(m - 1.0, -1.0, -1.0))[seen]
+        values, place = values[seen], np.asarray(place)[seen].astype(np.int64)
+        n_blocks = 1 + max([-1, *place.tolist(), *moved.tolist()])
+        old = self._weights * (1 - forget) ** m
+        lasting = np.where(old >= _LEAST_WEIGHT, self.n_per_block, 0)
+        counts = np.bincount(place, minlength=n_blocks) + _sums(moved, lasting, n_blocks).astype(np.int64)
+        rows = np.bincount(place, fresh, minlength=n_blocks) + _sums(moved, lasting * old, n_blocks)
+        here = lasting[self.block] > 0
+        everything = np.concatenate([self.largest[here], values])
+        block = np.concatenate([moved[self.block[here]], place])
+        # below what was kept so far, only the later scores are known
+        floor = self.largest[0] if self.n_per_block.sum() > len(self.largest) else -np.inf
+        order = np.argsort(everything, kind="stable")
+        order = order[everything[order] >= floor][-_kept(rows.sum()) :]
+        weights = rows / np.maximum(counts, 1) if forget or self.weights is not None else None
+        return HeldOutScores(counts, everything[order], block[order], self.clustering, weights)
+
+    def restated(self, shift_from: Floats, shift_to: Floats, factor: Floats) -> "HeldOutScores":
+        """The scores as another model sees them: for each block, the mean before and after, and the ratio of spreads."""
+        changed = np.maximum(shift_to[self.block] + (self.largest - shift_from[self.block]) * factor[self.block], 0.0)
+        if self.n_per_block.sum() > len(self.largest):  # what was not kept may now be higher than what was
+            floor = (shift_to + (self.largest[0] - shift_from) * factor)[self.n_per_block > 0].max()
+            changed = np.where(changed >= floor, changed, np.nan)
+        order = np.argsort(changed, kind="stable")[: int((~np.isnan(changed)).sum())]
+        return replace(self, largest=changed[order], block=self.block[order])
+
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self.n_per_block.sum())
+    def n(self) -> float:
+        """Number of rows; where old rows are forgotten, the sum of their weights."""
+        return int(self.n_per_block.sum()) if self.weights is None else float(self._rows.sum())
 
     def reaches(self, confidence: float) -> bool:
         """Whether enough of the largest scores were kept for so little confidence."""
-        return math.ceil((self.n + 1) * confidence - 1e-9) - 1 >= self.n - len(self.largest)
+        return self._n_above(1 - confidence) < len(self.largest)
 
     def limit(self, confidence: float) -> HeldOutLimit:
         """The limit that a share 1 - ``confidence`` of normal rows exceeds."""
         if not self.reaches(confidence):
             raise ValueError(
-                f"only the largest {len(self.largest):,} of {self.n:,} scores were kept: ask for more confidence."
+                f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept: ask for more confidence."
             )
         asked = 1 - confidence
         if not self._blocks_differ(asked):
@@ -114,16 +163,25 @@ class HeldOutScores:
 
     def rate_above(self, limit: float) -> Rate:
         """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
-        above = np.bincount(self.block[self.largest > limit], minlength=len(self.n_per_block))
-        n, k = self.n, int(above.sum())
-        above_alone, n_alone = k / self.clustering, n / self.clustering
-        low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if k else 0.0
-        high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if k < n else 1.0
-        rates, n_blocks = above / self.n_per_block, len(self.n_per_block)
-        if n_blocks > 1:
-            half = float(stats.t.ppf(0.975, n_blocks - 1) * rates.std(ddof=1) / math.sqrt(n_blocks))
-            low, high = min(low, max(k / n - half, 0.0)), max(high, min(k / n + half, 1.0))
-        return Rate(k / n, low, high)
+        rates = self._rates(limit)
+        value = self._pooled(rates)
+        above_alone, n_alone = value * self.n / self.clustering, self.n / self.clustering
+        low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if value > 0 else 0.0
+        high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if value < 1 else 1.0
+        if self._n_blocks > 1:
+            variance, n_blocks = self._between(rates)
+            half = float(stats.t.ppf(0.975, self._n_blocks - 1)) * math.sqrt(variance / n_blocks)
+            low, high = min(low, max(value - half, 0.0)), max(high, min(value + half, 1.0))
+        return Rate(value, low, high)
+
+    def above(self, score: Floats) -> Floats:
+        """How many held-out rows score as high or higher; of scores below all that were kept, how many were kept."""
+        return np.asarray(self._from_top[len(self.largest) - np.searchsorted(self.largest, score, side="left")])
+
+    @property
+    def n_kept(self) -> float:
+        """How many rows the largest scores stand for."""
+        return float(self._from_top[-1])
 
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats:
         """How often a normal row scores as high or higher, by rank: (1 + number of held-out scores as high) / (n + 1).
@@ -131,77 +189,143 @@ class HeldOutScores:
         A score below all that were kept gets the p-value of the lowest of these. ``extrapolate`` goes on below 1 / (n + 1)
         with the fitted tail, for display; only p-values by rank control the false discovery rate for any distribution.
         """
-        above = len(self.largest) - np.searchsorted(self.largest, score, side="left")
-        result = (1.0 + above) / (self.n + 1)
+        score = np.asarray(score, dtype=np.float64)
+        result = np.asarray((1.0 + self.above(score)) / (self.n + 1))
         if extrapolate and len(self.largest):
             beyond = score > self.largest[-1]
-            result[beyond] = [self._tail_rate(float(value)) for value in score[beyond]]
+            result[beyond] = self._tail_rates(score[beyond])
         return np.where(np.isnan(score), np.nan, result)
 
+    @cached_property
+    def _weights(self) -> Floats:
+        return np.where(self.n_per_block > 0, 1.0, 0.0) if self.weights is None else self.weights
+
+    @property
+    def _n_blocks(self) -> int:
+        """Of those with rows."""
+        return int((self.n_per_block > 0).sum())
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """Of each block, the sum of the weights."""
+        return np.asarray(self._weights * self.n_per_block)
+
+    @cached_property
+    def _from_top(self) -> Floats:
+        """Sum of the weights of the 0, 1, 2, ... largest scores."""
+        return np.concatenate([[0.0], np.cumsum(self._weights[self.block][::-1])])
+
+    def _n_above(self, rate: float) -> int:
+        """How many of the largest scores lie above the level of a rate; -1 if even the largest is below it."""
+        return int(np.searchsorted(self._from_top, (self.n + 1) * rate - 1 + 1e-9, side="right")) - 1
+
     def _is_beyond(self, rate: float) -> bool:
-        return math.ceil((self.n + 1) * (1 - rate) - 1e-9) > self.n
+        return self._n_above(rate) < 0
 
     def _at(self, rate: float) -> float:
         """The level that a share ``rate`` of new rows exceeds."""
         if self._is_beyond(rate):
             return self._tail_level(rate)
-        place = math.ceil((self.n + 1) * (1 - rate) - 1e-9) - 1
-        return float(self.largest[max(place - (self.n - len(self.largest)), 0)])
+        return float(self.largest[max(len(self.largest) - 1 - self._n_above(rate), 0)])
 
     def _rates(self, level: float) -> Floats:
         above = np.bincount(self.block[self.largest > level], minlength=len(self.n_per_block))
-        return np.asarray(above / self.n_per_block)
+        return np.asarray(above / np.maximum(self.n_per_block, 1))
 
     def _pooled(self, rates: Floats) -> float:
-        return float((rates * self.n_per_block).sum() / self.n)
+        return float((rates * self._rows).sum() / self.n)
 
-    def _blocks_differ(self, asked: float) -> bool:
-        n_blocks = len(self.n_per_block)
+    def _between(self, rates: Floats) -> tuple[float, float]:
+        """Variance of the rate over blocks, and how many blocks it rests on."""
+        weights = self._weights[self.n_per_block > 0]
+        n_blocks = float(weights.sum() ** 2 / (weights**2).sum())
+        return float(np.cov(rates[self.n_per_block > 0], aweights=weights)), n_blocks
+
+    def differing_block(self, confidence: float) -> tuple[float, float, float] | None:
+        """Where blocks clearly differ: the one with the most rows above the limit, and its rate.
+
+        It is told by the shares of all rows that come before it and up to its end. Raising the limit takes less of a
+        difference: that does little harm where the rows are alike after all, but a warning would.
+        """
+        if not self._blocks_differ(1 - confidence, _CLEARLY):
+            return None
+        rates = self._rates(self._tested_level(1 - confidence))
+        worst, ends = int(np.argmax(rates)), np.cumsum(self.n_per_block) / self.n_per_block.sum()
+        return float(ends[worst - 1]) if worst else 0.0, float(ends[worst]), float(rates[worst])
+
+    def _tested_level(self, asked: float) -> float:
+        """The level at which blocks are compared."""
+        return self._at(max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1))))
+
+    def _blocks_differ(self, asked: float, confidence: float = _DIFFER) -> bool:
+        n_blocks = self._n_blocks
         tested = max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1)))
         if n_blocks < 2 or not self.reaches(1 - tested):
             return False
-        rates = self._rates(self._at(tested))
+        rates = self._rates(self._tested_level(asked))
         pooled = self._pooled(rates)
-        spread = float((self.n_per_block * (rates - pooled) ** 2).sum()) / max(pooled * (1 - pooled), 1e-12)
-        return spread > self.clustering * float(stats.chi2.ppf(_DIFFER, n_blocks - 1))
+        spread = float((self._rows * (rates - pooled) ** 2).sum()) / max(pooled * (1 - pooled), 1e-12)
+        return spread > self.clustering * float(stats.chi2.ppf(confidence, n_blocks - 1))
 
     def _lowered_rate(self, asked: float) -> float:
         """The largest rate at which the blocks' mean rate plus two standard errors is at most what was asked."""
         for factor in np.arange(1.0, _LARGEST_RAISE - 0.01, -0.05).tolist():
             rates = self._rates(self._at(asked * factor))
             pooled = self._pooled(rates)
-            chance = self.clustering * pooled * (1 - pooled) * float((1 / self.n_per_block).mean())
-            between = max(0.0, float(rates.var(ddof=1)) - chance)
-            if pooled + _STANDARD_ERRORS * math.sqrt(between / len(rates)) <= asked * (1 + 1e-9):
+            chance = self.clustering * pooled * (1 - pooled)
+            chance *= float(np.average(1 / np.maximum(self.n_per_block, 1), weights=self._weights))
+            variance, n_blocks = self._between(rates)
+            between = max(0.0, variance - chance)
+            if pooled + _STANDARD_ERRORS * math.sqrt(between / n_blocks) <= asked * (1 + 1e-9):
                 return float(asked * factor)
         return asked * _LARGEST_RAISE
 
-    def _tail(self) -> tuple[float, Floats]:
-        """The threshold of the tail and the scores above it."""
-        most = min(self.n, len(self.largest)) - 1
-        m = min(max(_FEWEST_IN_TAIL, round(_TAIL_SHARE * self.n)), most)
-        return float(self.largest[-m - 1]), self.largest[-m:]
+    def _tail(self) -> tuple[float, Floats, float]:
+        """The threshold of the tail, the scores above it, and how many rows they stand for."""
+        wanted = max(float(_FEWEST_IN_TAIL), float(round(_TAIL_SHARE * self.n)))
+        m = min(int(np.searchsorted(self._from_top, wanted - 1e-9)), len(self.largest) - 1)
+        return float(self.largest[-m - 1]), self.largest[-m:], float(self._from_top[m])
 
     def _tail_level(self, rate: float) -> float:
         """The level of a rate beyond what the rows resolve."""
-        threshold, top = self._tail()
-        m, largest = len(top), float(self.largest[-1])
-        share = rate * (self.n + 1) / m
+        return float(self._tail_levels(np.array(rate)))
+
+    @cached_property
+    def _tail_levels(self) -> Callable[[Floats], Floats]:
+        """Levels as a function of rates, by a distribution that is fitted once."""
+        threshold, top, rows = self._tail()
+        m, largest, n = len(top), float(self.largest[-1]), self.n
         if threshold <= 0:
-            return largest
+            return lambda rates: np.full(np.shape(rates), largest)
         if m >= _GENERALISED_FROM:
             shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))
-            return max(float(threshold + scale / shape * (share**-shape - 1)), largest)
-        steps = m * (share ** (-1 / m) - 1)  # the predictive exponential distribution, not the one with a known mean
-        return max(_blended(threshold, top, steps), largest)
+            return lambda rates: np.maximum(
+                threshold + scale / shape * ((rates * (n + 1) / rows) ** -shape - 1), largest
+            )
+        # the predictive exponential distribution, not the one with a known mean
+        return lambda rates: np.maximum(
+            _blended(threshold, top, m * ((rates * (n + 1) / rows) ** (-1 / m) - 1)), largest
+        )
 
-    def _tail_rate(self, level: float) -> float:
-        """The rate of a level beyond the largest score: `_tail_level` inverted."""
-        low, high = math.log(1e-12), -math.log(self.n + 1)
+    def _tail_rates(self, levels: Floats) -> Floats:
+        """The rates of levels beyond the largest score: `_tail_levels` inverted."""
+        low = np.full(np.shape(levels), math.log(_SMALLEST_RATE))
+        high = np.full(np.shape(levels), -math.log(self.n + 1))
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._tail_level(math.exp(middle)) < level else (middle, high)
-        return math.exp(low)
+            rarer = self._tail_levels(np.exp(middle)) < levels
+            low, high = np.where(rarer, low, middle), np.where(rarer, middle, high)
+        return np.asarray(np.exp(low))
+
+
+def _sums(label: NDArray[np.integer], values: Floats, n: int) -> Floats:
+    """Sums of values with the same label, 0 to n - 1."""
+    return np.asarray(np.bincount(label, values, minlength=n))
+
+
+def _kept(n: float) -> int:
+    """How many of the scores are kept."""
+    return max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * n))
 
 
 def discoveries(p_values: Floats, rate: float) -> NDArray[np.bool_]:
@@ -215,18 +339,22 @@ def discoveries(p_values: Floats, rate: float) -> NDArray[np.bool_]:
     ----------
     Benjamini and Hochberg (1995), "Controlling the false discovery rate".
     """
-    known = ~np.isnan(p_values)
-    ordered = np.sort(p_values[known])
+    return np.asarray(p_values <= discovery_level(p_values, rate))
+
+
+def discovery_level(p_values: Floats, rate: float) -> float:
+    """The largest p-value that `discoveries` reports, or -1; NaN, for rows without a score, does not count."""
+    ordered = np.sort(p_values[~np.isnan(p_values)])
     n = len(ordered)
     small = np.flatnonzero(ordered <= rate * np.arange(1, n + 1) / max(n, 1))
-    return np.asarray(known & (p_values <= (ordered[small[-1]] if len(small) else -1.0)))
+    return float(ordered[small[-1]]) if len(small) else -1.0
 
 
-def _blended(threshold: float, top: Floats, steps: float) -> float:
+def _blended(threshold: float, top: Floats, steps: Floats) -> Floats:
     """Geometric mean of an exponential and a Pareto tail, ``steps`` mean excesses above the threshold."""
-    exponential = math.log(threshold + float((top - threshold).mean()) * steps)
+    exponential = np.log(threshold + float((top - threshold).mean()) * steps)
     pareto = math.log(threshold) + float(np.log(top / threshold).mean()) * steps
-    return math.exp((1 - _PARETO_WEIGHT) * exponential + _PARETO_WEIGHT * pareto)
+    return np.asarray(np.exp((1 - _PARETO_WEIGHT) * exponential + _PARETO_WEIGHT * pareto))
 
 
 def _generalised_pareto(excess: Floats) -> tuple[float, float]:

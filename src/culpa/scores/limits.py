@@ -15,7 +15,7 @@ from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
 from culpa.scores import chi_squares
-from culpa.scores.held_out import HeldOutScores
+from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
 
 FROM_ROWS = ("held-out", "empirical", "conformal")  # from scores of rows; the others are formulas
@@ -152,7 +152,7 @@ class Limits:
 
     def kind_of(self, score: QuadraticScore, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
-        if score.name in self.tails and not (training and self.kind == "held-out"):
+        if self._has_rows(score) and not (training and self.kind == "held-out"):
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
@@ -181,7 +181,12 @@ class Limits:
     def held_out(self, score: QuadraticScore) -> HeldOutScores | None:
         """The held-out scores behind the limit of a score, if there are such."""
         tail = self.tails.get(score.name)
-        return tail if isinstance(tail, HeldOutScores) else None
+        return tail if isinstance(tail, HeldOutScores) and self._has_rows(score) else None
+
+    def _has_rows(self, score: QuadraticScore) -> bool:
+        """Whether there are scores to take a limit from; held-out ones may still be too few after an update."""
+        tail = self.tails.get(score.name)
+        return tail is not None and (not isinstance(tail, HeldOutScores) or tail.n >= FEWEST_ROWS)
 
     @staticmethod
     def tails_of(quadratic: Iterable[QuadraticScore], batches: Iterable[Floats]) -> dict[str, Tail]:

@@ -13,7 +13,7 @@ from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
-from culpa.monitoring.cusum import RUN_LENGTH, Cusum
+from culpa.monitoring.cusum import Cusum
 from culpa.monitoring.cusum import cusum as sum_up
 from culpa.monitoring.times import Times
 from culpa.plots.content.blame import Selection
@@ -96,7 +96,7 @@ class ControlChart:
         if cusum is False:
             return cls(axis, statistics, shown)
         score = next(one.values for one in statistics if one.name == fitted.statistic.name)
-        return cls(axis, statistics, shown, sum_up(fitted, score, RUN_LENGTH if cusum is True else cusum))
+        return cls(axis, statistics, shown, sum_up(fitted, score, None if cusum is True else cusum))
 
 
 @dataclass(frozen=True, eq=False)

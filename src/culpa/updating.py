@@ -1,0 +1,162 @@
+"""How a fitted detector learns from more rows, and keeps a limit that means what it says.
+
+New rows join the blocks of training rows. Each of them is scored by the model of the other blocks, as ``fit`` does it, so
+it is judged by a model that has seen neither the row nor its neighbours. These scores join those of earlier rows.
+
+Earlier rows are no longer at hand, but their scores are, and so are the moments of their blocks. The mean score of a block
+by the model of the others follows from moments, before the update and after it. The scores of the block are moved to the
+new mean, and their deviations from it are multiplied by the ratio of the standard deviations that Gaussian rows would have.
+This matters where the number of components has changed, and where rows are few for their columns, so that more of them make
+held-out rows fit better. A block that the new model finds much less normal than before rises no further than 1.5 times the
+usual mean score: what the process no longer does must not raise the limit.
+
+Where the blocks of earlier rows are not known, new rows are scored by the model of before, which has not seen them either.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.columns.smoothing import clustering
+from culpa.fitted import FittedDetector
+from culpa.learning import Judge, Recipe, range_of
+from culpa.models.blocks import BlockMoments, Placed
+from culpa.models.components import ComponentChoice
+from culpa.models.normal_range import NormalRange
+from culpa.models.ppca import NothingVariesError
+from culpa.scores import HeldOutScores, Limits
+from culpa.scores.held_out import FEWEST_ROWS
+
+_LESS_NORMAL = 1.5  # times the usual mean score, up to which a block may rise
+
+
+class Update(NamedTuple):
+    """Rows to learn from, blocks before and after them, where everything is now, and how much each row makes forget."""
+
+    rows: Floats
+    before: BlockMoments
+    after: Placed
+    forget: float = 0.0
+
+
+def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
+    """A fitted detector after more rows, or a new one."""
+    blocks = update.after.blocks
+    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.ppca.n_components_)
+    updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
+    if recipe.parameters["limit"] != "auto" or blocks.total.n < FEWEST_ROWS:
+        return updated
+    try:
+        limits = _limits(recipe, fitted, updated, update)
+    except NothingVariesError:  # but within one block, so that the model of the others does not exist
+        return updated
+    return replace(updated, limits=limits, limit=limits(updated.statistic, updated.confidence))
+
+
+def _range(fitted: FittedDetector | None, updated: FittedDetector, rows: Floats) -> NormalRange:
+    new = range_of(updated.model, updated.statistic, rows)
+    if fitted is None:
+        return new
+    return fitted.normal_range.rescaled(fitted.model, updated.model).joined(new)
+
+
+def _limits(recipe: Recipe, fitted: FittedDetector | None, updated: FittedDetector, update: Update) -> Limits:
+    blocks, lags = update.after.blocks, recipe.columns.lags
+    tails = {} if fitted is None else _kept_scores(fitted, len(update.before))
+    if len(blocks) == 1:
+        found = {} if fitted is None else recipe.judge(fitted.model).scores(update.rows)
+    else:
+        judges = _judges(recipe, blocks, updated.components)
+        found = _scores(judges, update, lags)
+        if fitted is not None and tails and len(update.before) > 1:
+            seen = _seen(_judges(recipe, update.before, fitted.components), judges, update)
+            tails = {name: _restated(tail, seen[name], update) for name, tail in tails.items()}
+    none = HeldOutScores.none(len(update.before), clustering(recipe.columns.smooth))
+    after = update.after
+    scores = {
+        name: tails.get(name, none).then(values, after.rows, after.before, update.forget)
+        for name, values in found.items()
+    }
+    return Limits(updated.model, "held-out", scores)
+
+
+def _kept_scores(fitted: FittedDetector, n_blocks: int) -> dict[str, HeldOutScores]:
+    """Scores of earlier rows by models that did not see them, in as many blocks as the rows are.
+
+    Rows behind a conformal limit belong to no block, and are dealt out to all of them.
+    """
+    kept = {}
+    for name, tail in fitted.limits.tails.items():
+        if isinstance(tail, HeldOutScores) and len(tail.n_per_block) == n_blocks:
+            kept[name] = tail
+        elif fitted.limits.kind in ("held-out", "conformal"):
+            alike, n = clustering(fitted.columns.smooth), round(tail.n)
+            counts = np.bincount(np.arange(n) % n_blocks, minlength=n_blocks)
+            kept[name] = HeldOutScores(counts, tail.largest, np.arange(len(tail.largest)) % n_blocks, alike)
+    return kept
+
+
+def _judges(recipe: Recipe, blocks: BlockMoments, choice: ComponentChoice | None) -> list[Judge]:
+    """For each block, the model of the others."""
+    return [recipe.judge(recipe.model_without(blocks, k, choice)) for k in range(len(blocks))]
+
+
+def _scores(judges: Sequence[Judge], update: Update, lags: int) -> dict[str, Floats]:
+    """Scores of new rows, each by the model of the blocks that it is not in; NaN where a row shares values with these."""
+    place, here = update.after.rows, np.arange(len(update.rows))
+    inner = np.ones(len(here), dtype=bool)
+    for step in range(1, lags + 1):
+        before, after = place[np.maximum(here - step, 0)], place[np.minimum(here + step, len(here) - 1)]
+        inner &= (before == place) & (after == place)
+    found = {name: np.full(len(here), np.nan) for name in judges[0].statistics}
+    for k in np.unique(place).tolist():
+        at = inner & (place == k)
+        for name, values in judges[k].scores(update.rows[at]).items():
+            found[name][at] = values
+    return found
+
+
+class _Seen(NamedTuple):
+    """What models of the other blocks make of each earlier block before and after the update, and of all blocks now."""
+
+    old_mean: Floats
+    new_mean: Floats
+    all_means: Floats
+    old_spread: Floats
+    new_spread: Floats
+
+
+def _seen(was: Sequence[Judge], now: Sequence[Judge], update: Update) -> dict[str, _Seen]:
+    """By statistic."""
+    before, after, total = update.before.blocks, update.after, update.after.blocks.total
+    new = [now[k] for k in after.before.tolist()]
+    spreads = {judge: judge.spreads(total) for judge in (*was, *new)}
+    measured = (
+        [judge.mean_scores(block) for judge, block in zip(was, before, strict=True)],
+        [judge.mean_scores(block) for judge, block in zip(new, before, strict=True)],
+        [judge.mean_scores(block) for judge, block in zip(now, after.blocks.blocks, strict=True)],
+        [spreads[judge] for judge in was],
+        [spreads[judge] for judge in new],
+    )
+    return {name: _Seen(*(np.array([one[name] for one in each]) for each in measured)) for name in now[0].statistics}
+
+
+def _restated(tail: HeldOutScores, seen: _Seen, update: Update) -> HeldOutScores:
+    """Scores of earlier rows as the models after the update see them."""
+    usual, usual_now = _median(seen.old_mean, update.before), _median(seen.all_means, update.after.blocks)
+    if not usual > 0:
+        return tail
+    mean = np.minimum(seen.new_mean, np.maximum(seen.old_mean / usual, _LESS_NORMAL) * usual_now)
+    varies = seen.old_spread > 0
+    factor = np.where(varies, seen.new_spread / np.where(varies, seen.old_spread, 1.0), 1.0)
+    return tail.restated(seen.old_mean, mean, factor)
+
+
+def _median(values: Floats, blocks: BlockMoments) -> float:
+    """Of one value per block, each as heavy as its rows."""
+    weights, order = np.array([block.n for block in blocks.blocks]), np.argsort(values)
+    share = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    return float(np.interp(0.5, share, values[order]))
