@@ -79,7 +79,7 @@ def content(
             fitted, table, times=times, time_name=time_name, gap=gap, min_length=min_length, units=units, **options
         )
         chart = ControlChart.of_table(fitted, table, times, incidents=found)
-        caps = Caps.of(len(table.array))
+        caps = Caps.of(len(table.array), len(found))
         listed = worst(found, caps.incidents)
         bars = caps.bars(len(explainer.players), len(first_to_explain(listed)))
         detailed = rows_to_explain(listed, chart.own_statistic.values, chart.flagged, caps.detailed(bars))

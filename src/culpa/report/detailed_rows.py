@@ -36,7 +36,10 @@ def rows_to_explain(listed: Sequence[Incident], score: Floats, flagged: Mask, mo
 
 
 def _evenly(inside: Sequence[Positions], chosen: Positions, most: int) -> tuple[int | None, Positions]:
-    """The smallest spacing for which there is room; ``None`` where not even the first row of every incident has any."""
+    """A spacing for which there is room, while the next smaller one has none.
+
+    ``None`` where there is no room even for the first row of every incident.
+    """
     low, high = 1, max(map(len, inside))
     if len(_with_spacing(inside, chosen, high)) > most:
         return None, chosen

@@ -16,7 +16,7 @@ from culpa.report.numbers import Number, number, numbers
 from culpa.report.phrases import Label, Labels
 
 _MOST_MEMBERS = 8  # features of a group that a table lists
-_DIGITS = 11
+_DIGITS = 10
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,17 @@ from culpa.report.numbers import Number, number
 from culpa.report.phrases import Label, Labels, in_sd
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A feature whose relation to a culprit broke: what it implies for the culprit, and how far off that is, in words."""
+_DIGITS = 8
 
-    feature: int
-    expected: Number
-    expected_sd: Number
-    deviation: Number
-    text: str
+Broken = tuple[int, Number, Number, Number, str]  # feature, expected, its standard deviation, deviation, all in words
 
 
 @dataclass(frozen=True)
 class Blamed:
     """A culprit of a moment; ``player`` is a position among the report's players, ``feature`` the one with the numbers.
 
-    The texts show ``actual``, ``expected`` and ``deviation`` as sentences do.
+    ``shown`` has actual and expected value and deviation as sentences do. ``disagrees_with`` has the features whose
+    relation to this one broke, and what each of them alone implies for it.
     """
 
     player: int
@@ -43,9 +38,7 @@ class Blamed:
     deviation: Number
     against: str
     expected_was_seen: bool
-    actual_text: str
-    expected_text: str
-    deviation_text: str
+    shown: tuple[str, str, str]
     instead: list[int]
     disagrees_with: list[Broken]
 
@@ -131,12 +124,12 @@ class _Teller:
         return Point(
             moment.row,
             self.labels.text(moment.row),
-            number(moment.score),
+            number(moment.score, 10),
             self.p_value(moment.p_value),
             [self._blamed(culprit) for culprit in moment.culprits],
             moment.n_outside,
-            [(self.feature[name], number(value, 10)) for name, value in moment.to_fix.items()],
-            number(moment.score_if_fixed, 10),
+            [(self.feature[name], number(value, _DIGITS)) for name, value in moment.to_fix.items()],
+            number(moment.score_if_fixed, _DIGITS),
         )
 
     def _blamed(self, culprit: Culprit) -> Blamed:
@@ -144,28 +137,26 @@ class _Teller:
         return Blamed(
             self.player[culprit.feature],
             feature_of(culprit, self.why),
-            number(culprit.probability, 6),
-            number(culprit.share, 6),
-            number(culprit.actual),
-            number(culprit.expected, 10),
-            number(culprit.expected_sd, 10),
-            number(culprit.deviation, 10),
+            number(culprit.probability, 5),
+            number(culprit.share, 5),
+            number(culprit.actual, _DIGITS),
+            number(culprit.expected, _DIGITS),
+            number(culprit.expected_sd, 5),
+            number(culprit.deviation, 5),
             culprit.against,
             culprit.expected_was_seen,
-            actual,
-            f"{expected} ± {culprit.expected_sd:.2g}",
-            in_sd(culprit.deviation),
+            (actual, f"{expected} ± {culprit.expected_sd:.2g}", in_sd(culprit.deviation)),
             [self.player[name] for name in culprit.instead],
             self._broken(culprit),
         )
 
     def _broken(self, culprit: Culprit) -> list[Broken]:
         return [
-            Broken(
+            (
                 self.feature[other.feature],
-                number(other.expected, 10),
-                number(other.expected_sd, 10),
-                number(other.deviation, 10),
+                number(other.expected, 6),
+                number(other.expected_sd, 4),
+                number(other.deviation, 4),
                 f"{pair(culprit.actual, other.expected)[1]} ± {other.expected_sd:.2g}, {in_sd(other.deviation)}",
             )
             for other in culprit.disagrees_with

@@ -19,13 +19,13 @@ function culpritLines(one) {
   const feature = features[one.feature], line = element("tr"), name = element("th", undefined, { scope: "row" });
   name.append(trendButton(one.feature, playerName(one.player)));
   if (report.members[one.player].length > 1) name.append(element("small", ` (${featureName(one.feature)})`));
-  const expected = dataCell(one.expected, withUnit(one.expected_text, feature), "Expected");
+  const expected = dataCell(one.expected, withUnit(one.shown[1], feature), "Expected");
   if (!one.expected_was_seen) expected.append(element("small", "never seen in training", { class: "warn" }));
-  line.append(name, dataCell(one.probability, chance(one.probability), "Probability"), dataCell(one.actual, withUnit(one.actual_text, feature), "Actual"),
-    expected, dataCell(one.deviation, one.deviation_text, "Off by"), element("td", one.against === "others" ? `other ${report.noun}s` : "normal rows", { "data-label": "Compared with" }));
+  line.append(name, dataCell(one.probability, chance(one.probability), "Probability"), dataCell(one.actual, withUnit(one.shown[0], feature), "Actual"),
+    expected, dataCell(one.deviation, one.shown[2], "Off by"), element("td", one.against === "others" ? `other ${report.noun}s` : "normal rows", { "data-label": "Compared with" }));
   const remarks = [];
   if (one.instead.length) remarks.push(`${one.instead.map((player) => cut(playerName(player), 60)).join(" or ")} instead would explain it as well: the data cannot tell which.`);
-  if (one.disagrees_with.length) remarks.push(`Disagrees with ${listed(one.disagrees_with.map((other) => `${featureName(other.feature)} (which alone implies ${other.text})`))}.`);
+  if (one.disagrees_with.length) remarks.push(`Disagrees with ${listed(one.disagrees_with.map(([other, , , , text]) => `${featureName(other)} (which alone implies ${text})`))}.`);
   return [line, ...remarks.map((text) => {
     const remark = element("tr", undefined, { class: "remark" });
     remark.append(element("td", text, { colspan: 6, dir: "auto" }));
