@@ -327,7 +327,7 @@ def test_rows_without_details_say_so(visit, folder):
     assert page.locator("#row-part").is_hidden()
 
 
-def few_details(monkeypatch, cells=150):
+def few_details(monkeypatch, cells=480):
     """Room for the details of fewer rows than are flagged."""
     monkeypatch.setattr(size_limits, "_SMALL", size_limits._SMALL._replace(cells=cells))
 
@@ -363,6 +363,7 @@ def test_the_page_scrolls_to_what_was_clicked(visit, plant, width):
     page.reload()
     page.wait_for_selector("html[data-ready]")
     click_mark(page, 3)
+    page.wait_for_timeout(2 * DOUBLE_CLICK)
     top = page.locator("#row-part").evaluate("node => node.getBoundingClientRect().top")
     assert 0 <= top < 400
     page.locator(".incidents tbody tr").nth(1).scroll_into_view_if_needed()
@@ -383,6 +384,7 @@ def test_rows_of_an_incident_one_after_the_other(visit, plant):
     assert shown() == plant.label(story.peak)
     page.locator("#row-choices button", has_text="Earlier").click()
     assert shown() == plant.label(rows[rows.index(story.peak) - 1])
+    page.locator("#blame").scroll_into_view_if_needed()
     box = page.locator("#blame .nsewdrag").bounding_box()
     page.mouse.click(box["x"] + 3, box["y"] + 5)  # the first part of the incident
     blame = story.course.blame

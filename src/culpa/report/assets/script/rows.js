@@ -27,7 +27,7 @@ function openRow({ row, label, flagged, score }, scroll) {
     $("details-sentence").textContent = `${capital(name)}: score ${number(score)}, limit ${number(details.limit)}. No details are kept for this row: culpa explain gives them.`;
     select(row, placeOf(row), -1);
   }
-  if (scroll) reveal(shown.detail ? $("row-part") : $("details"));
+  if (scroll) revealSoon(shown.detail ? $("row-part") : $("details"));
 }
 
 function show(detail, i, note, row = detail?.row) {

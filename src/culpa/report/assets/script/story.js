@@ -118,7 +118,7 @@ function drawBlame() {
   });
   if (blameListens) return;
   blameListens = true; // plotly listens to a chart that it has drawn
-  $("blame").on("plotly_click", (event) => openStage(event.points[0].x));
+  listen("blame", (point) => openStage(point.x));
 }
 
 let blameListens = false;
@@ -126,7 +126,7 @@ let blameListens = false;
 function openStage(j) {
   const { first, last } = incidents[shown.incident].course.blame;
   show(nearest((first[j] + last[j]) / 2, within(shown.incident)), shown.incident, "");
-  reveal($("row-part"));
+  revealSoon($("row-part"));
 }
 
 let chosenSeries = 0;

@@ -68,7 +68,7 @@ function drawTrend() {
   draw("trend", traces, layout(c, own), true);
   if (trendListens) return;
   trendListens = true;
-  $("trend").on("plotly_click", (event) => openStretch(trendPoints[event.points[0].pointNumber]));
+  listen("trend", (point) => openStretch(trendPoints[point.pointNumber]));
 }
 
 let trendListens = false;

@@ -90,3 +90,14 @@ function reveal(node) {
   const box = node.getBoundingClientRect();
   if (box.top < 0 || box.top > 0.5 * window.innerHeight) node.scrollIntoView({ behavior: "auto" });
 }
+
+// after a click in a chart, unless it was the first half of a double click, whose second half must meet the chart
+let revealing = 0;
+function revealSoon(node) {
+  clearTimeout(revealing);
+  revealing = setTimeout(() => reveal(node), 320);
+}
+function listen(id, open) {
+  $(id).on("plotly_click", (event) => open(event.points[0]));
+  $(id).on("plotly_doubleclick", () => clearTimeout(revealing));
+}
