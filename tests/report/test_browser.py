@@ -365,7 +365,7 @@ def test_the_page_scrolls_to_what_was_clicked(visit, plant, width):
     click_mark(page, 3)
     page.wait_for_timeout(2 * DOUBLE_CLICK)
     top = page.locator("#row-part").evaluate("node => node.getBoundingClientRect().top")
-    assert 0 <= top < 400
+    assert page.locator("nav").evaluate("node => node.getBoundingClientRect().bottom") <= top < 400
     page.locator(".incidents tbody tr").nth(1).scroll_into_view_if_needed()
     page.locator(".incidents tbody tr").nth(1).click()
     assert 0 <= page.locator("#details-title").evaluate("node => node.getBoundingClientRect().top") < 400

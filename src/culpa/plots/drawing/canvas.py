@@ -144,6 +144,10 @@ def show_rows(ax: "Axes", axis: RowAxis) -> None:
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     elif axis.named:
         label_positions(ax, axis.labels)
+    elif not axis.labelled:
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def label_positions(ax: "Axes", labels: NDArray[Any]) -> None:
