@@ -30,6 +30,7 @@ from culpa._core.validation import (
     frame_like,
 )
 from culpa.columns import Lagged, Reading
+from culpa.columns.groups import named_groups, plain_groups
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
@@ -37,6 +38,7 @@ from culpa.joint_fix import JointFix
 from culpa.learning import Recipe, limits_from_rows
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
+from culpa.models.ties import SuggestedGroup
 from culpa.monitoring import Incidents, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from culpa.plots import DetectorPlots
     from culpa.report import Report
 
-_NEED_NO_FIT = ("game", "ranking", "noun")  # parameters that take effect at once
+_NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -121,6 +123,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         robust: Robustness | None = None,
         lags: int = 0,
         given: Sequence[str | int] | None = None,
+        groups: Mapping[str, Sequence[str | int]] | None = None,
         smooth: float | None = None,
         noise: float = 1.0,
         shrinkage: float = 0.0,
@@ -138,6 +141,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.robust = robust
         self.lags = lags
         self.given = given
+        self.groups = groups
         self.smooth = smooth
         self.noise = noise
         self.shrinkage = shrinkage
@@ -193,10 +197,12 @@ class PCADetector(OutlierMixin, BaseEstimator):
             blocks = BlockMoments.of(rows[:0]).then(rows, forget)
         else:
             blocks = self.blocks_so_far().then(rows, forget)
+        units = {} if first else self.units_  # which may have been set by hand
         with warnings.catch_warnings():
             if not first:  # once is enough
                 warnings.simplefilter("ignore", FitWarning)
             self.fit_moments(blocks, table.names if first else self.fitted.columns.known_inputs)
+        self.units_ = {**self.units_, **units}
         self._gatherer = gatherer
         return self
 
@@ -269,7 +275,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """The fitted core: what judges and explains rows, as one immutable object."""
         check_is_fitted(self, "model_")
         core = self._fitted
-        now = {name: getattr(self, name) for name in _NEED_NO_FIT}
+        parameters = self._parameters()
+        now = {name: parameters[name] for name in _NEED_NO_FIT}
         if all(core.parameters.get(name) == value for name, value in now.items()):
             return core
         return replace(core, parameters={**core.parameters, **now})
@@ -358,8 +365,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
 
-        ``options`` are those of `Explainer`. No rows give an empty explanation. With lags, give whole stretches of
-        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames
+        single features. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick:
+        ``explain(X, rows=flags == -1)``.
         """
         return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
 
@@ -367,8 +375,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
 
         ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
-        the Mahalanobis distance for "leave-one-out" and "mahalanobis-shapley". They only rank suspects: `explain` gives
-        Shapley values, which respect correlations.
+        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
+        suspects: `explain` gives Shapley values, which respect correlations.
         """
         table = self.read(X, min_rows=0)
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
@@ -381,9 +389,28 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
 
-        ``features`` names them, or is the number of each row's worst culprits to fix.
+        ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
+        features; worst culprits are single features.
         """
         return self.fitted.fix(self.read(X, min_rows=0), features)
+
+    def suggested_groups(self) -> list[SuggestedGroup]:
+        """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
+
+        Two columns imply each other where their partial correlation in the training rows, given all other columns, is at
+        least 0.85 in absolute value; with lags, that of present values. (With fewer than 5 rows per column, it is that in
+        the model.) Columns that share a partner are joined. What is in a group of the detector is not suggested again.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> flow, others = rng.normal(size=500), rng.normal(size=(500, 3))
+        >>> X = np.column_stack([flow, flow + 0.01 * rng.normal(size=500), others])
+        >>> [group.features for group in PCADetector().fit(X).suggested_groups()]
+        [('x0', 'x1')]
+        """
+        return self.fitted.suggested_groups()
 
     def incidents(
         self,
@@ -393,9 +420,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         gap: Any = 0,
         min_length: int = 1,
         units: Mapping[str, str] | None = None,
+        baseline: int = 0,
+        stretches: Sequence[tuple[int, int]] | None = None,
         **options: Unpack[BlameOptions],
     ) -> Incidents:
-        """Flagged rows that follow each other, as incidents: when, whose fault, what was expected, in one sentence each.
+        """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
 
         Parameters
         ----------
@@ -404,7 +433,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         time
             Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
             dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
-            holds times. Without times, incidents are told by row labels.
+            holds times. Without times, sentences name row labels.
         gap
             What may lie between two flagged rows of one incident: a number of rows that are not flagged, or a span of
             time such as ``"5min"``.
@@ -412,13 +441,21 @@ class PCADetector(OutlierMixin, BaseEstimator):
             Flagged rows that an incident has at least; shorter ones are left out.
         units
             Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
+        baseline
+            Where normal operation drifts: judge how far features moved against the mean of this many normal rows before
+            the incident (100 to 500 are sensible) instead of the mean of the training rows. 0 for the training rows.
+        stretches
+            Incidents that you know, as positions of their first and last rows: these are explained, flagged or not,
+            instead of those that the detector finds.
         options
-            Those of `Explainer`, such as ``groups``; only flagged rows are explained.
+            Those of `Explainer`; only flagged rows are explained. A detector with ``groups`` blames these, and
+            ``groups=None`` blames single features. Culprits of incidents are found by evidence over their rows, so
+            ``ranking`` does not apply.
 
         Returns
         -------
         Incidents
-            A sequence of `culpa.monitoring.incidents.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
+            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
 
         Examples
         --------
@@ -426,13 +463,23 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> plant = make_plant()
         >>> detector = PCADetector().fit(plant.normal)
         >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
-        >>> incidents[0].culprits[0].feature, incidents[0].n_to_fix
-        ('x2', 1)
+        >>> incidents[0].culprits[0].feature, list(incidents[0].onset.to_fix)
+        ('x2', ['x2'])
         """
+        if "ranking" in options:
+            raise TypeError("incidents rank features by evidence over their rows, so 'ranking' cannot be chosen here.")
         features, times, name = split_time(X, time)
-        table = self.read(features, min_rows=0)
         return find_incidents(
-            self.fitted, table, times=times, time_name=name, gap=gap, min_length=min_length, units=units, **options
+            self.fitted,
+            self.read(features, min_rows=0),
+            times=times,
+            time_name=name,
+            gap=gap,
+            min_length=min_length,
+            units=units,
+            baseline=baseline,
+            stretches=stretches,
+            **options,
         )
 
     def drift(self, X: Any) -> Drift:
@@ -581,7 +628,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
         given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
         if given and n - len(set(given)) < 2:
             raise ValueError(f"given leaves {n - len(set(given))} column(s) to judge: at least 2 are needed.")
-        return Recipe(self.get_params(deep=False), Lagged(known, n, self.lags, sorted(set(given)), self._smooth))
+        columns = Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
+        named_groups(self.groups, columns.inputs, columns.names)
+        return Recipe(self._parameters(), columns)
+
+    def _parameters(self) -> dict[str, Any]:
+        """All parameters, with groups as a plain dict of lists."""
+        return {**self.get_params(deep=False), "groups": plain_groups(self.groups)}
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Take over a new core: forget what followed from the one before."""

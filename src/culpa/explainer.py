@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games, shapley
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
+from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
@@ -19,13 +19,15 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Hidden, Opened, Reading
+from culpa.columns.groups import complete_groups
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import shrunk
 from culpa.ranking import contributions
 from culpa.scores import QuadraticScore, ScoredRows, named_score
-from culpa.shapley import Players, Progress, QuadraticForms, Rule, Shares, plan
+from culpa.shapley import DownSets, PartialOrder, Players, Progress, QuadraticForms, Rule, Shares, plan
+from culpa.shapley.extensions import is_counted
 
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
@@ -71,6 +73,7 @@ class Explainer:
         features: Sequence[str | int] | None = None,
         groups: Mapping[str, Sequence[str | int]] | None = None,
         given: Sequence[str | int] | None = None,
+        upstream: Sequence[Sequence[str | int]] | None = None,
         tolerance: float = 0.01,
         max_coalitions: int | None = None,
         n_orders: int | None = None,
@@ -90,9 +93,10 @@ class Explainer:
         self.retraining_rank: RetrainingRank = retraining_rank
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
-        EXPLAINER.check(own | {"game": game, "features": features, "groups": groups, "given": given})
+        chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
+        EXPLAINER.check(own | {"game": game} | chosen_players)
         self.model: FittedModel = as_fitted_model(model)
-        self.columns = _columns(self.model, features, groups, given)
+        self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
         self.score = named_score(
@@ -107,14 +111,14 @@ class Explainer:
             self.columns = Hidden(self.columns, known)
             if not self.columns.names:
                 raise ValueError("given names all features: at least one must be left to blame.")
-        self.groups = None if groups is None else _complete_groups(groups, self.columns.names)
+        self.groups = None if groups is None else complete_groups(groups, self.columns.names)
+        self._order = _partial_order(upstream or (), names, self.columns, self.groups)
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
         if game == "retraining":
             self._check_retraining(features)
-        if self.method == "exact":
-            plan.check_affordable(self.game, len(self.players))
+        self._check_method()
 
     def __repr__(self) -> str:
         return f"<Explainer of {self.score.name}, {self.game_name} game, {len(self.players)} players, {self.method}>"
@@ -123,6 +127,8 @@ class Explainer:
     def chosen(self) -> str:
         """What the method means for this model: how many coalitions are valued, and how."""
         n_players = len(self.players)
+        if self._order is not None:
+            return self._chosen_in_order(self._order)
         if self._is_exact(n_players):
             closed = self.game.closed_form(np.zeros((1, self.game.n_features)), self.players) is not None
             return "exact: closed form" if closed else f"exact: {1 << n_players:,} coalitions of {n_players} players"
@@ -195,9 +201,14 @@ class Explainer:
             score_name=self.score.name,
             game=self.game_name,
             ranking=self.ranking,
-            method="exact" if not replicates else "permutation" if self.method == "auto" else self.method,
+            method=self._method_used(exact=not replicates),
             native=reading.native,
         )
+
+    def _method_used(self, *, exact: bool) -> str:
+        if self._order is not None:
+            return "asymmetric"
+        return "exact" if exact else "permutation" if self.method == "auto" else self.method
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
@@ -224,7 +235,8 @@ class Explainer:
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_compiling"}  # locks cannot be copied
+        left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _compiling=threading.RLock())
@@ -256,8 +268,9 @@ class Explainer:
         """Whether `compile` would have paid for the complete rows counted so far."""
         if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
             return False
-        rule = None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes)
+        rule = self._rule_of_complete_rows()
+        n_down_sets = None if self._down_sets is None else len(self._down_sets)
+        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes, n_down_sets)
 
     @property
     def forms(self) -> QuadraticForms | None:
@@ -305,6 +318,11 @@ class Explainer:
             return [list(members) for members in self.columns.members]
         return [self.columns.features_of(members) for _, members in self.groups]
 
+    @property
+    def player_names(self) -> tuple[str, ...]:
+        """Names of the columns, or of the groups of columns."""
+        return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
+
     def _explain_rows(self, rows: ScoredRows, part: dict[str, Any]) -> tuple[int, int]:
         """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
         replicates, evaluations = 0, 0
@@ -343,7 +361,7 @@ class Explainer:
                 nothing = np.zeros((len(at), 0))
                 yield at, present, Shares(nothing, nothing, 0, 0)
                 continue
-            yield at, present, self._share_out(standard[at], members)
+            yield at, present, self._share_out(standard[at], members, present)
 
     def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
         """What the values of rows with the same features observed add up to: the score, but for some games."""
@@ -360,8 +378,8 @@ class Explainer:
         alone = all(len(player) == 1 for player in self.players)
         return self.score.gaussian.expected(rows, None if alone else self.players)
 
-    def _share_out(self, rows: Any, players: Players) -> Shares:
-        """Shapley values of rows with the same features observed."""
+    def _share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
+        """Shapley values of rows with the same features observed; ``present`` tells which players these are, if not all."""
         complete = sum(map(len, players)) + len(self._given) == self.game.n_features and not _any_missing(rows)
         game = self.game
         if complete and self._forms is not None:
@@ -369,12 +387,42 @@ class Explainer:
         if not complete:
             game = self._game_given(rows[0]) if self._given and len(rows) else game
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
+        order = self._order if self._order is None or present is None else self._order.among(present)
+        if order is not None and order.constrains:
+            return self._share_out_in_order(game, rows, players, order)
         if self._is_exact(len(players)):
             return shapley.exact(game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
         if self.method == "algorithm1":
             return shapley.algorithm1(game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed)
         rule = self._rule(len(players))
         return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
+
+    def _share_out_in_order(self, game: games.Game, rows: Any, players: Players, order: PartialOrder) -> Shares:
+        """The same, where some players join before others."""
+        down_sets = self._down_sets if order == self._order else self._find_down_sets(order, players)
+        if down_sets is not None:
+            return shapley.asymmetric(game, rows, players, down_sets, progress=self.progress)
+        rule = shapley.extension_rule(order, self._net, self.seed)
+        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
+
+    @cached_property
+    def _down_sets(self) -> DownSets | None:
+        """Coalitions of complete rows in which everybody joins after those upstream, if they are few enough to value."""
+        return None if self._order is None else self._find_down_sets(self._order, self.players)
+
+    def _find_down_sets(self, order: PartialOrder, players: Players) -> DownSets | None:
+        if self.method == "permutation":
+            return None
+        budget = {"budget": self.exact_operations} if self.method == "auto" else {}
+        return DownSets.find(order, plan.most_down_sets(self.game, **budget), self.game.deciding_order(players))
+
+    def _chosen_in_order(self, order: PartialOrder) -> str:
+        players = f"{len(order)} players"
+        if self._down_sets is not None:
+            return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
+        rule = shapley.extension_rule(order, self._net, self.seed)
+        how = "counted" if is_counted(order) else "by random swaps"
+        return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
 
     def _is_exact(self, n_players: int) -> bool:
         if self.method == "auto":
@@ -383,6 +431,12 @@ class Explainer:
 
     def _rule(self, n_players: int) -> Rule:
         return shapley.default_rule(n_players, self._net, self.seed)
+
+    def _rule_of_complete_rows(self) -> Rule | None:
+        """The sampling rule; ``None`` where values are exact."""
+        if self._order is not None:
+            return None if self._down_sets is not None else shapley.extension_rule(self._order, self._net, self.seed)
+        return None if self._is_exact(len(self.players)) else self._rule(len(self.players))
 
     @cached_property
     def _net(self) -> int:
@@ -394,8 +448,12 @@ class Explainer:
             self.players,
             self._reference_rows(),
             self.tolerance,
+            rule=lambda net: (
+                shapley.default_rule(len(self.players), net, self.seed)
+                if self._order is None
+                else shapley.extension_rule(self._order, net, self.seed)
+            ),
             budget=self.max_coalitions,
-            seed=self.seed,
             n_jobs=self.n_jobs,
             progress=self.progress,
         )
@@ -412,10 +470,26 @@ class Explainer:
     def _compile(self) -> QuadraticForms:
         if not self.game.quadratic or self.method == "algorithm1":
             raise ValueError(f"game={self.game_name!r} with method={self.method!r} has nothing to compile.")
-        if self._is_exact(len(self.players)):
-            return shapley.compile_exact(self.game, self.players, n_jobs=self.n_jobs, progress=self.progress)
-        rule = self._rule(len(self.players))
+        rule = self._rule_of_complete_rows()
+        if rule is None:
+            return shapley.compile_exact(
+                self.game, self.players, self._down_sets, n_jobs=self.n_jobs, progress=self.progress
+            )
         return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
+
+    def _check_method(self) -> None:
+        if self._order is None:
+            if self.method == "exact":
+                plan.check_affordable(self.game, len(self.players))
+        elif self.method == "algorithm1":
+            raise ValueError(
+                "method='algorithm1' draws orders of all kinds: with upstream, use 'auto' or 'permutation'."
+            )
+        elif self.method == "exact" and self._down_sets is None:
+            raise ValueError(
+                f"method='exact' would value every coalition of the {len(self.players)} players that upstream allows, and "
+                "these are too many: use method='auto' or 'permutation', or put features into groups."
+            )
 
     def _check_retraining(self, features: object) -> None:
         if self.score.name not in games.RETRAINABLE or features is not None:
@@ -435,14 +509,14 @@ def _any_missing(rows: Any) -> bool:
     return isinstance(rows, np.ndarray) and bool(len(rows)) and bool(np.isnan(rows[0]).any())
 
 
-def _columns(model: FittedModel, features: Any, groups: Any, given: Any) -> Columns:
+def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstream: Any) -> Columns:
     """The user's columns, taken apart where a single one of their features was asked for."""
     if model.encoding is None:
         return model.columns
     together = groups.values() if isinstance(groups, Mapping) else []
     wanted = [
         name
-        for names in (features or [], given or [], *together)
+        for names in (features or [], given or [], *(upstream or []), *together)
         for name in ([names] if isinstance(names, str) else names)
     ]
     n_features = model.gaussian.n_features
@@ -455,23 +529,28 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any) -> Colu
     return columns
 
 
-def _complete_groups(
-    groups: Mapping[str, Sequence[str | int]], names: Sequence[str]
-) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Groups by position; features in no group become players of their own, in the order of the columns."""
-    owner: dict[int, str] = {}
-    for group, members in groups.items():
-        if not len(members):
-            raise ValueError(f"group {group!r} is empty: give it at least one feature or leave it out.")
-        for i in feature_positions(members, names, f"group {group!r}"):
-            if i in owner:
-                raise ValueError(
-                    f"feature {names[i]!r} is in the groups {owner[i]!r} and {group!r}: groups must not overlap."
-                )
-            owner[i] = group
-    players: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        if i not in owner and name in groups:
-            raise ValueError(f"group {name!r} has the name of a feature outside it: choose another name.")
-        players.setdefault(owner.get(i, name), []).append(i)
-    return tuple((name, tuple(members)) for name, members in players.items())
+def _partial_order(
+    upstream: Sequence[Sequence[str | int]],
+    names: Sequence[str],
+    columns: Columns,
+    groups: tuple[tuple[str, tuple[int, ...]], ...] | None,
+) -> PartialOrder | None:
+    """Who is upstream of whom; ``None`` if nobody is. ``names`` are those of all columns, given ones included."""
+    if not upstream:
+        return None
+    players = list(columns.names) if groups is None else [name for name, _ in groups]
+    group_of = {columns.names[i]: name for name, members in groups or () for i in members}
+
+    def position(player: str | int) -> int:
+        name = player if isinstance(player, str) else names[feature_positions([player], names, "upstream")[0]]
+        if name in players:
+            return players.index(name)
+        if name in group_of:
+            raise ValueError(f"upstream names {name!r}, which is in the group {group_of[name]!r}: name the group.")
+        if name in (*names, *columns.inputs) and name not in columns.names:
+            raise ValueError(
+                f"upstream names {name!r}, which is given or not used: it is never blamed, and is known before all others."
+            )
+        unknown(name, players, "feature or group in upstream:")
+
+    return PartialOrder.from_chains([[position(player) for player in chain] for chain in upstream], players)

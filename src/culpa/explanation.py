@@ -64,6 +64,7 @@ class Explanation:
     n_replicates : int
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
+        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not.
     ranking : str
         Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None
@@ -106,6 +107,8 @@ class Explanation:
 
     def __repr__(self) -> str:
         how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
+        if self.exact and self.method == "asymmetric":
+            how = "asymmetric, exact"
         return f"<Explanation of {self.score_name}: {len(self)} rows x {len(self.player_names)} players, {how}>"
 
     @property

@@ -4,8 +4,8 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Unpack
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
+from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
@@ -23,11 +24,13 @@ from culpa.models import PPCA, FittedModel
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
+from culpa.models.ties import SuggestedGroup, suggested_groups
 from culpa.options import ExplainerOptions
 from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
+_ROWS_PER_FEATURE = 5  # from which on the covariance of the training rows tells which columns imply each other
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
 
 
@@ -77,6 +80,24 @@ class FittedDetector:
     def columns(self) -> Columns:
         """The user's columns."""
         return self.model.columns
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Names of the columns that are blamed together, by the name of their group."""
+        return named_groups(self.parameters.get("groups"), self.columns.inputs, self.columns.names)
+
+    def without_groups(self) -> Self:
+        """The same detector, which blames single columns."""
+        return replace(self, parameters={**self.parameters, "groups": None})
+
+    def suggested_groups(self) -> list[SuggestedGroup]:
+        """Columns that imply each other and are in no group together: see `PCADetector.suggested_groups`."""
+        names, groups = self.columns.names, self.groups.values()
+        n = len(names)  # of present values
+        # few rows are correlated by chance, which the model smooths out
+        many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
+        covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
+        return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
 
     @property
     def limit_kind(self) -> str:
@@ -149,7 +170,8 @@ class FittedDetector:
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
-        chosen = self._explained_by() | EXPLAINER.without_aliases(options)
+        chosen = EXPLAINER.without_aliases(options)
+        chosen = self._explained_by(chosen.get("given")) | chosen
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
         for known, explainer in self._explainers:
@@ -159,9 +181,12 @@ class FittedDetector:
         self._explainers[:] = [*self._explainers[1 - _EXPLAINERS_KEPT :], (chosen, explainer)]
         return explainer
 
-    def _explained_by(self) -> dict[str, Any]:
+    def _explained_by(self, given: Sequence[str | int] | str | None) -> dict[str, Any]:
+        """What the detector says about explanations; features that are ``given`` leave their groups."""
+        EXPLAINER["given"].check(given)
         own = {name: self.parameters[name] for name in ("game", "ranking")}
-        return {"score": self.statistic.name} | own
+        groups = without_given(self.groups, given or [], self.columns.names)
+        return {"score": self.statistic.name, "groups": groups or None} | own
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
@@ -169,7 +194,13 @@ class FittedDetector:
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""
-        return fix_jointly(self.explainer(), self.explainer().columns.read(X), self.limit, features)
+        explainer, groups = self.explainer(groups=None), self.groups
+        if not isinstance(features, (int, np.integer)):
+            listed = [features] if isinstance(features, str) else features
+            features = [
+                one for name in listed for one in (groups.get(name, [name]) if isinstance(name, str) else [name])
+            ]
+        return fix_jointly(explainer, explainer.columns.read(X), self.limit, features)
 
     def _values(self, reading: Reading, statistic: QuadraticScore) -> Floats:
         starts = range(0, len(reading.features), _ROWS_PER_CHUNK)

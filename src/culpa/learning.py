@@ -17,6 +17,7 @@ from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.columns import Lagged, Smoother, lagged_names
 from culpa.columns.smoothing import clustering
+from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.blocks import BlockMoments, block_starts
@@ -204,6 +205,7 @@ class Recipe:
             limits,
             limits(statistic, confidence),
             self.parameters,
+            units=units_in_headers(self.columns.known_inputs or ()),
             abnormal_training_rows=abnormal,
             components=learned.choice,
             blocks=blocks,

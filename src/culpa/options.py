@@ -17,6 +17,7 @@ class BlameOptions(TypedDict, total=False):
     method: Method
     ranking: Ranking
     groups: Mapping[str, Sequence[str | int]] | None
+    upstream: Sequence[Sequence[str | int]] | None
     tolerance: float
     max_coalitions: int | None
     n_orders: int | None
@@ -44,4 +45,5 @@ class ReportOptions(BlameOptions, total=False):
     source: str
     gap: Any
     min_length: int
+    baseline: int
     units: Mapping[str, str] | None

@@ -265,3 +265,14 @@ def test_all_settings_work_with_lags(process):
     assert np.isfinite(found.to_frame()[["detection", "hits1", "rank"]].to_numpy()).all()
     assert {entry.setting.n_components for entry in found.entries} == {"auto", 9}
     assert not any(entry.setting.game == "retraining" for entry in found.entries)
+
+
+def test_groups_are_kept_and_play_no_part_in_the_choice(plant):
+    normal = pd.DataFrame(plant.normal, columns=[f"s{i}" for i in range(plant.normal.shape[1])])
+    plain, grouped = (
+        culpa.calibrate(normal, PCADetector(groups=groups), chosen=[OWN, OWN._replace(ranking="rbc")], n_trials=100)
+        for groups in (None, {"pair": ["s0", "s1"]})
+    )
+    assert grouped.calibration_.to_frame().equals(plain.calibration_.to_frame())
+    assert grouped.groups == {"pair": ["s0", "s1"]}
+    assert grouped.explain(normal[:3]).player_names[0] == "pair"

@@ -1,6 +1,8 @@
 """`culpa incidents`: the same incidents as in the library, whatever the format and the batches."""
 
 import json
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -55,7 +57,7 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]
     assert lines[0].startswith(
-        "On 2024-03-05 from 20:50 to 21:19, flow_reflux read 60 m3/h where the other features imply"
+        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58 m3/h where"
     )
 
 
@@ -69,8 +71,40 @@ def test_a_pipe_and_row_numbers(folder):
     stdin = (folder / "new.ndjson").read_text()
     lines = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", stdin=stdin).stdout.splitlines()
     found = [json.loads(line) for line in lines]
-    assert (found[1]["start"], found[1]["end"], found[1]["culprit"]) == (50, 79, "flow_reflux")
-    assert found[-1]["to_fix"] == "flow_product, pressure_inlet, temperature_top"
+    over = [line for line in found if line["event"] == "closed"]
+    assert (over[1]["start"], over[1]["end"], over[1]["culprit"]) == (50, 79, "flow_reflux")
+    assert over[-1]["to_fix"] == "flow_product, temperature_top"
+    quiet = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--no-events", stdin=stdin).stdout
+    assert [json.loads(line) for line in quiet.splitlines()] == [
+        {key: value for key, value in line.items() if key not in ("event", "new")} for line in over
+    ]
+
+
+def test_events_are_written_at_once(folder):
+    """Lines of a pipe one by one: an incident opens with its first row, and is over with the first row past the gap."""
+    lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
+    command = [sys.executable, "-m", "culpa", "incidents", "-", "-m", str(folder / "plant.culpa"), "--gap", "3", "-q"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.writelines(lines[45:51])
+    process.stdin.flush()
+    opened = json.loads(process.stdout.readline())  # would wait for ever if answers were held back
+    assert (opened["event"], opened["start"], opened["end"], opened["culprit"]) == ("opened", 5, 5, "flow_reflux")
+    process.stdin.writelines(lines[51:84])
+    process.stdin.flush()
+    event = opened
+    while event["event"] != "closed":
+        event = json.loads(process.stdout.readline())
+    assert (event["start"], event["end"]) == (5, 34)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_events_as_text(folder):
+    stdin = (folder / "new.ndjson").read_text()
+    lines = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--text", stdin=stdin).stdout.splitlines()
+    assert lines[0].startswith("New incident. In row 31, flow_reflux read 43.9 m3/h")
+    assert lines[1].startswith("Over. In row 31, ")
+    assert sum(line.startswith("New incident.") for line in lines) == sum(line.startswith("Over.") for line in lines)
 
 
 def test_no_rows_and_exit_codes(folder, tmp_path):

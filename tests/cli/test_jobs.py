@@ -616,3 +616,43 @@ def test_help_teaches_by_examples():
         assert f"culpa {command} " in text
         assert "-m plant.culpa" in text or "plant.culpa" in text
         assert "\b" not in text
+
+
+@pytest.mark.parametrize("given", [["temp_0:temp_1:temp_2,temp_4:temp_1"], ["temp_0:temp_1:temp_2", "temp_4 : temp_1"]])
+def test_a_flow_sheet_on_the_command_line(folder, library, given):
+    """Chains by commas or one by one; the values are those of the library."""
+    options = [word for text in given for word in ("--upstream", text)]
+    run("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--all", "-o", folder / "why.csv", *options)
+    new = new_rows().drop(columns="time")
+    chains = [["temp_0", "temp_1", "temp_2"], ["temp_4", "temp_1"]]
+    with pytest.warns(UserWarning, match="no observed feature"):
+        wanted = library.explain(new, upstream=chains).values
+    found = pd.read_csv(folder / "why.csv")[list(new.columns)].to_numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+    assert np.abs(wanted[:3] - library.explain(new[:3]).values).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("upstream", "error"),
+    [
+        ("temp_0", "at least two names joined by a colon"),
+        ("temp_0:tmp_1", "did you mean 'temp_1'"),
+        ("temp_0:temp_1,temp_1:temp_0", "'temp_0' > 'temp_1' > 'temp_0'"),
+    ],
+)
+def test_flow_sheets_that_make_no_sense(folder, upstream, error):
+    result = run("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--upstream", upstream, code=2)
+    assert error in " ".join(result.output.split())
+
+
+def test_names_with_colons_and_commas_in_a_flow_sheet(folder):
+    names = ["T1: inlet", "a,b", "T1", "x", "y"]
+    write(frame().set_axis(names, axis=1), folder / "odd.csv")
+    run("fit", folder / "odd.csv", "-o", folder / "odd.culpa")
+    run(
+        *("explain", folder / "odd.csv", "-m", folder / "odd.culpa", "--all", "-o", folder / "odd-why.csv"),
+        *("--upstream", "T1: inlet:a,b:x,T1:y"),
+    )
+    detector = PCADetector().fit(frame().set_axis(names, axis=1))
+    wanted = detector.explain(frame().set_axis(names, axis=1), upstream=[("T1: inlet", "a,b", "x"), ("T1", "y")])
+    np.testing.assert_allclose(pd.read_csv(folder / "odd-why.csv")[names], wanted.values, rtol=1e-6, atol=1e-9)

@@ -235,6 +235,14 @@ HOSTILE = {
     "ranking": (set_parameter(ranking="eval"), "'parameters'"),
     "noun": (set_parameter(noun=""), "'parameters' is missing or not valid: noun must be text of 1 to 30 characters"),
     "noun that goes on": (set_parameter(noun="sensor\n" * 10_000), "got 'sensor"),
+    "groups of something": (
+        set_parameter(groups=["a", "b"]),
+        "groups must be a dict of group name to list of features",
+    ),
+    "groups of nothing": (set_parameter(groups={"feed": [None]}), "groups must be a dict"),
+    "groups of other columns": (set_parameter(groups={"feed": ["z"]}), "unknown feature in group 'feed': 'z'"),
+    "groups that overlap": (set_parameter(groups={"u": ["a"], "v": ["a", "b"]}), "'a' is in the groups 'u' and 'v'"),
+    "groups that forms do not know": (set_parameter(groups={"feed": ["a", "b"]}), "forms are for 5 players"),
     "lags that do not fit": (set_parameter(lags=3), "3 lags do not fit 5 features"),
     "lags too large": (set_parameter(lags=10**30), "lags must be a whole number"),
     "parameter gone": (lambda arrays, header: header["parameters"].pop("trim"), "'trim' is missing or unknown"),
@@ -272,6 +280,34 @@ def test_a_file_from_before_the_noun(model):
 def test_the_noun_is_kept(tmp_path):
     PCADetector(noun="sensor").fit(rows()).save(tmp_path / "m")
     assert culpa.load(tmp_path / "m").noun == "sensor"
+
+
+def test_groups_are_kept_with_their_compiled_explainer(tmp_path):
+    new = pd.DataFrame(rows(seed=1), columns=list("abcde"))
+    detector = PCADetector(groups={"feed": ("a", 3), "drive": "e"}).fit(pd.DataFrame(rows(), columns=list("abcde")))
+    detector.explainer().compile()
+    detector.save(tmp_path / "m")
+    again = culpa.load(tmp_path / "m")
+    assert again.groups == {"feed": ["a", 3], "drive": ["e"]}
+    assert again.explainer().forms is not None
+    why = again.explain(new)
+    assert why.player_names == ("feed", "b", "c", "drive")
+    same(why.values, detector.explain(new).values)
+    same(again.explain(new, groups=None).values, detector.explain(new, groups=None).values)
+
+
+def test_groups_of_other_columns_are_refused_before_anybody_asks_for_an_explanation(tmp_path):
+    PCADetector().fit(rows()).save(tmp_path / "m")
+    with pytest.raises(ModelFileError, match="does not fit together: unknown feature in group 'feed': 'z'"):
+        culpa.load(forge(tmp_path / "m", set_parameter(groups={"feed": ["z"]})))
+
+
+def test_a_file_from_before_groups(model):
+    new = pd.DataFrame(rows(seed=1), columns=list("abcde"))
+    before = culpa.load(model).explain(new).values
+    old = culpa.load(forge(model, lambda arrays, header: header["parameters"].pop("groups")))
+    assert old.groups is None
+    np.testing.assert_array_equal(old.explain(new).values, before)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '"x"', "{", "[" * 100_000, '{"format": 1}', "{}"])

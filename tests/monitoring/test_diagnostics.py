@@ -8,6 +8,7 @@ import pytest
 
 from culpa import FitWarning, PCADetector
 from culpa.models.blocks import BlockMoments
+from culpa.monitoring.diagnostics import ties_in_words
 
 
 def rows(n=300, seed=0):
@@ -139,3 +140,27 @@ class TestFillCodes:
         X = rows().assign(valve=np.random.default_rng(3).uniform(97, 98, size=300))
         X.iloc[100:103, 5] = [99.94, 100.2, 99.99]
         assert not any("holds" in text for text in told(X))
+
+
+def test_ties_in_words():
+    X = np.random.default_rng(0).normal(size=(300, 8))
+    X[:, 3] = X[:, 0] + 0.1 * X[:, 3]
+    X[:, 6] = X[:, 1] + X[:, 2] + 0.01 * X[:, 6]
+    names = ["p [bar]", "flow [m3/h]", "b", "it's", "c", "d", "e", "f"]
+    fitted = PCADetector().fit(pd.DataFrame(X, columns=names)).fitted
+    strong, weak = (group.strength for group in fitted.suggested_groups())
+    assert ties_in_words(fitted) == [
+        f"flow, b and e imply each other (partial correlations of {strong:.2f} or more): faults in one cannot be told from "
+        "faults in another. Consider --group 'flow/b/e=flow [m3/h],b,e'",
+        f"p and it's imply each other (partial correlation {weak:.2f}): faults in one cannot be told from faults in the "
+        "other. Consider --group 'p/it'\"'\"'s=p [bar],it'\"'\"'s'",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::culpa.FitWarning")
+def test_many_ties_are_not_all_told():
+    X = np.random.default_rng(0).normal(size=(400, 14))
+    fitted = PCADetector().fit(np.hstack([X, X + 0.01])).fitted
+    told = ties_in_words(fitted)
+    assert len(told) == 11
+    assert told[-1] == "4 more such groups: see suggested_groups in 'culpa info --json'."

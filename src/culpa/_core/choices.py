@@ -10,7 +10,17 @@ GameName = Literal["conditional", "retraining", "interventional"]
 Method = Literal["auto", "exact", "permutation", "algorithm1"]
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
 Criterion = Literal[
-    "cdc", "pdc", "dc", "rbc", "abc", "relative", "z-score", "leave-one-out", "mahalanobis-shapley", "fault-odds"
+    "cdc",
+    "pdc",
+    "dc",
+    "rbc",
+    "abc",
+    "relative",
+    "z-score",
+    "leave-one-out",
+    "mahalanobis-shapley",
+    "fault-odds",
+    "propagated",
 ]
 Ranking = Literal["shapley", Criterion]
 RetrainingRank = Literal["components", "share"]

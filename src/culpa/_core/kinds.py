@@ -187,6 +187,13 @@ def _are_groups(value: object) -> bool:
     )
 
 
+def _are_chains(value: Any) -> bool:
+    def is_list(item: object) -> bool:
+        return isinstance(item, Sequence) and not isinstance(item, str)
+
+    return is_list(value) and all(is_list(chain) and len(chain) > 1 and _are_features(chain) for chain in value)
+
+
 def _list_of(kind: Kind) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(kind.accepts, value))
 
@@ -197,6 +204,7 @@ POSITIVE = Number(above=0)
 NOT_NEGATIVE = Number(at_least=0)
 FEATURES = Checked("a list of names or positions of features", _are_features)
 GROUPS = Checked("a dict of group name to list of features", _are_groups)
+CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)
 FUNCTION = Checked("a function", callable)
 
 

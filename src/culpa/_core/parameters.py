@@ -20,6 +20,7 @@ from culpa._core.choices import (
     STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
+    CHAINS,
     FEATURES,
     FRACTION,
     FUNCTION,
@@ -78,7 +79,16 @@ _RANKING = Parameter(
     "shapley",
     "Criterion that ranks the features of a row.",
     '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
-    '"leave-one-out" and "fault-odds", find a single wrong feature more often.',
+    '"leave-one-out" and "fault-odds", find a single wrong feature more often. "propagated" finds where a fault entered '
+    "that then moved other features.",
+)
+_GROUPS = Parameter(
+    "groups",
+    GROUPS,
+    None,
+    "Features that are blamed together, such as those of one subsystem.",
+    "Features in no group stay on their own.",
+    optional=True,
 )
 _SEED = Parameter(
     "seed",
@@ -177,6 +187,12 @@ DETECTOR = Parameters(
             "regression.",
             optional=True,
         ),
+        replace(
+            _GROUPS,
+            more=f"{_GROUPS.more} `explain(X, groups=None)` blames single features. `suggested_groups` lists columns that "
+            "imply each other.",
+            option="group",
+        ),
         Parameter(
             "smooth",
             Number(above=0, at_most=1),
@@ -249,20 +265,22 @@ EXPLAINER = Parameters(
             'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
             optional=True,
         ),
-        Parameter(
-            "groups",
-            GROUPS,
-            None,
-            "Features that are blamed together, such as those of one subsystem.",
-            "Features in no group stay on their own.",
-            optional=True,
-        ),
+        _GROUPS,
         Parameter(
             "given",
             FEATURES,
             None,
             "Features that are always known and never blamed: every coalition has them.",
             "The base value is then the expected score given these features, and differs from row to row.",
+            optional=True,
+        ),
+        Parameter(
+            "upstream",
+            CHAINS,
+            None,
+            "Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].",
+            "Values are then asymmetric Shapley values: only orders in which causes join before their effects count, so a "
+            "cause is also credited with what it implies about its effects. A flow sheet that is wrong misleads.",
             optional=True,
         ),
         Parameter(

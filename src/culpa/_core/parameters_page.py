@@ -27,10 +27,11 @@ the command line.
 An unknown name or a value out of range is an error that says what is allowed.
 """
 _ABOUT = {
-    "PCADetector": "On the command line, `n_components` is `--components`, and `scale=False` is `--no-scale`.",
+    "PCADetector": "On the command line, `n_components` is `--components`, `scale=False` is `--no-scale`, and "
+    "`groups={'name': ['a', 'b']}` is `--group name=a,b`.",
     "Explainer": "`explain`, `explainer`, `incidents` and `report` of a detector take these parameters as keywords. There, "
-    "`score`, `game` and `ranking` default to those of the detector. `incidents` and `report` always explain the score of "
-    "the detector, so they take neither `score` nor `features`.",
+    "`score`, `game`, `ranking` and `groups` default to those of the detector. `incidents` and `report` always explain "
+    "the score of the detector, so they take neither `score` nor `features`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
 }

@@ -88,7 +88,8 @@ class Fits:
 def recipe_of(detector: PCADetector, n_features: int) -> Recipe:
     """What an unfitted detector makes of rows with so many features, past values included."""
     columns = Lagged(None, n_features // (detector.lags + 1), detector.lags)
-    return Recipe(detector.get_params(deep=False), columns)
+    parameters = detector.get_params(deep=False) | {"groups": None}  # faults are in single features
+    return Recipe(parameters, columns)
 
 
 def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:

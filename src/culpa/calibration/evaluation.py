@@ -158,10 +158,10 @@ def verdicts(
 
 
 def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
-    # no row is flagged here, so a formula will do, and nobody needs to be warned of it
+    # no row is flagged here, so a formula will do, and nobody needs to be warned of it; faults are in single features
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula").fit(training)
+        fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula", groups=None).fit(training)
     return fitted
 
 
@@ -181,6 +181,7 @@ def blame_columns(setting: Setting, fitted: FittedDetector, features: Floats, se
         score=setting.statistic,
         game=setting.game,
         ranking="shapley",
+        groups=None,
         method="exact" if exact else "permutation",
         n_orders=None if exact else _ORDERS,
         seed=0 if exact else seed,

@@ -92,7 +92,7 @@ def calibrate(
     from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detector import PCADetector
     from culpa.io.tables import TableError
-    from culpa.jobs import fit, sample
+    from culpa.jobs import check_columns, fit, sample
 
     if output is not None:
         check_free(output, force=force)
@@ -103,6 +103,7 @@ def calibrate(
     features = columns.features(source)
     sizes = _sizes(at_once or [], len(features))
     detector = PCADetector(**parameters)
+    check_columns(detector, features)
     with console.work_bar(quiet=quiet) as progress:
         windows = sample(source, features, MOST_ROWS, past=past_of(detector.lags))
         plan = Plan(kinds=faults, at_once=sizes, **trials, progress=progress)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from culpa._core.kinds import FEATURES, AnyOf, Choice, Flag, Kind, Number, Whole
+from culpa._core.kinds import FEATURES, GROUPS, AnyOf, Choice, Flag, Kind, Number, Whole
 from culpa._core.parameter import Parameter, Parameters
 from culpa.cli.console import guarded
 
@@ -88,15 +88,19 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     names = list(kind.names) if isinstance(kind, Choice) else []
     if names:
         help = f"{help.rstrip('.')}: {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}."
+    if kind is GROUPS:
+        help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
     default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
     type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)
     return _option(_variable(parameter), Annotated[type_of_value, info], default)
 
 
-def _type_of(kind: Kind) -> type:
+def _type_of(kind: Kind) -> Any:
     return (
-        bool
+        list[str]
+        if kind is GROUPS
+        else bool
         if isinstance(kind, Flag)
         else int
         if isinstance(kind, Whole)
@@ -117,8 +121,26 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
         value = _number(value)
     elif parameter.kind is FEATURES and value is not None:
         value = [name.strip() for name in value.split(",") if name.strip()]
-    dataclasses.replace(parameter, name=f"--{_variable(parameter).replace('_', '-')}").check(value)
+    elif parameter.kind is GROUPS:
+        value = _groups(value or [], _flag(parameter)) or None
+    dataclasses.replace(parameter, name=_flag(parameter)).check(value)
     return value
+
+
+def _flag(parameter: Parameter) -> str:
+    return f"--{_variable(parameter).replace('_', '-')}"
+
+
+def _groups(given: list[str], flag: str) -> dict[str, list[str]]:
+    """Groups given as "name=a,b"; a group may be given in several parts."""
+    groups: dict[str, list[str]] = {}
+    for text in given:
+        name, _, members = text.partition("=")
+        features = [member.strip() for member in members.split(",") if member.strip()]
+        if not name.strip() or not features:
+            raise ValueError(f"{flag} must be 'name=a,b', where a and b are columns to learn from, got {text!r}.")
+        groups.setdefault(name.strip(), []).extend(features)
+    return groups
 
 
 def _number(text: str) -> int | float | str:

@@ -1,5 +1,6 @@
 """`culpa compare`: what is different between two periods?"""
 
+from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,7 @@ def compare(
     tables: options.PeriodsOptions,
     model: options.Model,
     top: Annotated[int, typer.Option(min=1, help="Number of features to show.")] = 10,
+    no_groups: options.NoGroups = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -34,6 +36,7 @@ def compare(
 
     before, after = tables.open_both()
     fitted = load(model).fitted
+    fitted = fitted.without_groups() if no_groups else fitted
     with console.progress_bar(before, quiet=quiet) as (rows_done, _):
         comparison = run(fitted, before, after, progress=rows_done)
     if json:
@@ -55,7 +58,7 @@ def _print(comparison: "Comparison", top: int, noun: str) -> None:
         parts.add_column(name, justify="left" if name == noun else "right")
     for each in comparison.features[:top]:
         low_to_high = f"{each.change.low:.3g} to {each.change.high:.3g}"
-        means = (f"{each.mean_before:.5g}", f"{each.mean_after:.5g}")
+        means = ("" if isnan(mean) else f"{mean:.5g}" for mean in (each.mean_before, each.mean_after))  # of groups
         parts.add_row(Text(each.feature), f"{each.change.value:+.3g}", low_to_high, f"{each.share:.0%}", *means)
     out.print(parts)
     pairs = Table(title="Correlations that changed most clearly", title_justify="left")

@@ -11,7 +11,7 @@ from culpa.cli.console import warn
 
 @command
 def explain(
-    rows: options.NewRowsOptions,
+    rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[
@@ -24,6 +24,14 @@ def explain(
         ),
     ] = None,
     id: options.Id = None,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Flow sheet: features joined by colons, causes before effects, as 'feed:reactor:product'. Separate chains "
+            "by commas, or repeat the option.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Explain flagged rows: how much each feature contributes to the score.
 
@@ -34,6 +42,7 @@ def explain(
     culpa explain new.csv -m plant.culpa -o why.csv
     culpa explain new.csv -m plant.culpa --id time --top 3
     culpa explain new.parquet -m plant.culpa --all -o why.parquet
+    culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor,reactor:product
     tail -f readings.ndjson | culpa explain - -m plant.culpa
     """
     with options.open_job(rows, answer) as job:
@@ -46,6 +55,7 @@ def explain(
             carried=options.names_of(id, job.source),
             all_rows=all,
             top=top,
+            upstream=options.chains_of(upstream, job.detector.columns.names),
             inline=job.source.live and job.format == "ndjson",
             progress=job.progress,
             report=warn,

@@ -23,7 +23,7 @@ def fit(
     unit: Annotated[
         list[str] | None,
         typer.Option(
-            help="Unit of a column, as 'name=unit'. Repeatable.",
+            help="Unit of a column, as 'name=unit', instead of the one in its header. Repeatable.",
             show_default=False,
             rich_help_panel=options.COLUMNS,
         ),
@@ -42,10 +42,12 @@ def fit(
     \b
     culpa fit normal.csv -o plant.culpa
     culpa fit normal.parquet -o plant.culpa --id time --drop operator,shift
+    culpa fit normal.csv -o plant.culpa --group 'A feed=flow_1,valve_3' --group 'B feed=flow_2,valve_4'
     culpa fit messwerte.csv -o anlage.culpa --delimiter ';' --decimal ','
     """
     from culpa._core.files import check_free
     from culpa.detector import PCADetector
+    from culpa.monitoring.diagnostics import ties_in_words
 
     check_free(output, force=force)
     source = table.open()
@@ -53,10 +55,12 @@ def fit(
     units = _units(unit or [], features)
     detector = PCADetector(**parameters)
     _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
-    detector.units_ = units
+    detector.units_ = {**detector.units_, **units}
     detector.save(output)
     if not quiet:
         console.say(_summary(detector, source, output))
+        for text in ties_in_words(detector.fitted):
+            console.say(text)
 
 
 def _learn(

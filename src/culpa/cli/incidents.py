@@ -13,14 +13,23 @@ from culpa.cli.console import warn
 
 @command
 def incidents(
-    rows: options.NewRowsOptions,
+    rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     grouping: options.IncidentOptions,
-    text: Annotated[bool, typer.Option("--text", help="Print only a sentence for each incident.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print only sentences.")] = False,
+    events: Annotated[
+        bool | None,
+        typer.Option(
+            "--events/--no-events",
+            help="Also write a line when an incident opens and when it grows.",
+            show_default="if rows come from a pipe and are answered as text or NDJSON",
+        ),
+    ] = None,
 ) -> None:
-    """Group flagged rows into incidents: when, which features are to blame, and what was expected.
+    """Group flagged rows into incidents: how they began and spread, which features are to blame, what was expected.
 
-    Each incident is written as soon as it is over.
+    Each incident is written as soon as it is over. Rows from a pipe also get a line when an incident opens, and when it
+    reaches more features.
 
     \b
     culpa incidents new.csv -m plant.culpa --time time --gap 5min --text
@@ -31,12 +40,14 @@ def incidents(
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as run
 
+        live = job.source.live and job.format in ("text", "ndjson")
         summary = run(
             job.detector,
             job.source,
             job.sink,
             time=grouping.time,
             **grouping.grouping(),
+            events=live if events is None else events,
             progress=job.progress,
             report=warn,
             note=job.note,
@@ -48,5 +59,10 @@ class _Lines:
     """A sink that prints sentences."""
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        for sentence in columns["sentence"]:
-            typer.echo(sentence)
+        events = columns.get("event") or ["closed"] * len(columns["sentence"])
+        news = columns.get("new") or [""] * len(events)
+        for event, new, sentence in zip(events, news, columns["sentence"], strict=True):
+            typer.echo(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence)
+
+
+_OPENINGS = {"opened": "New incident. ", "grew": "The incident reached {new}. ", "closed": "Over. "}

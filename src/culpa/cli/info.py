@@ -16,7 +16,7 @@ def info(
     model: options.ModelArgument,
     json: options.Json = False,
 ) -> None:
-    """Show the features, components, limits and training rows of a model, with warnings.
+    """Show the features, groups, components, limits and training rows of a model, with warnings.
 
     \b
     culpa info plant.culpa
@@ -35,6 +35,8 @@ def info(
 
 
 def _print(about: "Description") -> None:
+    from culpa.columns.units import short_names
+
     past = f" with {about.lags} lags" if about.lags else ""
     if about.given:
         past += f", given {', '.join(about.given)}"
@@ -53,7 +55,14 @@ def _print(about: "Description") -> None:
     for name, text in lines.items():
         typer.echo(f"{name:<14}{text}")
     typer.echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
-    for feature in about.features:
-        typer.echo(f"{feature['name']:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
+    for feature, name in zip(about.features, short_names([each["name"] for each in about.features]), strict=True):
+        shown = name if feature["unit"] else feature["name"]  # the unit has a column of its own
+        typer.echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
+    if about.groups:
+        typer.echo(f"\n{'group':<24}features")
+        for name, members in about.groups.items():
+            typer.echo(f"{name:<24}{', '.join(members)}")
+    for suggestion in about.suggestions:
+        typer.echo(f"\n{suggestion}")
     for warning in about.warnings:
         typer.echo(f"\nWarning: {warning}")

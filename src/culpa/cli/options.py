@@ -1,6 +1,6 @@
 """Options that several commands share, each described once, in blocks of options that belong together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,9 @@ ModelArgument = Annotated[
 ]
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
+]
+NoGroups = Annotated[
+    bool, typer.Option("--no-groups", help="Blame single features, not the groups of the model.", show_default=False)
 ]
 CompleteOnly = Annotated[
     bool,
@@ -188,6 +191,18 @@ class NewRowsOptions(TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlamedRowsOptions(NewRowsOptions):
+    """New rows, and the model that says whose fault they are."""
+
+    no_groups: NoGroups = False
+
+    def detector(self) -> "FittedDetector":
+        """The detector in the model file, with or without its groups."""
+        fitted = super().detector()
+        return fitted.without_groups() if self.no_groups else fitted
+
+
+@dataclass(frozen=True, kw_only=True)
 class PeriodsOptions(TableOptions):
     """The tables of two periods, read alike; the first is ``table``."""
 
@@ -248,13 +263,16 @@ class IncidentOptions:
         ),
     ] = "0"
     min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
+    baseline: Annotated[
+        int,
+        typer.Option(min=0, help="Judge movements against the mean of this many normal rows before the incident."),
+    ] = 0
 
     def grouping(self) -> dict[str, Any]:
-        """The gap and the length, as the library takes them."""
-        try:
-            return {"gap": int(self.gap), "min_length": self.min_length}
-        except ValueError:  # a time span, as it was written
-            return {"gap": self.gap, "min_length": self.min_length}
+        """The options, as the library takes them."""
+        span = self.gap  # a time span, as it was written
+        gap = int(span) if span.strip().lstrip("+-").isdigit() else span
+        return {"gap": gap, "min_length": self.min_length, "baseline": self.baseline}
 
 
 @dataclass(frozen=True)
@@ -286,6 +304,18 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
     if not any("," in name for name in given or []):  # the table need not be opened for its column names
         return list(dict.fromkeys(given or []))
     return split_names(given or [], list(source.columns()))
+
+
+def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:
+    """Chains of names, given as 'a:b:c', several separated by commas or one by one."""
+    from culpa.io.tables.columns import split_chains
+
+    chains = split_chains(given or [], names)
+    if short := [chain for chain in chains if len(chain) < 2]:
+        raise ValueError(
+            f"--upstream needs at least two names joined by a colon, as in feed:reactor, got {short[0][0]!r}."
+        )
+    return chains
 
 
 def to_path(text: str) -> Path | None:

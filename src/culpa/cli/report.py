@@ -11,7 +11,7 @@ from culpa.cli.command import command
 
 @command
 def report(
-    rows: options.NewRowsOptions,
+    rows: options.BlamedRowsOptions,
     grouping: options.IncidentOptions,
     output: Annotated[
         str | None,

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -42,12 +42,21 @@ def report(table1: Table1, table2: Table2, figures: Figures, checks: list[Check]
 
 def to_page(parts: Iterable[str]) -> str:
     """Markdown with its paragraphs wrapped."""
-    return "\n\n".join(flow(block) for part in parts for block in re.split(r"\n{2,}", part.strip())) + "\n"
+    return "\n\n".join(flow(block) for part in parts for block in _blocks(part)) + "\n"
+
+
+def _blocks(part: str) -> Iterator[str]:
+    """Paragraphs, lists, tables and headings, and code between fences as a whole."""
+    for piece in re.split(r"^(```.*?^```)$", part, flags=re.MULTILINE | re.DOTALL):
+        if piece.startswith("```"):
+            yield piece
+        else:
+            yield from (block for block in re.split(r"\n{2,}", piece.strip("\n")) if block)
 
 
 def flow(block: str) -> str:
     """Wrap a paragraph or a list; leave tables, headings, pictures and code alone."""
-    if block.startswith(("|", "#", "!", "    ")):
+    if block.startswith(("|", "#", "!", "    ", "```")):
         return block
     items = re.split(r"\n(?=- )", block)
     hang = "  " if block.startswith("- ") else ""

@@ -11,27 +11,33 @@ from culpa._core.choices import one_of
 from culpa.experiments import (
     alarms,
     alarms_page,
+    culprits,
+    culprits_page,
     drawing,
     false_alarms,
     figures,
+    flow_sheets_page,
     limits_page,
     localisation,
     localisation_page,
+    propagation,
     sheets,
     table1,
     table2,
 )
 from culpa.experiments.alarms import AlarmRates
 from culpa.experiments.checks import Check, check_figures, check_localisation, check_table1, check_table2
+from culpa.experiments.culprits import Culprits
 from culpa.experiments.false_alarms import FalseAlarms
 from culpa.experiments.figures import Figure, Figures
+from culpa.experiments.propagation import PropagatedFaults
 from culpa.experiments.published import Progress, silent
 from culpa.experiments.report import report
 from culpa.experiments.table1 import Table1
 from culpa.experiments.table2 import Table2
 
 PAPER = ("table1", "table2", "figures")  # what "all" means
-PARTS = (*PAPER, "localisation", "limits", "alarms", "all")
+PARTS = (*PAPER, "localisation", "limits", "alarms", "propagation", "culprits", "all")
 # how to run each part, how to check it, and about how long it takes, for the progress bar
 _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] = {
     "table1": (table1.run, check_table1, 12.0),
@@ -44,6 +50,8 @@ _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] 
     ),
     "limits": (false_alarms.run, lambda found: (), 60.0),
     "alarms": (alarms.run, lambda found: (), 300.0),
+    "propagation": (lambda data, *, n_seeds, progress: propagation.run(progress=progress), lambda found: (), 200.0),
+    "culprits": (lambda data, *, n_seeds, progress: culprits.run(data, progress=progress), lambda found: (), 40.0),
 }
 
 
@@ -57,6 +65,8 @@ class Results:
     localisation: dict[str, Any] | None
     limits: FalseAlarms | None
     alarms: AlarmRates | None
+    propagation: PropagatedFaults | None
+    culprits: Culprits | None
     checks: tuple[Check, ...]
     files: tuple[Path, ...]
 
@@ -78,6 +88,10 @@ class Results:
             result += limits_page.sheets(self.limits)
         if self.alarms:
             result += alarms_page.sheets(self.alarms)
+        if self.propagation:
+            result += flow_sheets_page.sheets(self.propagation)
+        if self.culprits:
+            result += culprits_page.sheets(self.culprits)
         return result
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +164,12 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
     if done["alarms"]:
         files.append(write(output / "false-alarms.json", alarms_page.to_json(done["alarms"]).encode()))
         files.append(write(output / "false-alarms.md", alarms_page.page(done["alarms"]).encode()))
+    if done["propagation"]:
+        files.append(write(output / "flow-sheets.json", flow_sheets_page.to_json(done["propagation"]).encode()))
+        files.append(write(output / "flow-sheets.md", flow_sheets_page.page(done["propagation"]).encode()))
+    if done["culprits"]:
+        files.append(write(output / "culprits.json", culprits_page.to_json(done["culprits"]).encode()))
+        files.append(write(output / "culprits.md", culprits_page.page(done["culprits"]).encode()))
     return files
 
 

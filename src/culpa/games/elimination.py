@@ -78,3 +78,8 @@ class Elimination(NamedTuple):
         """Both batches."""
         xp = array_namespace(self.V)
         return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
+
+    def choose(self, which: Array) -> Self:
+        """Some of the batch."""
+        xp = array_namespace(self.V)
+        return type(self)(*(xp.take(array, which, axis=0) for array in self))

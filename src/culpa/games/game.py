@@ -32,6 +32,7 @@ A game is *walked*: `Game.start` puts a batch of empty coalitions in front of qu
 first feature of every queue either joins (`Coalitions.join`, which returns how the value of every coalition changes for
 every row) or is skipped for good (`Coalitions.skip`). Exact enumeration joins and skips; sampled orders only join. A
 feature that was skipped never comes back, so coalitions need to know only what matters to the features still waiting.
+Where only some coalitions are admissible (`culpa.shapley.asymmetric`), those that go on are chosen (`Coalitions.choose`).
 
 Arrays follow the array API standard, so that the same code runs on NumPy arrays and on torch tensors. Shapes:
 
@@ -84,6 +85,10 @@ class Coalitions(Protocol):
 
     def concat(self, other: Self) -> Self:
         """Both batches as one; their queues must be equally long."""
+        ...
+
+    def choose(self, which: Array) -> Self:
+        """Some coalitions of the batch, by their positions."""
         ...
 
 
@@ -211,3 +216,8 @@ class ValuedCoalitions(NamedTuple):
         xp = array_namespace(self.X)
         pairs = zip(self[2:], other[2:], strict=True)
         return type(self)(self.game, self.X, *(xp.concat(pair, axis=0) for pair in pairs))
+
+    def choose(self, which: Array) -> Self:
+        """Some of the batch."""
+        xp = array_namespace(self.X)
+        return type(self)(self.game, self.X, *(xp.take(array, which, axis=0) for array in self[2:]))

@@ -144,3 +144,8 @@ class Latent(NamedTuple):
         xp = array_namespace(self.root)
         pairs = zip(self[1:], other[1:], strict=True)
         return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
+
+    def choose(self, which: Array) -> Self:
+        """Some of the batch."""
+        xp = array_namespace(self.root)
+        return type(self)(self.constants, *(xp.take(array, which, axis=0) for array in self[1:]))

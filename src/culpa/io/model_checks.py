@@ -12,7 +12,7 @@ from culpa._core.validation import default_names
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADDED_LATER = {"noun", "given", "smooth", "robust"}  # parameters that files of this format may lack
+_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows

@@ -18,6 +18,7 @@ from culpa._core.json_values import to_json_value
 from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa._core.version import __version__
 from culpa.columns import Lagged
+from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
@@ -304,7 +305,9 @@ def _columns(header: dict[str, Any], n_features: int) -> Lagged:
     smooth = parameters.get("smooth")
     n_columns = n_columns_of(parameters, n_features)
     given = feature_positions(parameters.get("given") or [], names or default_names(n_columns), "given")
-    return Lagged(names, n_columns, parameters["lags"], given, None if smooth == 1 else smooth)
+    columns = Lagged(names, n_columns, parameters["lags"], given, None if smooth == 1 else smooth)
+    named_groups(parameters.get("groups"), columns.inputs, columns.names)  # refuses what does not fit
+    return columns
 
 
 def _context(arrays: Arrays, columns: Lagged) -> Context | None:

@@ -4,7 +4,7 @@ from culpa.jobs.batches import Summary
 from culpa.jobs.comparing import compare
 from culpa.jobs.describing import Description, describe, describe_detector
 from culpa.jobs.explaining import explain
-from culpa.jobs.fitting import fit, sample
+from culpa.jobs.fitting import check_columns, fit, sample
 from culpa.jobs.incident_stream import incidents
 from culpa.jobs.scoring import score
 from culpa.jobs.updating import Update, update
@@ -13,6 +13,7 @@ __all__ = [
     "Description",
     "Summary",
     "Update",
+    "check_columns",
     "compare",
     "describe",
     "describe_detector",

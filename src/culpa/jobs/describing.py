@@ -9,7 +9,7 @@ import numpy as np
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import FORMAT, open_model
-from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words
+from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Description:
     shrinkage: float
     game: str
     ranking: str
+    groups: dict[str, list[str]]
+    suggested_groups: list[dict[str, Any]]  # features and the partial correlation that joins them
+    suggestions: list[str]  # the same in words
     explainer: str
     warnings: list[str]
 
@@ -78,6 +81,11 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         shrinkage=ppca.shrinkage,
         game=fitted.parameters["game"],
         ranking=fitted.parameters["ranking"],
+        groups=fitted.groups,
+        suggested_groups=[
+            {"features": list(group.features), "strength": group.strength} for group in fitted.suggested_groups()
+        ],
+        suggestions=ties_in_words(fitted),
         explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         warnings=oddities(fitted, ON_THE_COMMAND_LINE),
     )

@@ -23,6 +23,7 @@ from culpa.jobs.batches import (
     take,
     verdict,
 )
+from culpa.options import ExplainerOptions
 
 _KNOWN = ("row", "score")  # columns of a table of culprits that the answer has already
 
@@ -35,6 +36,7 @@ def explain(
     carried: Sequence[str] = (),
     all_rows: bool = False,
     top: int | None = None,
+    upstream: Sequence[Sequence[str]] = (),
     inline: bool = False,
     progress: Progress = lambda summary: None,
     report: Report = lambda text: None,
@@ -42,11 +44,13 @@ def explain(
 ) -> Summary:
     """Write who is to blame, for flagged rows or for all.
 
-    By default a column of Shapley values per feature; with ``top``, a line for each of the worst culprits of a row; with
-    ``inline``, every row is answered, and those to be explained carry a list of their worst culprits.
+    By default a column of Shapley values per feature, or group of features; with ``top``, a line for each of the worst
+    culprits of a row; with ``inline``, every row is answered, and those to be explained carry a list of their worst
+    culprits. ``upstream`` is that of `culpa.Explainer`.
     """
     summary = Summary()
-    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
+    options: ExplainerOptions = {"upstream": upstream} if upstream else {}
+    explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, carried, summary, progress, report):
             keep = ~np.isnan(scored.rows.score) if all_rows else scored.anomaly
@@ -60,7 +64,7 @@ def explain(
 
 
 def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
-    names = explainer.explainer.columns.names
+    names = explainer.explainer.player_names
     values = explainer.values(scored.rows if keep.all() else scored.rows.choose(keep))
     columns = joined(labels(scored.batch, keep), verdict(scored, keep, limit), own=names)
     return columns | dict(zip(names, np.ascontiguousarray(values.T), strict=True))
@@ -74,8 +78,13 @@ def _long(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: flo
     if scored.batch.carried:
         labels = {name: take(cells, at) for name, cells in scored.batch.carried.items()}
     verdict = {"score": scored.rows.score[at], "limit": np.full(len(at), limit)}
-    rest = {name: table.column(name).combine_chunks() for name in table.column_names if name not in _KNOWN}
+    rest = {name: _cells(table.column(name)) for name in table.column_names if name not in _KNOWN}
     return joined(labels, verdict | rest)
+
+
+def _cells(column: Any) -> Any:
+    """Numbers as an array, of which sinks write NaN, which groups have for actual and expected, as a missing cell."""
+    return column.to_numpy() if column.type == "double" else column.combine_chunks()
 
 
 def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, k: int) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
-from culpa._core.validation import Table
+from culpa._core.validation import Table, feature_positions
 from culpa.calibration.plan import thinned
 from culpa.columns import History
+from culpa.columns.groups import named_groups
 from culpa.detector import PCADetector
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import ADVICE
@@ -47,6 +48,7 @@ def fit(
     ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
     about the model; ``note``, what is being done when all rows have been read.
     """
+    check_columns(detector, features)
     with warnings.catch_warnings():  # the caller is told instead
         warnings.simplefilter("ignore", FitWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -54,6 +56,12 @@ def fit(
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)
     return detector
+
+
+def check_columns(detector: PCADetector, features: Sequence[str]) -> None:
+    """Refuse parameters that name other columns than these, before a long table is read."""
+    given = {features[i] for i in feature_positions(detector.given or [], features, "given")}
+    named_groups(detector.groups, features, [name for name in features if name not in given])
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,15 @@ class FittedModel:
         return columns.show(self.to_user_units(Z, reading.features), reading)
 
     @property
+    def spread(self) -> Floats:
+        """Standard deviations of standardised features: the sample's where they are known, or else the model's."""
+        modelled = np.diag(self.gaussian.covariance)
+        if self.sample_covariance is None:
+            return np.asarray(np.sqrt(modelled))
+        sampled = np.diag(self.sample_covariance)
+        return np.asarray(np.sqrt(np.where(sampled > 0, sampled, modelled)))
+
+    @property
     def reference(self) -> Floats:
         """The row that is standardised to zeros: the mean of normal rows."""
         if self.context is None:

@@ -42,7 +42,7 @@ class NormalRange:
     @classmethod
     def of_model(cls, model: FittedModel) -> Self:
         """What a Gaussian model expects of its training rows, where nobody looked at them."""
-        sd = np.sqrt(np.diag(model.centred.covariance))
+        sd = model.spread
         n = float(model.n_samples or 1000.0)
         per_stretch = max(n / _STRETCHES, _FEWEST_PER_STRETCH)
         farthest = float(stats.norm.isf(0.5 * (1 - 0.5 ** (1 / per_stretch))))  # the median of the largest

@@ -25,10 +25,6 @@ class RowFixer:
     def __init__(self, row: Floats, score: QuadraticScore, precision: Floats, players: Sequence[Sequence[int]]) -> None:
         self.row, self.score, self.players = row, score, players
         self._precision, self._complete = precision, not np.isnan(row).any()
-        if self._complete:  # then everything follows from small systems of equations
-            self._r = precision @ row
-            self._Ax = score.matrix @ row
-            self._value = float(row @ self._Ax)
 
     def features(self, players: Sequence[int]) -> list[int]:
         """The features behind players."""
@@ -39,10 +35,11 @@ class RowFixer:
         block = self.features(players)
         if not self._complete:
             return float(self.score.fix(self.row[None], block)[1][0])
-        at = np.ix_(block, block)
-        step = np.linalg.solve(self._precision[at], self._r[block])
-        bend = step @ self.score.matrix[at] @ step
-        return max(float(self._value - 2 * step @ self._Ax[block] + bend), 0.0)
+        # by the precision, a small system of equations; the present values play no part, however large they are
+        others = self.row.copy()
+        others[block] = 0.0
+        others[block] = -np.linalg.solve(self._precision[np.ix_(block, block)], self._precision[block] @ others)
+        return float(self.score(others[None])[0])
 
     def clear(self, ranked: Sequence[int], limit: float) -> Fix | None:
         """Players that bring the score down to the limit when they are fixed together, none of whom can be left out.

@@ -207,7 +207,7 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
     intervals = [Interval(float(c), float(c - m), float(c + m)) for c, m in zip(change, margin, strict=True)]
     own_means = [_column_means(period, explainer) for period in (before, after)]
     order = np.argsort(-np.sign(change[-1] or 1.0) * change[:-1], kind="stable")
-    names = explainer.columns.names if explainer.groups is None else [name for name, _ in explainer.groups]
+    names = explainer.player_names
     features = tuple(
         FeatureChange(
             names[i],
@@ -233,11 +233,12 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
 
 
 def _column_means(period: Period, explainer: Explainer) -> Floats:
-    """Means of the players' cells; NaN for groups."""
-    total, unknown = period.total, np.full(len(explainer.players), np.nan)
-    if explainer.groups is not None:
-        return unknown
-    return np.asarray(np.divide(total.cells, total.n_cells, out=unknown, where=total.n_cells > 0))
+    """Means of the players' cells; NaN for groups of several columns."""
+    total = period.total
+    means = np.divide(total.cells, total.n_cells, out=np.full(len(total.cells), np.nan), where=total.n_cells > 0)
+    if explainer.groups is None:
+        return np.asarray(means)
+    return np.array([means[at[0]] if len(at) == 1 else np.nan for _, at in explainer.groups])
 
 
 def _batch_variance(n: Floats, means: Floats) -> tuple[Floats, int]:

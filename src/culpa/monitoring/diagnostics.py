@@ -1,5 +1,6 @@
 """What a user should know before trusting a fitted detector."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,12 +8,15 @@ import numpy as np
 
 from culpa._core.types import Mask
 from culpa.columns import lagged_names
+from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA
 from culpa.models.latent import RELATIVE_FLOOR
+from culpa.models.ties import SuggestedGroup
 
 _FEWEST_ROWS = 30  # for held-out scores
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
+_TIES_TOLD = 10
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
 
 
@@ -39,6 +43,29 @@ def rate_in_words(fitted: FittedDetector) -> str:
         return ""
     value, low, high = (f"{100 * share:.2g}" for share in rate)
     return f"held-out rows: {value}% above the {100 * fitted.confidence:.6g}% limit, 95% interval {low} to {high}%"
+
+
+def ties_in_words(fitted: FittedDetector) -> list[str]:
+    """Which columns imply each other, and the option of ``culpa fit`` that blames them together; strongest first."""
+    short = dict(zip(fitted.columns.names, short_names(fitted.columns.names), strict=True))
+    found = fitted.suggested_groups()
+    told = [_tie_in_words(group, [short[name] for name in group.features]) for group in found[:_TIES_TOLD]]
+    if len(found) > _TIES_TOLD:
+        told.append(f"{len(found) - _TIES_TOLD} more such groups: see suggested_groups in 'culpa info --json'.")
+    return told
+
+
+def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
+    option = shlex.quote(f"{'/'.join(names)}={','.join(group.features)}")
+    if len(names) == 2:
+        return (
+            f"{names[0]} and {names[1]} imply each other (partial correlation {group.strength:.2f}): faults in one cannot "
+            f"be told from faults in the other. Consider --group {option}"
+        )
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} imply each other (partial correlations of {group.strength:.2f} or more): "
+        f"faults in one cannot be told from faults in another. Consider --group {option}"
+    )
 
 
 def unfinished(model: PPCA) -> list[str]:
@@ -116,7 +143,7 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
         if not {names[a], names[b]} & set(constant):
             yield (
                 f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, "
-                f"{remedies.drop}; if both are measured, keep them, for that shows which one fails."
+                f"{remedies.drop}; if both are measured, keep them, for a difference shows that one fails."
             )
             break
 

@@ -23,6 +23,7 @@ from culpa.monitoring.times import Span, Times
 from culpa.monitoring.when import Clock
 from culpa.scores import ScoredRows
 
+_SMALLEST_SHARE = 0.01  # that a stage mentions
 _FEWEST_BEFORE = 10  # normal rows that a baseline takes
 
 
@@ -37,12 +38,13 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The next rows of a table; ``why`` explains the flagged ones."""
+    """The next rows of a table, those that belong to incidents, and those that begin one whatever comes before."""
 
     names: RowNames
     rows: ScoredRows
     flagged: Mask
     times: Times | None = None
+    begins: Mask | None = None
 
     @property
     def flagged_at(self) -> NDArray[np.intp]:
@@ -116,7 +118,7 @@ class IncidentFinder:
             self._storyteller = Storyteller(
                 self.clock,
                 self.explainer.score.name,
-                len(why.feature_names),
+                _members(why),
                 noun=self.fitted.noun,
                 averaged=self.explainer.columns.smooth is not None,
             )
@@ -135,7 +137,9 @@ class IncidentFinder:
             result[1:] = np.asarray(times[1:] - times[:-1] > self.gap)
             if self._open is not None:
                 result[0] = times[0] - self._last_time > self.gap
-        return result
+        if self._open is None:
+            result[0] = True
+        return result if batch.begins is None else result | batch.begins[at]
 
     def _start(self, batch: Batch, first: int, done: int) -> None:
         d = self.explainer.model.gaussian.n_features
@@ -254,7 +258,7 @@ class IncidentFinder:
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:
         """All features that were observed, by the evidence that they moved."""
-        movement, sd = draft.movement, np.sqrt(np.diag(self.explainer.model.centred.covariance))[self._main]
+        movement, sd = draft.movement, self.explainer.model.spread[self._main]
         normal = self._normal()
         for k in np.argsort(-movement.evidence, kind="stable").tolist():
             row = int(movement.row[k])
@@ -273,6 +277,11 @@ class IncidentFinder:
         return np.asarray(self.explainer.model.location[self._main], dtype=np.float64)
 
 
+def _members(why: Explanation) -> dict[str, list[str]]:
+    """The features of every player."""
+    return {name: [why.feature_names[k] for k in at] for name, at in zip(why.player_names, why.players, strict=True)}
+
+
 def _spread(draft: Draft, names: Sequence[str]) -> Iterator[Reached]:
     movement = draft.movement
     order = np.lexsort((-movement.evidence, movement.off_row))
@@ -284,7 +293,11 @@ def _spread(draft: Draft, names: Sequence[str]) -> Iterator[Reached]:
 def _timeline(draft: Draft, players: Sequence[str]) -> Iterator[Stage]:
     for key in sorted(draft.stages.parts):
         first, last, start, end, n, score, total, sums = draft.stages.parts[key]
-        shares = dict(zip(players, (sums / total).tolist(), strict=True))
+        shares = {
+            name: share
+            for name, share in zip(players, (sums / total).tolist(), strict=True)
+            if abs(share) >= _SMALLEST_SHARE
+        }
         yield Stage(first, last, start, end, n, score, shares)
 
 

@@ -64,7 +64,7 @@ class Moment:
     row: int
     label: Any
     score: float
-    p_value: float | None
+    p_value: float
     culprits: tuple[Culprit, ...]
     n_outside: int
     to_fix: dict[str, float]
@@ -73,7 +73,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of an incident: how many rows were flagged in it, the worst score, and shares of the scores by player."""
+    """A part of an incident: how many rows were flagged in it, the worst score, and shares of blame by player.
+
+    A share is the sum of a player's values over the sum of the scores. Shares below 1% are left out.
+    """
 
     first: int
     last: int
@@ -116,7 +119,8 @@ class Incident:
 
     ``first``, ``last`` and ``peak`` (the worst row) are positions in the table, from 0; ``start``, ``end`` and
     ``peak_label`` are what the user calls these rows: times where there are some (pandas Timestamps for dates), else row
-    labels. ``score`` and ``p_value`` are those of the worst row, ``limit`` is the detector's.
+    labels. ``score`` and ``p_value`` are those of the worst row, ``limit`` is the detector's; the p-value is NaN where that
+    limit is a formula.
 
     ``kind`` is "features" where a few features explain the first rows, "upset" where the process as a whole moved, and
     "unclear" where no feature stands out. ``explained`` is the share of the first rows' excess that the best few features
@@ -134,7 +138,7 @@ class Incident:
     n_flagged: int
     score: float
     limit: float
-    p_value: float | None
+    p_value: float
     kind: Kind
     explained: float
     onset: Moment

@@ -10,7 +10,7 @@ import numpy as np
 
 from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
-from culpa._core.types import DataFrame
+from culpa._core.types import DataFrame, Mask
 from culpa._core.validation import Table, frame_like
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
@@ -83,6 +83,7 @@ def find_incidents(
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
     baseline: int = 0,
+    stretches: Sequence[tuple[int, int]] | None = None,
     **options: Unpack[BlameOptions],
 ) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
@@ -101,7 +102,7 @@ def find_incidents(
             dated=times is not None and over_several_days(times),
             daily=times is not None and only_days(times),
         ),
-        gap=read_gap(gap, times),
+        gap=read_gap(gap, times) if stretches is None else 0,
         min_length=min_length,
         units=units_of(fitted, units, shown_names(fitted, table)),
         baseline=baseline,
@@ -109,19 +110,36 @@ def find_incidents(
     reading = explainer.columns.read(table)
     score = fitted.score(reading)
     flagged = fitted.is_flagged(score)
+    members, begins = (flagged, None) if stretches is None else _known(stretches, len(score))
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
     for start in range(0, len(score), _ROWS_PER_CHUNK):
         at = slice(start, start + _ROWS_PER_CHUNK)
-        if not (flagged[at].any() or finder.is_waiting or baseline):
+        if not (members[at].any() or finder.is_waiting or baseline):
             continue
         part = reading.choose(at)
         rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
         names = RowNames(np.arange(start, start + len(rows)), labels[at])
-        batch = Batch(names, rows, flagged[at], None if times is None else times[at])
+        batch = Batch(
+            names, rows, members[at], None if times is None else times[at], None if begins is None else begins[at]
+        )
         found += [event.incident for event in finder.add(batch, _explained(explainer, batch))]
     found += [event.incident for event in finder.finish()]
     return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
+
+
+def _known(stretches: Sequence[tuple[int, int]], n_rows: int) -> tuple[Mask, Mask]:
+    """Rows of stretches given by their first and last positions, and those that begin one."""
+    members, begins = np.zeros(n_rows, dtype=bool), np.zeros(n_rows, dtype=bool)
+    for first, last in stretches:
+        if not 0 <= first <= last < n_rows:
+            raise ValueError(
+                f"stretches has ({first}, {last}): give positions of first and last rows, 0 to {n_rows - 1}."
+            )
+        if members[first : last + 1].any():
+            raise ValueError(f"stretches has ({first}, {last}), which overlaps another one.")
+        members[first : last + 1], begins[first] = True, True
+    return members, begins
 
 
 def _explained(explainer: Explainer, batch: Batch) -> Explanation | None:
@@ -139,9 +157,9 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit", "p_value", "kind")
     columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
     first = [incident.culprits[0] if incident.culprits else None for incident in incidents]
-    columns["culprit"] = [None if culprit is None else culprit.feature for culprit in first]
+    columns["culprit"] = ["" if culprit is None else culprit.feature for culprit in first]
     for name in ("probability", "share", "actual", "expected", "expected_sd", "deviation"):
-        columns[name] = [None if culprit is None else getattr(culprit, name) for culprit in first]
+        columns[name] = [np.nan if culprit is None else getattr(culprit, name) for culprit in first]
     columns["unit"] = ["" if culprit is None else culprit.unit for culprit in first]
     columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
     columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from culpa._core.types import Floats
 from culpa.explainer import Explainer
@@ -25,6 +26,7 @@ _RELATED = 0.5  # partial correlation from which features can stand in for each 
 _BROKEN_FROM = 0.3  # correlation of features that have a relation worth checking
 _MOST_BROKEN = 3
 _MOST_MOVED = 3  # features of an upset that are named
+_LARGEST = 1e9  # standard deviations
 _FIRST_ROWS = 5  # flagged rows among which the onset of a fault is shown
 
 
@@ -74,8 +76,8 @@ class Judge:
         return self._fault(draft.worst, faults)
 
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
-        # a missing cell at its expected value says nothing for or against its feature
-        complete = self._model.centred.impute(rows)
+        # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
+        complete = np.clip(self._model.centred.impute(rows), -_LARGEST, _LARGEST)
         return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
 
     def _is_upset(self, explained: Explained, n_rows: int) -> bool:
@@ -97,7 +99,7 @@ class Judge:
         named = [player for player in ranked if player in {self._player_of[j] for j in faults.likeliest}]
         if not named and of_player[ranked[0]] > np.log(_LIKELY / (1 - _LIKELY)):
             named = ranked[:1]
-        probability = 1 / (1 + np.exp(-of_player))
+        probability = special.expit(of_player)
         culprits: list[Culprit] = []
         while named:
             culprits = [self._against_others(snapshot, player, named, probability, faults) for player in named]
@@ -174,7 +176,7 @@ class Judge:
 
     def _upset(self, snapshot: Snapshot, ranked: list[int]) -> Moment:
         normal = np.zeros(len(snapshot.standard))
-        culprits = [self._culprit(snapshot, player, normal, self._sd, "normal") for player in ranked]
+        culprits = [self._culprit(snapshot, player, normal, self._model.spread, "normal") for player in ranked]
         moved = [culprit for culprit in culprits if abs(culprit.deviation) >= FEWEST_SD]
         return self._moment(snapshot, moved[:_MOST_MOVED], ranked)
 
@@ -236,7 +238,7 @@ class Judge:
             snapshot.row,
             snapshot.label,
             snapshot.score,
-            None if p_value is None else float(p_value[0]),
+            np.nan if p_value is None else float(p_value[0]),
             tuple(culprits),
             int(outside.sum()),
             {} if fix is None else self._jointly(snapshot, fix.players),

@@ -12,7 +12,7 @@ from culpa.columns import Reading
 from culpa.models.normal_range import NormalRange
 from culpa.ranking.incident_evidence import stayed, weights_since_onset
 
-_MOST_STAGES = 48
+_MOST_STAGES = 32
 HEAD = 20  # flagged rows that the onset is judged by
 
 

@@ -4,9 +4,10 @@ Every number in them is one of the incident's own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from culpa.columns.units import short_names
 from culpa.monitoring.incident import Culprit, Incident
 from culpa.monitoring.when import Clock, cut, listed, pair
 
@@ -18,8 +19,14 @@ _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 class Storyteller:
     """Writes the sentences of incidents."""
 
-    def __init__(self, clock: Clock, score_name: str, n_features: int, *, noun: str, averaged: bool = False) -> None:
-        self.clock, self.noun, self.n_features = clock, noun, n_features
+    def __init__(
+        self, clock: Clock, score_name: str, members: Mapping[str, Sequence[str]], *, noun: str, averaged: bool = False
+    ) -> None:
+        """``members`` are the features of every player."""
+        self.clock, self.noun, self.members = clock, noun, members
+        names = list(dict.fromkeys([*members, *(name for block in members.values() for name in block)]))
+        self.short = dict(zip(names, short_names(names), strict=True))  # units stand beside the numbers
+        self.n_features = sum(map(len, members.values()))
         self.score = _SCORES.get(score_name, "the error")
         self.read = "averaged" if averaged else "read"
 
@@ -47,7 +54,7 @@ class Storyteller:
         return [began, f"{self._then(incident, labels)}, {told}.", *accounts, *ties]
 
     def _began(self, incident: Incident, how: str, labels: Sequence[Any]) -> str:
-        start, end = self.clock.at(incident.start, labels), self.clock.until(incident.end, labels)
+        start, end = self.clock.at(incident.start, labels, first=True), self.clock.until(incident.end, labels)
         return f"Began {start}{how} and lasted until {end}"
 
     def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
@@ -65,8 +72,10 @@ class Storyteller:
         )
 
     def _tie(self, culprit: Culprit) -> str:
-        others = " or ".join(map(cut, culprit.instead))
-        return f"{others} instead of {cut(culprit.feature)} would explain it as well: the data cannot tell which."
+        others = " or ".join(map(self._short, culprit.instead))
+        return (
+            f"{others} instead of {self._short(culprit.feature)} would explain it as well: the data cannot tell which."
+        )
 
     def _upset(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         culprits = incident.onset.culprits
@@ -97,23 +106,37 @@ class Storyteller:
         return [f"{self._began(incident, '', labels)}.", f"{self._then(incident, labels)}, {nobody}"]
 
     def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
-        named = {name for one in incident.onset.culprits for name in (one.feature, one.member)}
+        named = {name for one in incident.onset.culprits for name in self.members[one.feature]}
         later = [one for one in incident.spread if one.row > incident.onset.row and one.feature not in named]
         if not later or incident.kind == "upset":
             return []
-        shown = [f"{cut(one.feature)} ({self.clock.at(one.label, labels)})" for one in later[:_SPREAD_NAMED]]
+        shown = [f"{self._short(one.feature)} ({self.clock.at(one.label, labels)})" for one in later[:_SPREAD_NAMED]]
         more = len(later) - len(shown)
         return [f"It spread to {listed([*shown, f'{more} more'] if more else shown)}."]
 
     def _worst(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         n = incident.worst.n_outside
         at = self.clock.at(incident.peak_label, labels)
-        outside = f"when {n} of {self.n_features} {self.noun}s {'was' if n == 1 else 'were'} outside their normal range"
-        return [f"It was worst {at}{f', {outside}' if n else ''}."]
+        were = "was outside its" if n == 1 else "were outside their"
+        outside = f"when {n} of {self.n_features} {self.noun}s {were} normal range"
+        new = self.joined_later(incident)
+        told = [self._against_others(culprit, k) for k, culprit in enumerate(new)]
+        return [f"It was worst {at}{f', {outside}' if n else ''}.", *([f"By then, {listed(told)}."] if told else [])]
+
+    @staticmethod
+    def joined_later(incident: Incident) -> list[Culprit]:
+        """Culprits of the worst row that the onset does not have, where few features still explain that row."""
+        if incident.kind == "upset" or not incident.worst.to_fix:
+            return []
+        known = {culprit.feature for culprit in incident.onset.culprits}
+        return [one for one in incident.worst.culprits if one.feature not in known and one.against == "others"]
 
     def _name(self, culprit: Culprit) -> str:
-        name = cut(culprit.feature)
-        return f"{name} ({cut(culprit.member)})" if culprit.member else name
+        name = self._short(culprit.feature)
+        return f"{name} ({self._short(culprit.member)})" if culprit.member else name
+
+    def _short(self, name: str) -> str:
+        return cut(self.short[name])
 
 
 def _sd(deviation: float) -> str:

@@ -70,14 +70,15 @@ class Clock:
         days, clocks = _days_and_clocks([label, *beside], dated=self.dated or self.daily, daily=self.daily)
         return days[0] if not clocks[0] else clocks[0] if len(set(days)) == 1 else f"{days[0]} {clocks[0]}"
 
-    def at(self, label: Any, beside: Sequence[Any]) -> str:
-        """One row, where a sentence has mentioned ``beside`` already: "at 10:20", "in row 7"."""
+    def at(self, label: Any, beside: Sequence[Any], *, first: bool = False) -> str:
+        """One row: "at 10:20", "in row 7". The day is left out where rows ``beside`` share it, except at the ``first``."""
         if not _is_time(label):
             return f"in row {_shown(label)}" if self.time_name is None else f"at {self.time_name} {_shown(label)}"
         days, clocks = _days_and_clocks([label, *beside], dated=self.dated or self.daily, daily=self.daily)
         if not clocks[0]:
             return f"on {days[0]}"
-        return f"at {clocks[0]}" if len(set(days)) == 1 else f"on {days[0]} at {clocks[0]}"
+        same_day = not first and len(set(days)) == 1
+        return f"at {clocks[0]}" if same_day or not days[0] else f"on {days[0]} at {clocks[0]}"
 
 
 def _is_time(label: Any) -> bool:

@@ -14,6 +14,7 @@ For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance o
 | leave-one-out | rbc of the Mahalanobis distance: what it loses without feature j | Penny and Jolliffe (1999) |
 | mahalanobis-shapley | pdc of the Mahalanobis distance | Mayrhofer and Filzmoser (2023) |
 | fault-odds | log-odds that feature j is at fault, see `culpa.ranking.fault_odds` | Box and Tiao (1968) |
+| propagated | log-odds that a fault which travels on entered at j, see `culpa.ranking.propagation` | Li and others (2024) |
 
 The first six are analysed together by Alcala and Qin (2011). cdc and pdc add up to the index. pdc is a Shapley value: of
 the game in which absent features sit at their mean; up to the base line also of the interventional game, which takes the
@@ -34,6 +35,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import same_kind
 from culpa.models import FittedModel, as_fitted_model
 from culpa.ranking.fault_odds import fault_log_odds
+from culpa.ranking.propagation import entry_log_odds, shared_entry_log_odds
 from culpa.scores import QuadraticScore, named_score
 from culpa.scores.quadratic import response
 
@@ -42,7 +44,12 @@ from culpa.scores.quadratic import response
 _UNSEEN = 1e-12
 
 # Criteria that belong to the Mahalanobis distance.
-OF_MAHALANOBIS = {"leave-one-out": "rbc", "mahalanobis-shapley": "pdc", "fault-odds": "fault-odds"}
+OF_MAHALANOBIS = {
+    "leave-one-out": "rbc",
+    "mahalanobis-shapley": "pdc",
+    "fault-odds": "fault-odds",
+    "propagated": "propagated",
+}
 
 
 def cdc(X: Floats, root: Floats) -> Floats:
@@ -106,6 +113,8 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
         return relative(X, root, covariance)
     if criterion == "fault-odds":
         return fault_log_odds(X, root.T @ root, np.sqrt(np.diag(covariance)))
+    if criterion == "propagated":
+        return entry_log_odds(X, root)
     return _BY_INDEX[criterion](X, root)
 
 
@@ -113,8 +122,8 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
     ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
-    "mahalanobis-shapley" and "fault-odds" belong to "mahalanobis". A missing cell stays missing, and the others
-    contribute to the index of the observed features.
+    "mahalanobis-shapley", "fault-odds" and "propagated" belong to "mahalanobis". A missing cell stays missing, and the
+    others contribute to the index of the observed features.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.decomposition import PCA
@@ -136,6 +145,29 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     found = of_rows(model, rows, criterion, named_score(score or "spe", model))
     names = model.columns.known_names or reading.names
     return same_kind(reading.native, of_players(found, model.columns.members), names)
+
+
+def propagated_together(model: Any, X: Any) -> Floats:
+    """Log-odds that the fault of an incident entered at each column, from all its rows together, (columns,).
+
+    ``model`` is whatever `culpa.Explainer` takes, ``X`` the rows of the incident. A column that no row has is NaN.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.decomposition import PCA
+    >>> X = load_iris().data
+    >>> propagated_together(PCA(2).fit(X), X[:5]).shape
+    (4,)
+    """
+    model = as_fitted_model(model)
+    rows = model.standardise(model.columns.read(X).features)
+    score = named_score("mahalanobis", model)
+    parts = (
+        (rows[np.ix_(at, observed)], score.root_given(observed)[:, observed], observed)
+        for at, observed in patterns(rows)
+        if len(observed)
+    )
+    found = shared_entry_log_odds(parts, rows.shape[1])
+    return np.asarray(of_players(found[None], model.columns.members)[0])
 
 
 def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:

@@ -19,6 +19,8 @@ from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
+from culpa.shapley.asymmetric import asymmetric
+from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.permutation import permutation, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
@@ -89,10 +91,21 @@ def n_products(n_features: int) -> int:
 
 
 def compile_exact(
-    game: Game, players: Players, *, n_jobs: int | None = -1, progress: Progress | None = None
+    game: Game,
+    players: Players,
+    down_sets: DownSets | None = None,
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
 ) -> QuadraticForms:
-    """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function."""
-    shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+    """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function.
+
+    With ``down_sets``, forms of asymmetric values.
+    """
+    if down_sets is None:
+        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+    else:
+        shares = asymmetric(game, _probes(game), players, down_sets, progress=progress)
     return _from_probes(game, shares.values[None], shares.n_evaluations)
 
 

@@ -7,6 +7,7 @@ here has side effects: who asks keeps count of the rows.
 
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.shapley.forms import n_products
 from culpa.shapley.permutation import permutation
-from culpa.shapley.rules import N_NETS, Rule, default_rule, smallest_regression_net
+from culpa.shapley.rules import N_NETS, Rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
 
 _REFUSED_OPERATIONS = 1e13  # even by method="exact"
 _OPERATIONS_PER_SECOND = 1.5e10  # for the estimated time in the error message
+_DOWN_SET = 4000.0  # operations that take as long as counting and valuing a down-set, which is done with arrays
 _SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
 
 
@@ -44,6 +46,16 @@ def check_affordable(game: Game, n_players: int) -> None:
         )
 
 
+def down_set_operations(game: Game) -> float:
+    """Operations for one down-set and one row."""
+    return max(game.cost.tree_coalition + game.cost.tree_row, _DOWN_SET)
+
+
+def most_down_sets(game: Game, budget: float = _REFUSED_OPERATIONS) -> float:
+    """How many down-sets cost less than ``budget`` operations a row."""
+    return budget / down_set_operations(game)
+
+
 def net_for_orders(n_orders: int) -> int:
     """log2 of the net size that gives about ``n_orders`` orders in all."""
     return max(0, round(math.log2(max(1, n_orders / N_NETS))))
@@ -55,22 +67,22 @@ def net_for_tolerance(
     reference: Floats,
     tolerance: float,
     *,
+    rule: Callable[[int], Rule],
     budget: int | None,
-    seed: int,
     n_jobs: int | None,
     progress: Progress | None,
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
-    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``budget``
-    limits the number of coalitions whose value is computed.
+    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``rule`` makes
+    a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
     """
     largest = _LARGEST_NET
     if budget is not None:
         largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
     net = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
     while True:
-        shares = permutation(game, reference, players, default_rule(len(players), net, seed), n_jobs=n_jobs)
+        shares = permutation(game, reference, players, rule(net), n_jobs=n_jobs)
         errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
         error = float(np.median(errors))
         if progress is not None:
@@ -90,14 +102,21 @@ def net_for_tolerance(
         net = min(largest, net + max(1, math.floor(2 * math.log2(error / tolerance) - 0.5)))
 
 
-def compiling_pays(game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float) -> bool:
-    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows."""
+def compiling_pays(
+    game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float, n_down_sets: int | None = None
+) -> bool:
+    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows.
+
+    Without a rule values are exact: from all coalitions, or from as many down-sets.
+    """
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
     if not (game.quadratic and game.forms_keep_digits) or 8.0 * replicates * len(players) * d**2 > memory:
         return False
     evaluate = replicates * len(players) * 2.0 * n_products(d)
     if rule is None:
         walk = game.cost.tree_row * 2.0 ** len(players)
+        if n_down_sets is not None:
+            walk = down_set_operations(game) * n_down_sets
         prepare = walk * n_products(d)
     else:
         walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)

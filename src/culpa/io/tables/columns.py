@@ -59,6 +59,25 @@ def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(result))
 
 
+def split_chains(given: Sequence[str], names: Sequence[str]) -> list[list[str]]:
+    """Chains of names given as ``a:b:c``, several separated by commas. A name may contain these signs itself.
+
+    >>> split_chains(["feed:reactor, T1:x", "reactor:product"], ["T1:x"])
+    [['feed', 'reactor'], ['T1:x'], ['reactor', 'product']]
+    """
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    token = re.compile(rf"\s*({known}{'|' * bool(known)}[^:,]*?)\s*(:|,|$)")
+    result: list[list[str]] = []
+    for text in given:
+        chain: list[str] = []
+        for name, mark in token.findall(text):
+            chain += [name] if name else []
+            if mark != ":" and chain:
+                result.append(chain)
+                chain = []
+    return result
+
+
 def choose_features(
     columns: Mapping[str, Column], table: str, wanted: Sequence[str], dropped: Sequence[str], carried: Sequence[str]
 ) -> list[str]:

@@ -1,0 +1,109 @@
+"""No sentence contradicts its table: every number in it is a number of the incident, as JSON has it."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from culpa import PCADetector
+from culpa.monitoring.when import pair
+
+NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]\d+)?"
+
+
+def simulated(seed, d, n_faults, size, lasting, length):
+    """A detector, and rows with faults of a size in some features, in one row or lasting."""
+    rng = np.random.default_rng(seed)
+    p = max(1, d // 3)
+    mix = rng.normal(size=(p, d))
+    scale, centre = 10.0 ** rng.uniform(-3, 4, d), 10.0 ** rng.uniform(-2, 3, d)
+    rows = lambda n: (rng.normal(size=(n, p)) @ mix + 0.5 * rng.normal(size=(n, d))) * scale + centre  # noqa: E731
+    names = [f"tag_{chr(97 + k)}" for k in range(d)]
+    detector = PCADetector(p, limit="formula").fit(pd.DataFrame(rows(300), columns=names))
+    new = rows(60)
+    at = slice(20, 20 + (length if lasting else 1))
+    blamed = rng.permutation(d)[:n_faults]
+    new[at, blamed] += size * scale[blamed] * rng.choice([-1, 1], n_faults)
+    index = pd.date_range("2024-05-01 08:00", periods=60, freq="7min")
+    return detector, pd.DataFrame(new, columns=names, index=index)
+
+
+cases = st.builds(
+    simulated,
+    seed=st.integers(0, 10**6),
+    d=st.integers(4, 12),
+    n_faults=st.integers(1, 4),
+    size=st.sampled_from([1.0, 3.0, 8.0, 1000.0]),
+    lasting=st.booleans(),
+    length=st.integers(2, 30),
+)
+
+
+@given(case=cases)
+@settings(max_examples=60, deadline=None)
+def test_every_number_in_a_sentence_is_one_of_the_incident(case):
+    detector, new = case
+    found = detector.incidents(new, gap=2)
+    for incident in json.loads(found.to_json())["incidents"]:
+        left = without_times(incident["sentence"])
+        onset = incident["onset"]
+        told = re.findall(
+            rf"(tag_\w) read ({NUMBER}) where (?:the other features|they) imply ({NUMBER}) ± ({NUMBER})", left
+        )
+        told += re.findall(rf"(tag_\w) read ({NUMBER}) where ({NUMBER}) ± ({NUMBER}) is normal", left)
+        later, known = [], [culprit["feature"] for culprit in onset["culprits"]]
+        if " By then, " in left:
+            later = [one for one in incident["worst"]["culprits"] if one["feature"] not in known]
+        culprits = onset["culprits"] + later
+        assert [name for name, *_ in told] == [culprit["feature"] for culprit in culprits]
+        for (_, actual, expected, sd), culprit in zip(told, culprits, strict=True):
+            assert (actual, expected) == pair(culprit["actual"], culprit["expected"])
+            assert float(sd) == pytest.approx(culprit["expected_sd"], rel=0.05)
+        deviations = re.findall(rf"\((more than )?({NUMBER}) sd", left)
+        for (more, text), culprit in zip(deviations, culprits, strict=True):
+            size = abs(culprit["deviation"])
+            assert size > 1000 if more else float(text) == pytest.approx(size, abs=0.51 if size > 10 else 0.051)
+            assert size >= 2
+        for share in re.findall(r"account(?:s)? for (\d+)%", left):
+            total = sum(culprit["share"] for culprit in onset["culprits"])
+            assert int(share) == pytest.approx(100 * total, abs=0.51)
+            assert total >= 0.5
+        for n, of in re.findall(r"when (\d+) of (\d+) features", left):
+            assert (int(n), int(of)) == (incident["worst"]["n_outside"], new.shape[1])
+        for times in re.findall(rf"was ({NUMBER}) times the limit", left):
+            assert float(times) == pytest.approx(onset["score"] / incident["limit"], rel=0.006)
+        for more in re.findall(r"and (\d+) more\.", left):
+            later = [one for one in incident["spread"] if one["row"] > onset["row"]]
+            assert int(more) <= len(later)
+        known = r"read|imply|±|sd|for \d+%|when \d+ of|was .* times|and \d+ more|where"
+        assert all(re.search(known, part) for part in re.split(r"(?<=[.)])\s", left) if re.search(r"\d", part)), left
+
+
+def without_times(sentence):
+    assert not re.search(r"\bnan\b|\binf\b", sentence)
+    return re.sub(r"(on )?\d{4}-\d\d-\d\d|\d\d:\d\d", "", sentence)
+
+
+@given(case=cases)
+@settings(max_examples=30, deadline=None)
+def test_numbers_are_those_of_the_rows(case):
+    """What JSON says of a culprit is what the table has, and what fixing all culprits jointly gives."""
+    detector, new = case
+    for incident in detector.incidents(new, gap=2):
+        for moment in (incident.onset, incident.worst):
+            joint = [culprit for culprit in moment.culprits if culprit.against == "others"]
+            if joint:
+                fix = detector.fix(new.iloc[[moment.row]], [culprit.feature for culprit in joint])
+                assert [c.expected for c in joint] == pytest.approx(fix.expected[0].tolist(), rel=1e-6, abs=1e-9)
+            for culprit in moment.culprits:
+                assert culprit.actual == new.iloc[moment.row][culprit.feature]
+                if culprit.against == "normal":
+                    assert culprit.expected == pytest.approx(detector.mean_[new.columns.get_loc(culprit.feature)])
+        times = list(new.index)
+        assert [one.label for one in incident.spread] == [times[one.row] for one in incident.spread]
+        assert [stage.start for stage in incident.timeline] == [times[stage.first] for stage in incident.timeline]
+        assert sum(stage.n_flagged for stage in incident.timeline) == incident.n_flagged
