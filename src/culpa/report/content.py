@@ -69,6 +69,7 @@ def content(
     gap: Any = 0,
     min_length: int = 1,
     units: Mapping[str, str] | None = None,
+    baseline: int = 0,
     **options: Unpack[BlameOptions],
 ) -> Content:
     """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
@@ -76,7 +77,15 @@ def content(
     with warnings.catch_warnings():  # the report itself tells how many rows are empty
         warnings.filterwarnings("ignore", "[0-9]+ row.s. have no observed feature", UserWarning)
         found = find_incidents(
-            fitted, table, times=times, time_name=time_name, gap=gap, min_length=min_length, units=units, **options
+            fitted,
+            table,
+            times=times,
+            time_name=time_name,
+            gap=gap,
+            min_length=min_length,
+            units=units,
+            baseline=baseline,
+            **options,
         )
         chart = ControlChart.of_table(fitted, table, times, incidents=found)
         caps = Caps.of(len(table.array), len(found))
@@ -91,7 +100,7 @@ def content(
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
-        "incidents": f"gap={gap!r}, min_length={min_length!r}",
+        "incidents": f"gap={gap!r}, min_length={min_length!r}, baseline={baseline!r}",
     } | {name: repr(value) for name, value in options.items()}
     charted = charts(fitted, chart, listed, None if times is None else time_name, caps)
     reading = explainer.columns.read(table)

@@ -64,7 +64,8 @@ def courses(why: Explanation, listed: Sequence[Incident], labels: Labels, cap: i
 
 def _course(why: Explanation, incident: Incident, labels: Labels) -> Course:
     feature = {name: k for k, name in enumerate(why.feature_names)}
-    named = {name for one in incident.onset.culprits for name in (one.feature, one.member)}
+    players = [why.players[why.player_names.index(one.feature)] for one in incident.onset.culprits]
+    named = {why.feature_names[k] for player in players for k in player}
     reached = [
         (feature[one.feature], one.row, labels.text(one.row))
         for one in incident.spread
@@ -81,7 +82,7 @@ def _course(why: Explanation, incident: Incident, labels: Labels) -> Course:
 def _blame(why: Explanation, incident: Incident, labels: Labels) -> Blame:
     """Players in the order of the largest share that they ever had: those of a short onset do not drown."""
     stages = incident.timeline
-    shares = np.array([[stage.shares[name] for name in why.player_names] for stage in stages])
+    shares = np.array([[stage.shares.get(name, 0.0) for name in why.player_names] for stage in stages])
     order = np.argsort(-shares.max(axis=0), kind="stable")
     shown, others = order[:_MOST_PLAYERS], order[_MOST_PLAYERS:]
     player: list[int | str] = [int(k) for k in shown]

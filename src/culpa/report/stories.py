@@ -14,7 +14,6 @@ from culpa.report.histories import History, feature_of
 from culpa.report.numbers import Number, number
 from culpa.report.phrases import Label, Labels, in_sd
 
-
 _DIGITS = 8
 
 Broken = tuple[int, Number, Number, Number, str]  # feature, expected, its standard deviation, deviation, all in words
@@ -98,7 +97,7 @@ def stories(
             labels.text(incident.peak),
             incident.n_flagged,
             number(incident.score),
-            told.p_value(incident.p_value),
+            number(incident.p_value, 6),
             incident.kind,
             number(incident.explained, 4),
             told.point(incident.onset),
@@ -117,15 +116,12 @@ class _Teller:
         self.player = {name: k for k, name in enumerate(why.player_names)}
         self.feature = {name: k for k, name in enumerate(why.feature_names)}
 
-    def p_value(self, value: float | None) -> Number:
-        return None if value is None else number(value, 6)
-
     def point(self, moment: Moment) -> Point:
         return Point(
             moment.row,
             self.labels.text(moment.row),
             number(moment.score, 10),
-            self.p_value(moment.p_value),
+            number(moment.p_value, 6),
             [self._blamed(culprit) for culprit in moment.culprits],
             moment.n_outside,
             [(self.feature[name], number(value, _DIGITS)) for name, value in moment.to_fix.items()],

@@ -88,7 +88,7 @@ def _most_moved(names: Sequence[str], listed: Sequence[Incident]) -> list[int]:
 def _normal(explainer: Explainer, reading: Reading) -> tuple[Floats, Floats]:
     """Mean and standard deviation of normal rows in place of these, column by column, in the user's units."""
     model = explainer.model
-    sd = np.sqrt(np.diag(model.centred.covariance))
+    sd = model.spread
     zeros = np.zeros((len(reading.labels), len(sd)))
     mean = model.to_cells(zeros, reading, explainer.columns)
     above = model.to_cells(zeros + sd, reading, explainer.columns)
