@@ -30,7 +30,7 @@ for name, axes in {
     "bar": why[310:340].plot.bar(max_features=6),
     "heatmap": why.plot.heatmap(),
     "scatter": why.plot.scatter(60, normal=normal),
-    "control_chart": detector.plot.control_chart(new, incidents=detector.incidents(new, gap=3), log=True)[0],
+    "control_chart": detector.plot.control_chart(new, incidents=detector.incidents(new, gap=3))[0],
     "distance": detector.plot.distance(new),
     "loadings": detector.plot.loadings(),
     "components": PCADetector().fit(normal).plot.components(),

@@ -1,5 +1,6 @@
 """What pictures show: sums, order, signs, the bar of the others, missing cells, axes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -384,6 +385,26 @@ def test_rows_lie_at_their_labels_if_these_increase():
         assert axis.x.tolist() == list(range(len(labels)))
         assert not axis.labelled
     assert not RowAxis.of(np.array(["2024-01-01", "NaT"], dtype="datetime64[ns]")).in_time
+
+
+def test_whole_numbers_with_holes_are_names_of_a_tables_rows():
+    for labels, named in (([3, 5, 9], True), ([3, 5, 7], False), ([0, 1, 2], False), ([0.5, 1.5, 9.0], False)):
+        axis = RowAxis.of_table(np.array(labels))
+        assert axis.x.tolist() == (list(range(3)) if named else labels)
+        assert axis.labelled == (not named)
+        assert axis.labels.tolist() == labels
+
+
+def test_the_chart_is_logarithmic_where_a_row_is_fifty_times_above_the_limit(plant):
+    detector = PCADetector(3, statistic="spe", limit="formula").fit(plant.normal)
+    chart = ControlChart.of(detector, plant.normal[:50])
+    own = chart.own_statistic
+    for factor, log in ((49.0, False), (51.0, True)):
+        values = np.full(50, own.alarm)
+        values[7] = factor * own.alarm
+        assert replace(chart, statistics=(replace(own, values=values),)).needs_log == log
+    with_zero = replace(own, values=np.array([0.0, 100 * own.alarm]))
+    assert not replace(chart, statistics=(with_zero,)).needs_log
 
 
 def test_times_with_a_zone_are_read_off_the_wall():

@@ -198,11 +198,43 @@ def test_control_chart_shades_incidents_and_marks_every_flagged_row(plant):
     axes = detector.plot.control_chart(new)
     assert len(axes) == 2
     flagged = int((detector.predict(new) == -1).sum())
-    marks = [line for line in axes[0].lines if line.get_label() == "flagged"]
-    assert len(marks[0].get_xdata()) == flagged
+    for ax in axes:  # the detector flags rows, whichever chart they are shown in
+        marks = [line for line in ax.lines if line.get_label() == "flagged"]
+        assert len(marks[0].get_xdata()) == flagged
+    beyond = [line for line in axes[1].lines if line.get_label() == "above this limit only"]
+    told = detector.statistics(new)
+    assert len(beyond[0].get_xdata()) == (told["t2_flag"] & (detector.predict(new) == 1)).sum() > 0
+    assert beyond[0].get_markerfacecolor() == "none"
     assert len(axes[0].collections[0].get_paths()) == len(detector.incidents(new))
     limits = {line.get_label().split(" limit")[0] for line in axes[0].lines if "limit" in str(line.get_label())}
     assert limits == {"95%", "99%"}
+
+
+def test_control_chart_is_logarithmic_by_the_rule_of_the_report(plant):
+    detector, _, new = plant
+    loud = new.copy()
+    loud.iloc[5, 0] += 1e4
+    for rows in (new, loud):
+        by_rule = detector.plot.control_chart(rows)[0].get_yscale()
+        assert (by_rule == "log") == detector.report(rows).content.chart.log
+    assert by_rule == "log"
+    assert detector.plot.control_chart(loud, log=False)[0].get_yscale() == "linear"
+
+
+def test_control_chart_of_a_filtered_table_has_positions(plant):
+    detector, _, new = plant
+    rows = new.reset_index(drop=True)
+    filtered = rows[rows.iloc[:, 0] > rows.iloc[:, 0].median()]
+    ax = detector.plot.control_chart(filtered)[-1]
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(len(filtered)))
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel() == "position in the table"
+    ticks = ax.get_xticks()
+    assert 0 in ticks
+    assert (ticks == ticks.round()).all()
+    report = detector.report(filtered).content.chart
+    assert (report.x, report.axis) == (None, "position in the table")
+    assert report.label == filtered.index.tolist()
 
 
 def test_the_best_number_of_components_is_marked(plant):

@@ -11,7 +11,8 @@ import pytest
 from report_cases import NAMES, NASTY, PLANT, nasty_report
 
 from culpa import Explanation, PCADetector
-from culpa.report import Report
+from culpa.report import Report, size_limits
+from culpa.report.phrases import ordinal
 
 CHROMIUM = os.environ.get("CULPA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -103,6 +104,10 @@ def seen(page, selector):
     )
 
 
+def worst_of(report):
+    return max(report.content.incidents, key=lambda story: story.score)
+
+
 def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
@@ -142,7 +147,7 @@ def test_opens_offline_with_everything_in_place(visit, plant):
     assert page.locator("#verdict").inner_text() == report.content.overview.verdict
     assert seen(page, "main h2")[:3] == ["Overview", "Control charts", "Incidents"]
     assert page.locator(".incidents tbody tr").count() == len(report.content.incidents) == 18
-    for plot in ("chart", "waterfall", "history", "heatmap", "variance", "loadings"):
+    for plot in ("chart", "waterfall", "blame", "history", "trend", "heatmap", "variance", "loadings"):
         assert page.locator(f"#{plot} .main-svg").first.is_visible(), plot
     assert (
         page.locator("#chart .scatterlayer .trace").nth(1).locator("path.point").count()
@@ -256,10 +261,14 @@ def test_sorting(visit, plant):
     assert counts == sorted(counts, reverse=True)
     head("Culprit").get_by_role("button").click()
     players = report.content.players
-    culprits = [players[stories[i].culprits[0].player] for i in order()]
+
+    def culprit(i):
+        story = stories[i]
+        blamed = story.onset.culprits or (story.worst.culprits if story.worst else [])
+        return players[blamed[0].player] if blamed else ""
+
+    culprits = [culprit(i) for i in order()]
     assert culprits == sorted(culprits)
-    page.locator("#filter").fill("flow_steam")
-    assert {players[stories[i].culprits[0].player] for i in order()} == {"flow_steam"}
 
 
 def test_keyboard_alone(visit, plant):
@@ -274,7 +283,7 @@ def test_keyboard_alone(visit, plant):
     assert page.evaluate("document.activeElement.id") == "chart"
     worst = max(report.content.incidents, key=lambda story: story.score)
     page.keyboard.press("ArrowLeft")
-    before = flagged[np.flatnonzero(flagged == worst.peak)[0] - 1]
+    before = flagged[np.flatnonzero(flagged == worst.onset.row)[0] - 1]
     assert f"score of {plant.label(before)}" in seen(page, "#waterfall .ytick text")
     for _ in range(60):  # ... and on to the incidents, of which only one is a stop
         page.keyboard.press("Tab")
@@ -293,9 +302,11 @@ def test_keyboard_alone(visit, plant):
 def test_histories_and_heat_map_lead_on(visit, plant):
     report = plant.report
     page = visit(plant.path)
-    assert page.locator("#history-title").inner_text() == "History of flow_product"
-    page.locator("#history-choices button", has_text="pressure_inlet").click()
-    assert page.locator("#history-title").inner_text() == "History of pressure_inlet"
+    names = [NAMES[series.feature] for series in worst_of(report).history.series]
+    assert len(names) > 1
+    assert page.locator("#history-title").inner_text() == f"History of {names[0]}"
+    page.locator("#history-choices button", has_text=names[1]).click()
+    assert page.locator("#history-title").inner_text() == f"History of {names[1]}"
     page.locator("#heatmap").scroll_into_view_if_needed()
     box = page.locator("#heatmap .nsewdrag").bounding_box()
     page.mouse.click(box["x"] + 5, box["y"] + 5)
@@ -313,7 +324,202 @@ def test_rows_without_details_say_so(visit, folder):
     point = page.locator("#chart .scatterlayer .trace").first.locator("path.point").nth(bare).bounding_box()
     page.mouse.click(point["x"] + 2, point["y"] + 2)
     assert "No details are kept for this row" in page.locator("#details-sentence").inner_text()
-    assert page.locator("#details-body").is_hidden()
+    assert page.locator("#row-part").is_hidden()
+
+
+def few_details(monkeypatch, cells=480):
+    """Room for the details of fewer rows than are flagged."""
+    monkeypatch.setattr(size_limits, "_SMALL", size_limits._SMALL._replace(cells=cells))
+
+
+def test_a_flagged_row_without_details_shows_the_nearest_that_has(visit, folder, plant, monkeypatch):
+    few_details(monkeypatch)
+    report = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES)).report(plant.new)
+    content = report.content
+    assert content.details.spacing > 1
+    detailed = np.array([detail.row for detail in content.details.rows])
+    page = visit(report.save(folder / "few.html"))
+    longest = max(content.incidents, key=lambda story: story.last - story.first)
+    inside = detailed[(detailed >= longest.first) & (detailed <= longest.last)]
+    away = [(np.abs(inside - row).min(), row) for row in plant.flagged.tolist() if longest.first <= row <= longest.last]
+    row = max(away)[1]
+    assert row not in detailed
+    click_mark(page, int(np.flatnonzero(plant.flagged == row)[0]))
+    shown = inside[np.abs(inside - row).argmin()]
+    said = f"{plant.label(row)} has no details; showing {plant.label(shown)}, the nearest that has."
+    assert page.locator("#row-note").inner_text() == said
+    assert f"score of {plant.label(shown)}" in seen(page, "#waterfall .ytick text")
+    assert page.locator("#details-sentence").inner_text() == longest.sentence
+    assert f"every {ordinal(content.details.spacing)} flagged row" in page.locator("#row-hint").inner_text()
+    page.locator("#row-choices button", has_text="Onset").click()
+    assert page.locator("#row-note").is_hidden()
+    assert f"score of {plant.label(longest.onset.row)}" in seen(page, "#waterfall .ytick text")
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_the_page_scrolls_to_what_was_clicked(visit, plant, width):
+    page = visit(plant.path)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    click_mark(page, 3)
+    page.wait_for_timeout(2 * DOUBLE_CLICK)
+    top = page.locator("#row-part").evaluate("node => node.getBoundingClientRect().top")
+    assert page.locator("nav").evaluate("node => node.getBoundingClientRect().bottom") <= top < 400
+    page.locator(".incidents tbody tr").nth(1).scroll_into_view_if_needed()
+    page.locator(".incidents tbody tr").nth(1).click()
+    assert 0 <= page.locator("#details-title").evaluate("node => node.getBoundingClientRect().top") < 400
+
+
+def test_rows_of_an_incident_one_after_the_other(visit, plant):
+    page = visit(plant.path)
+    story = worst_of(plant.report)
+    rows = [detail.row for detail in plant.report.content.details.rows if story.first <= detail.row <= story.last]
+
+    def shown():
+        return page.locator("#row-title").inner_text().removeprefix("Row by row: ")
+
+    assert shown() == plant.label(story.onset.row)
+    page.locator("#row-choices button", has_text="Worst").click()
+    assert shown() == plant.label(story.peak)
+    page.locator("#row-choices button", has_text="Earlier").click()
+    assert shown() == plant.label(rows[rows.index(story.peak) - 1])
+    page.locator("#blame").scroll_into_view_if_needed()
+    box = page.locator("#blame .nsewdrag").bounding_box()
+    page.mouse.click(box["x"] + 3, box["y"] + 5)  # the first part of the incident
+    blame = story.course.blame
+    assert plant.label(blame.first[0]) <= shown() <= plant.label(blame.last[0])
+
+
+def test_culprits_are_shown_with_the_numbers_of_the_sentence(visit, plant):
+    page = visit(plant.path)
+    story = next(s for s in plant.report.content.incidents if len(s.onset.culprits) > 1)
+    line = page.locator(f'.incidents tr[data-incident="{plant.report.content.incidents.index(story)}"]')
+    line.scroll_into_view_if_needed()
+    line.click()
+    cells = page.locator("#onset .culprits tbody tr:not(.remark)").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert len(cells) == len(story.onset.culprits)
+    for (name, _, actual, expected, off, against), told in zip(cells, story.onset.culprits, strict=True):
+        assert name == NAMES[told.player]
+        assert expected.startswith(told.shown[1])
+        assert ("never seen in training" in expected) == (not told.expected_was_seen)
+        assert (actual, off, against) == (told.shown[0], told.shown[2], "other features")
+        assert f"{name} read {actual} where" in story.sentence
+    text = page.locator("#onset").inner_text()
+    assert f"imply for these {len(cells)} jointly" in text
+    assert "cleared the alarm" in text
+    for told in story.onset.culprits:
+        for feature, *_, words in told.disagrees_with:
+            assert f"{NAMES[feature]} (which alone implies {words})" in text
+
+
+def test_p_values_are_shown(visit, folder):
+    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    page = visit(detector.report(pd.DataFrame(PLANT.new.copy(), columns=NAMES)).save(folder / "p.html"))
+    said = "p-value 0.001, the least that 1,000 held-out normal rows can show."
+    assert page.locator("#details-facts").inner_text().endswith(said)
+
+
+def test_any_feature_has_a_trend(visit, plant):
+    page = visit(plant.path)
+    first = worst_of(plant.report).onset.culprits[0].feature
+    assert page.locator("#trend-feature").input_value() == str(first)  # the culprit of the open incident
+    assert page.locator("#trend-feature option").all_inner_texts() == NAMES
+    page.locator("#trend-feature").select_option(label="flow_steam")
+    assert "flow_steam" in page.locator("#trend .ytitle").text_content()
+    assert page.locator("#trend .y2title").text_content() == "sd from normal"
+    page.locator("#trend").scroll_into_view_if_needed()
+    box = page.locator("#trend .nsewdrag").first.bounding_box()
+    texts = set()
+    for share in np.linspace(0.2, 0.8, 7):
+        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * share)
+        page.wait_for_timeout(80)
+        texts |= set(seen(page, "#trend .hovertext text"))
+    assert any(" sd" in text for text in texts)
+    page.locator(".incidents tbody tr").nth(3).click()
+    assert page.locator("#trend-feature").input_value() == str(NAMES.index("flow_steam"))  # the choice stands
+    page.locator("#onset .culprits button").first.click()
+    assert (
+        page.locator("#trend-feature option:checked").inner_text()
+        == page.locator("#onset .culprits tbody th").first.inner_text()
+    )
+    assert -1 <= page.locator("#trends").evaluate("node => node.getBoundingClientRect().top") < 800
+
+
+def test_details_and_filtered_list_agree(visit, plant):
+    page = visit(plant.path)
+    stories = plant.report.content.incidents
+
+    def listed():
+        return page.locator(".incidents tbody tr td:last-child").all_inner_texts()
+
+    page.locator("#filter").fill("flow_steam")
+    assert 0 < len(listed()) < len(stories)
+    assert all("flow_steam" in sentence for sentence in listed())
+    assert page.locator("#details-sentence").inner_text() == listed()[0]
+    page.locator("#filter").fill("no such name")
+    assert listed() == []
+    assert page.locator("#filter-none").is_visible()
+    assert page.locator("#details-sentence").inner_text().startswith("No incident is listed")
+    assert page.locator("#story").is_hidden()
+    assert page.locator("#row-part").is_hidden()
+    page.locator("#filter").fill("flow_steam")
+    assert page.locator("#details-sentence").inner_text() == listed()[0]
+    other = next(story for story in stories if "flow_steam" not in story.sentence)
+    click_mark(page, int(np.flatnonzero(plant.flagged == other.peak)[0]))  # somebody points at what is not listed
+    assert page.locator("#filter").input_value() == ""
+    assert len(listed()) == len(stories)
+    assert (
+        page.locator("#details-sentence").inner_text()
+        == page.locator('.incidents tr[aria-current="true"] td:last-child').inner_text()
+    )
+
+
+def test_marks_stay_solid_when_dense(visit, plant):
+    page = visit(plant.path)
+    marks = page.locator("#chart .scatterlayer .trace").nth(1).locator("path.point")
+    assert marks.count() > 80
+    styles = marks.first.evaluate("node => [node.style.fillOpacity || '1', node.style.opacity, node.style.strokeWidth]")
+    assert styles[:2] == ["1", "1"]
+    assert styles[2] in ("0", "0px", "")
+
+
+CUT_OFF = """() => {
+  const bad = [];
+  const shown = (node) => node.getClientRects().length && getComputedStyle(node).visibility !== "hidden";
+  for (const node of document.querySelectorAll("header *, nav *, main *, footer *")) {
+    if (node.closest("svg, .skip, thead, script, select") || !shown(node)) continue;
+    if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
+    const box = node.getBoundingClientRect();
+    const spills = node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== "inline";
+    if (box.left < -0.5 || box.right > window.innerWidth + 0.5 || spills) bad.push([node.textContent, box.right]);
+  }
+  for (const text of document.querySelectorAll(".plot svg text")) {
+    if (!shown(text) || !text.textContent.trim()) continue;
+    const box = text.getBoundingClientRect(), plot = text.closest(".plot").getBoundingClientRect();
+    const beside = box.left < plot.left - 1.5 || box.right > plot.right + 1.5;
+    const above = box.top < plot.top - 1.5 || box.bottom > plot.bottom + 1.5;
+    if (beside || above) bad.push([text.closest(".plot").id, text.textContent, box.left, box.right]);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_nothing_is_cut_off(visit, plant, folder, width):
+    sampled = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    paths = [plant.path, sampled.report(plant.new, method="permutation", n_orders=96, gap=5).save(folder / "wide.html")]
+    for path in paths:
+        page = visit(path)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.reload()
+        page.wait_for_selector("html[data-ready]")
+        assert fits(page)
+        assert page.evaluate(CUT_OFF) == []
+        page.locator("#row-choices button", has_text="Worst").click()
+        assert page.evaluate(CUT_OFF) == []
 
 
 def test_no_incidents(visit, folder):
@@ -337,7 +543,7 @@ def test_narrow_window(visit, plant, width):
     page.locator(".incidents tbody tr").nth(2).click()
     assert fits(page)
     assert page.locator("#details-title").evaluate("node => node.getBoundingClientRect().top") < 700
-    for plot in ("chart", "waterfall", "history", "heatmap"):
+    for plot in ("chart", "waterfall", "blame", "history", "trend", "heatmap"):
         box = page.locator(f"#{plot} .main-svg").first.bounding_box()
         assert box["x"] >= 0, plot
         assert box["x"] + box["width"] <= width, plot
@@ -352,7 +558,7 @@ def test_paper(visit, plant):
     page.set_viewport_size({"width": 700, "height": 900})
     assert page.locator("nav").is_hidden()
     assert colours(page) == ("rgb(255, 255, 255)", "rgb(27, 31, 36)")
-    assert page.locator("details").get_attribute("open") is not None
+    assert page.locator("#model details").get_attribute("open") is not None
     page.emulate_media(media="screen", color_scheme="dark")
     assert page.locator("nav").is_visible()
 
@@ -388,11 +594,14 @@ def test_hostile_names_are_shown_and_never_run(visit, folder):
     page.locator("#model summary").click()
     assert set(NASTY) <= set(seen(page, "#model details th"))
     click_mark(page, 5)
-    assert (
-        "<script>alert(" in page.locator("#details-title").inner_text() + page.locator("#details-sentence").inner_text()
-    )
+    assert "<script>alert(" in page.locator("#row-title").inner_text()
     assert "<script>alert(" in " ".join(seen(page, "#chart .hovertext text"))
-    for plot, shape in (("waterfall", ".barlayer .point path"), ("heatmap", ".nsewdrag"), ("loadings", ".nsewdrag")):
+    for plot, shape in (
+        ("waterfall", ".barlayer .point path"),
+        ("blame", ".nsewdrag"),
+        ("heatmap", ".nsewdrag"),
+        ("loadings", ".nsewdrag"),
+    ):
         page.locator(f"#{plot}").scroll_into_view_if_needed()
         texts = set()
         for step in range(12):
@@ -426,7 +635,7 @@ def test_thousands_of_marks(visit, folder):
     assert page.locator("#waterfall .main-svg").first.is_visible()
     assert page.locator(".pager").is_visible()
     page.locator(".pager button", has_text="More").click()
-    assert "51 to 100 of 500" in page.locator(".pager").inner_text()
+    assert "51 to 100 of 300" in page.locator(".pager").inner_text()
 
 
 def test_numbers_are_not_rounded_to_the_whole_and_parts_share_decimals(visit, folder):

@@ -97,16 +97,18 @@ def control_chart(
     confidences: Sequence[float] = CONFIDENCES,
     incidents: Sequence[Any] | None = None,
     cusum: bool | float = False,
-    log: bool = False,
+    log: bool | None = None,
     ax: "Sequence[Axes] | None" = None,
 ) -> "list[Axes]":
     """SPE and T2 of each row with their limits, incidents shaded; one Axes per statistic, SPE first.
 
     ``time`` names the column of times, or gives one time per row; the index of a pandas table needs no naming.
-    ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. ``ax`` takes as many
-    Axes as are returned. ``cusum=True`` adds the CUSUM of the detector's own statistic, which finds faults that are small
-    and last. Independent normal rows exceed its interval as seldom as the limit, after 100 rows on
-    average at 99%; give another number instead of True.
+    ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. Filled marks are rows
+    that the detector flags, hollow ones are above the limit of a chart that does not flag. ``log`` chooses a logarithmic
+    scale; by default, it is logarithmic if a row is above 50 times the limit. ``ax`` takes as many Axes as are returned.
+    ``cusum=True`` adds the CUSUM of the detector's own statistic, which finds faults that are small and last. Independent
+    normal rows exceed its interval as seldom as the limit, after 100 rows on average at 99%; give another number instead
+    of True.
     """
     require_matplotlib()
     shown = content.ControlChart.of(detector, X, time=time, confidences=confidences, incidents=incidents, cusum=cusum)

@@ -9,6 +9,7 @@ from culpa.report.content import Content
 from culpa.report.phrases import share
 
 _ASSETS = files("culpa.report") / "assets"
+_SCRIPTS = ("words", "drawing", "chart", "incidents", "story", "rows", "trends", "grids", "start")  # in this order
 
 # JSON inside a script element: nothing in it may look like markup, and JavaScript's odd line ends are escaped
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -20,7 +21,7 @@ def to_page(content: Content) -> str:
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    plotly, script = get_plotlyjs(), _asset("report.js")
+    plotly, script = get_plotlyjs(), _script()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["share"] = share
     return environment.from_string(_asset("template.html")).render(
@@ -36,6 +37,11 @@ def to_page(content: Content) -> str:
 def to_json(content: Content) -> str:
     """The same content as data."""
     return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=vars)
+
+
+def _script() -> str:
+    """The report's own script: its parts share one scope, and nothing of it is visible outside."""
+    return "\n".join(['"use strict";', "(() => {", *(_asset(f"script/{name}.js") for name in _SCRIPTS), "})();"])
 
 
 def _asset(name: str) -> str:

@@ -13,19 +13,25 @@ class Caps(NamedTuple):
 
     points: int  # that draw the line of a statistic
     marks: int  # of flagged rows; beyond, neighbours share one
-    incidents: int  # listed, the worst ones; each keeps the details of its worst row
+    incidents: int  # listed, the worst ones; each keeps the details of its onset and of its worst row
     cells: int  # bars of waterfalls, over all rows with details
     history: int  # cells of histories of culprits, over all incidents
+    courses: int  # cells that tell how incidents went on, over all incidents
+    trends: int  # values of the trends of all features
 
     @classmethod
-    def of(cls, n_rows: int) -> "Caps":
-        """What a table of so many rows gets."""
-        return _SMALL if n_rows <= 10_000 else _LARGE
+    def of(cls, n_rows: int, n_incidents: int = 0) -> "Caps":
+        """What a table of so many rows gets; the more incidents are listed, the less there is of the rest."""
+        caps = _SMALL if n_rows <= 10_000 else _LARGE
+        left = 1 - _CROWDED * min(n_incidents / caps.incidents, 1.0)
+        return caps._replace(
+            history=int(left * caps.history), courses=int(left * caps.courses), trends=int(left * caps.trends)
+        )
 
-    def bars(self, n_players: int, n_incidents: int) -> int:
-        """Players that a waterfall shows on their own; fewer where there are very many incidents."""
+    def bars(self, n_players: int, n_rows: int) -> int:
+        """Players that a waterfall shows on their own; fewer where very many rows must have one."""
         shown = min(n_players, MOST_BARS)
-        return int(np.clip(self.cells // max(n_incidents, 1), min(FEWEST_BARS, shown), shown))
+        return int(np.clip(self.cells // max(n_rows, 1), min(FEWEST_BARS, shown), shown))
 
     def detailed(self, bars: int) -> int:
         """Rows that may have details."""
@@ -33,6 +39,7 @@ class Caps(NamedTuple):
 
 
 MOST_BARS, FEWEST_BARS = 20, 3
+_CROWDED = 0.6  # of histories, courses and trends that the largest number of incidents costs
 
-_SMALL = Caps(points=1200, marks=2000, incidents=500, cells=3000, history=7000)
-_LARGE = Caps(points=2000, marks=20_000, incidents=4000, cells=16_000, history=30_000)
+_SMALL = Caps(points=1200, marks=2000, incidents=300, cells=2600, history=7000, courses=12_000, trends=20_000)
+_LARGE = Caps(points=2000, marks=20_000, incidents=2000, cells=14_000, history=30_000, courses=60_000, trends=40_000)

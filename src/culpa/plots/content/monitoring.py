@@ -1,7 +1,7 @@
 """What pictures of a detector show: statistics over rows with their limits, components and how many are best."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
 
 CONFIDENCES = (0.95, 0.99)
+_TALL = 50  # multiple of the limit from which the highest point presses all others to the floor of a linear chart
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +49,33 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ControlChart:
-    """Statistics along the rows with their limits, and incidents; perhaps the CUSUM of the detector's own statistic."""
+    """Statistics along the rows with their limits, and incidents; perhaps the CUSUM of the detector's own statistic.
+
+    ``own`` names the statistic that flags, and ``flagged`` are the rows that it flags.
+    """
 
     axis: RowAxis
     statistics: tuple[Statistic, ...]
+    own: str
+    flagged: NDArray[np.bool_]
     incidents: tuple[Span, ...]
     cusum: Cusum | None = None
+
+    @property
+    def own_statistic(self) -> Statistic:
+        """The statistic that flags rows."""
+        return next(one for one in self.statistics if one.name == self.own)
+
+    def only_beyond(self, statistic: Statistic) -> NDArray[np.bool_]:
+        """Rows above the limit of a statistic that the detector does not flag; none for its own."""
+        return statistic.flagged & ~self.flagged
+
+    @property
+    def needs_log(self) -> bool:
+        """Whether a linear chart of the detector's own statistic would show its highest points only."""
+        one = self.own_statistic
+        seen = one.values[~np.isnan(one.values)]
+        return bool(len(seen) and one.alarm > 0 and seen.max() > _TALL * one.alarm and seen.min() > 0)
 
     @classmethod
     def of(
@@ -90,13 +112,13 @@ class ControlChart:
         labels, statistics, flagged = _statistics(fitted, table, confidences)
         if times is not None and len(times) != len(labels):
             raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
-        axis = RowAxis.of(labels if times is None else times)
+        axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
+        chart = cls(axis, statistics, fitted.statistic.name, flagged, shown)
         if cusum is False:
-            return cls(axis, statistics, shown)
-        score = next(one.values for one in statistics if one.name == fitted.statistic.name)
-        return cls(axis, statistics, shown, sum_up(fitted, score, None if cusum is True else cusum))
+            return chart
+        return replace(chart, cusum=sum_up(fitted, chart.own_statistic.values, None if cusum is True else cusum))
 
 
 @dataclass(frozen=True, eq=False)

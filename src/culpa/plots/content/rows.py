@@ -1,6 +1,6 @@
 """Where rows lie along an axis: at their times, at their numbers, or one after the other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,17 @@ class RowAxis:
             labels = labels.astype("datetime64[us]")  # half a day must be possible
         return cls(labels, labels if _increasing(labels) else np.arange(len(labels)))
 
+    @classmethod
+    def of_table(cls, labels: Any) -> "RowAxis":
+        """From the labels of a table's rows: whole numbers with holes, as filtering leaves them, are names, not places.
+
+        >>> RowAxis.of_table([3, 5, 9]).x, RowAxis.of_table([3, 4, 5]).x
+        (array([0, 1, 2]), array([3, 4, 5]))
+        """
+        axis = cls.of(labels)
+        steps = np.diff(axis.x) if axis.x.dtype.kind in "iu" else np.zeros(0)
+        return replace(axis, x=np.arange(len(axis))) if len(set(steps.tolist())) > 1 else axis
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -47,6 +58,11 @@ class RowAxis:
     def labelled(self) -> bool:
         """Whether ``x`` are the labels themselves."""
         return self.x is self.labels
+
+    @property
+    def named(self) -> bool:
+        """Whether rows lie one after the other and have names: labels that are no whole numbers."""
+        return not self.labelled and self.labels.dtype.kind not in "iu"
 
     def span(self, first: int = 0, last: int = -1) -> tuple[Any, Any]:
         """Ends of the stretch that rows ``first`` to ``last``, both included, own together.

@@ -135,15 +135,19 @@ def columns(ax: "Axes", first: float, texts: "dict[str, Sequence[str]]") -> None
 
 
 def show_rows(ax: "Axes", axis: RowAxis) -> None:
-    """Ticks along the rows: times, numbers, or what the user calls the rows."""
+    """Ticks along the rows: times, numbers, or what the user calls rows that lie one after the other."""
     if axis.in_time:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    elif not axis.labelled:
+    elif axis.named:
         label_positions(ax, axis.labels)
+    elif not axis.labelled:
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def label_positions(ax: "Axes", labels: NDArray[Any]) -> None:

@@ -31,9 +31,10 @@ _MANY = 5000  # rows within the limits that a scatter plot shows
 
 
 def draw_control_chart(
-    content: ControlChart, axes: "Sequence[Axes] | None" = None, *, log: bool = False
+    content: ControlChart, axes: "Sequence[Axes] | None" = None, *, log: bool | None = None
 ) -> "list[Axes]":
-    """One chart per statistic, one above the other, and the CUSUM below."""
+    """One chart per statistic, one above the other, and the CUSUM below; logarithmic where the content needs it."""
+    log = content.needs_log if log is None else log
     n = len(content.statistics) + (content.cusum is not None)
     axes = stacked_axes(n, 9.0, 0.6 + 2.1 * n) if axes is None else list(axes)
     for ax, statistic in zip(axes[: len(content.statistics)], content.statistics, strict=True):
@@ -41,12 +42,14 @@ def draw_control_chart(
     if content.cusum is not None:
         _draw_cusum(axes[-1], content.axis, content.cusum)
     if not content.axis.in_time:
-        axes[-1].set_xlabel("row", fontsize="small")
+        at_labels = content.axis.labelled or content.axis.named
+        axes[-1].set_xlabel("row" if at_labels else "position in the table", fontsize="small")
     return axes
 
 
 def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log: bool) -> None:
-    axis, values, flagged = content.axis, statistic.values, statistic.flagged
+    axis, values = content.axis, statistic.values
+    flagged, beyond = content.flagged & ~np.isnan(values), content.only_beyond(statistic)
     if content.incidents:
         stretches = [(span.start, span.end - span.start) for span in content.incidents]
         # an edge keeps short incidents visible in long tables
@@ -59,10 +62,21 @@ def _draw_statistic(ax: "Axes", content: ControlChart, statistic: Statistic, log
             linewidth=0.8,
             zorder=0,
         )
-    at = thin(values, flagged)
+    at = thin(values, flagged | beyond)
     ax.plot(axis.x[at], values[at], color=ink(), linewidth=0.9, marker="." if len(axis) <= _FEW else "", zorder=2)
-    if flagged.any():
-        ax.plot(axis.x[flagged], values[flagged], "o", color=palette.RAISES, markersize=3.5, zorder=3, label="flagged")
+    for rows, fill, label in ((flagged, palette.RAISES, "flagged"), (beyond, "none", "above this limit only")):
+        if rows.any():
+            ax.plot(
+                axis.x[rows],
+                values[rows],
+                "o",
+                color=palette.RAISES,
+                markersize=3.5,
+                markerfacecolor=fill,
+                markeredgewidth=0.8,
+                zorder=3,
+                label=label,
+            )
     for place, (confidence, limit) in enumerate(sorted(statistic.limits.items())):
         strict = place == len(statistic.limits) - 1
         colour, dashes = (palette.STRICT, "--") if strict else (palette.MILD, ":")
