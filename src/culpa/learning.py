@@ -79,14 +79,14 @@ class Judge:
 class _Watcher:
     """Looks at training rows as they pass, with the model of all of them, to learn their range."""
 
-    def __init__(self, model: FittedModel, score: QuadraticScore, n_rows: int) -> None:
-        self._standardise, self._score = standardiser(model), score
+    def __init__(self, model: FittedModel, n_rows: int) -> None:
+        self._standardise, self._distance = standardiser(model), named_score("mahalanobis", model)
         self.range, self.rows_seen = RangeGatherer(n_rows, model.gaussian.n_features), 0
 
     def add(self, X: Floats) -> None:
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             Z = self._standardise(X[start : start + _ROWS_PER_CHUNK])
-            self.range.add(Z, self._score(Z))
+            self.range.add(Z, self._distance(Z))
         self.rows_seen += len(X)
 
     def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
@@ -95,9 +95,9 @@ class _Watcher:
             yield batch
 
 
-def range_of(model: FittedModel, score: QuadraticScore, X: Floats) -> NormalRange:
+def range_of(model: FittedModel, X: Floats) -> NormalRange:
     """The range of rows at hand, as a model standardises them."""
-    watcher = _Watcher(model, score, len(X))
+    watcher = _Watcher(model, len(X))
     watcher.add(X)
     return watcher.range.finish()
 
@@ -136,7 +136,7 @@ class Recipe:
         blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
-        seen = range_of(learned.model, self._score(learned.model), rows if kept.all() else rows[kept])
+        seen = range_of(learned.model, rows if kept.all() else rows[kept])
         return self._fitted(learned, limits, blocks, seen, abnormal)
 
     def fit_blocks(
@@ -151,7 +151,7 @@ class Recipe:
             what = "trim" if self.parameters["trim"] else "limit='conformal'"
             raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
-        watcher = _Watcher(learned.model, self._score(learned.model), round(blocks.total.n))
+        watcher = _Watcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
         if kind == "empirical":
             if batches is None:

@@ -57,7 +57,7 @@ def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) ->
 
 
 def _range(fitted: FittedDetector | None, updated: FittedDetector, rows: Floats) -> NormalRange:
-    new = range_of(updated.model, updated.statistic, rows)
+    new = range_of(updated.model, rows)
     if fitted is None:
         return new
     return fitted.normal_range.rescaled(fitted.model, updated.model).joined(new)

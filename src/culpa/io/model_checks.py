@@ -78,7 +78,7 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not hold a number for each number of components.")
     if "range.features" in arrays:
-        shapes |= {"range.features": (3, d), "range.rows": (2,)}
+        shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():
             raise ModelFileError("array 'range.features' or 'range.rows' holds a negative number.")
     if "blocks.n" in arrays:

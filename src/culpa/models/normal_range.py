@@ -30,7 +30,8 @@ _ROUNDING = 1e-6
 class NormalRange:
     """Ranges of standardised features in normal rows.
 
-    ``dependence`` is how many successive rows are worth one independent row.
+    ``dependence`` is how many successive rows are worth one independent row. ``inflation`` is the mean squared Mahalanobis
+    distance of the rows over what the model expects: 1, but more where rows are averages of rows that follow each other.
     """
 
     low: Floats
@@ -38,6 +39,7 @@ class NormalRange:
     reach: Floats
     n: float
     dependence: float = 1.0
+    inflation: float = 1.0
 
     @classmethod
     def of_model(cls, model: FittedModel) -> Self:
@@ -53,7 +55,7 @@ class NormalRange:
         """For model files."""
         return {
             "features": np.stack([self.low, self.high, self.reach]),
-            "rows": np.array([self.n, self.dependence]),
+            "rows": np.array([self.n, self.dependence, self.inflation]),
         }
 
     @classmethod
@@ -92,6 +94,7 @@ class NormalRange:
             self.reach * factor,
             self.n,
             self.dependence,
+            self.inflation,
         )
 
     def joined(self, other: "NormalRange") -> "NormalRange":
@@ -104,11 +107,12 @@ class NormalRange:
             self.reach + share * (other.reach - self.reach),
             n,
             self.dependence + share * (other.dependence - self.dependence),
+            self.inflation + share * (other.inflation - self.inflation),
         )
 
 
 class RangeGatherer:
-    """Takes the standardised training rows in order, with their scores, and learns their range."""
+    """Takes the standardised training rows in order, and learns their range."""
 
     def __init__(self, n_rows: int, n_features: int) -> None:
         self._n_stretches = max(min(_STRETCHES, n_rows // _FEWEST_PER_STRETCH), 1)
@@ -117,9 +121,10 @@ class RangeGatherer:
         self._low, self._high = np.full(n_features, np.nan), np.full(n_features, np.nan)
         self._pairs = np.zeros(5)  # sums of x, y, x^2, y^2 and xy over successive log scores
         self._n_pairs, self._last = 0, np.nan
+        self._distance, self._n_distances = 0.0, 0
 
-    def add(self, Z: Floats, score: Floats | None = None) -> None:
-        """Look at the next rows."""
+    def add(self, Z: Floats, distance: Floats | None = None) -> None:
+        """Look at the next rows, and their squared Mahalanobis distances."""
         if not len(Z):
             return
         at = (np.arange(self._seen, self._seen + len(Z)) * self._n_stretches) // max(self._n_rows, 1)
@@ -131,8 +136,10 @@ class RangeGatherer:
         self._low = np.fmin(self._low, np.fmin.reduce(low))
         self._high = np.fmax(self._high, np.fmax.reduce(high))
         self._seen += len(Z)
-        if score is not None:
-            self._add_pairs(score)
+        if distance is not None:
+            self._add_pairs(distance)
+            self._distance += float(np.nansum(distance))
+            self._n_distances += int((~np.isnan(distance)).sum())
 
     def _add_pairs(self, score: Floats) -> None:
         logs = np.log(np.maximum(score, np.finfo(np.float64).tiny))
@@ -148,7 +155,12 @@ class RangeGatherer:
         known = np.nan_to_num(self._farthest)
         counted = max(int((~np.isnan(self._farthest)).any(axis=1).sum()), 1)
         return NormalRange(
-            np.nan_to_num(self._low), np.nan_to_num(self._high), known.sum(axis=0) / counted, self._seen, self._worth()
+            np.nan_to_num(self._low),
+            np.nan_to_num(self._high),
+            known.sum(axis=0) / counted,
+            self._seen,
+            self._worth(),
+            max(self._distance / max(self._n_distances, 1) / len(self._low), 1.0),
         )
 
     def _worth(self) -> float:

@@ -54,6 +54,7 @@ class Judge:
         self._correlation = covariance / np.outer(self._sd, self._sd)
         self.precision = named_score("mahalanobis", self._model).matrix
         self._faults = FaultEvidence(self.precision, self._sd)
+        self._inflation = np.sqrt(fitted.normal_range.inflation)  # of standard deviations
 
     def onset(self, draft: Draft) -> Onset:
         """The first rows: a few features that explain them, or those that moved, against what is normal."""
@@ -77,7 +78,7 @@ class Judge:
 
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
         # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
-        complete = np.clip(self._model.centred.impute(rows), -_LARGEST, _LARGEST)
+        complete = np.clip(self._model.centred.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
         return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
 
     def _is_upset(self, explained: Explained, n_rows: int) -> bool:
@@ -119,7 +120,7 @@ class Judge:
         mean, covariance = self._model.centred.conditional(
             np.nan_to_num(snapshot.standard)[None], np.setdiff1d(observed, block)
         )
-        expected[block], sd[block] = mean[0, block], np.sqrt(np.diag(covariance)[block])
+        expected[block], sd[block] = mean[0, block], self._inflation * np.sqrt(np.diag(covariance)[block])
         return self._culprit(
             snapshot,
             player,
@@ -159,7 +160,7 @@ class Judge:
             if j in blamed or abs(rho[j]) < _BROKEN_FROM or np.isnan(z[j]):
                 continue
             implied = sd[i] * rho[j] * z[j] / sd[j]
-            spread = sd[i] * np.sqrt(max(1 - rho[j] ** 2, 1e-12))
+            spread = self._inflation * sd[i] * np.sqrt(max(1 - rho[j] ** 2, 1e-12))
             off = (z[i] - implied) / spread
             surprise = off**2 - (z[i] / sd[i]) ** 2  # beyond what the feature's own distance tells
             if surprise > 0 and abs(off) >= FEWEST_SD:
@@ -176,7 +177,8 @@ class Judge:
 
     def _upset(self, snapshot: Snapshot, ranked: list[int]) -> Moment:
         normal = np.zeros(len(snapshot.standard))
-        culprits = [self._culprit(snapshot, player, normal, self._model.spread, "normal") for player in ranked]
+        sd = self._inflation * self._model.spread
+        culprits = [self._culprit(snapshot, player, normal, sd, "normal") for player in ranked]
         moved = [culprit for culprit in culprits if abs(culprit.deviation) >= FEWEST_SD]
         return self._moment(snapshot, moved[:_MOST_MOVED], ranked)
 

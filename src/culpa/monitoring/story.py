@@ -9,7 +9,7 @@ from typing import Any
 
 from culpa.columns.units import short_names
 from culpa.monitoring.incident import Culprit, Incident
-from culpa.monitoring.when import Clock, cut, listed, pair
+from culpa.monitoring.when import Clock, amount, cut, listed, pair
 
 _SPREAD_NAMED = 3
 _ACCOUNTS_FROM = 0.5  # share of the score from which culprits are said to account for it
@@ -68,7 +68,7 @@ class Storyteller:
         unseen = "" if culprit.expected_was_seen else ", a value never seen in training"
         return (
             f"{self._name(culprit)} {self.read} {actual}{unit} where {others} imply "
-            f"{expected} ± {culprit.expected_sd:.2g} ({_sd(culprit.deviation)}{unseen})"
+            f"{expected} ± {amount(culprit.expected_sd)} ({_sd(culprit.deviation)}{unseen})"
         )
 
     def _tie(self, culprit: Culprit) -> str:
@@ -93,7 +93,7 @@ class Storyteller:
         actual, expected = pair(culprit.actual, culprit.expected)
         unit = f" {culprit.unit}" if culprit.unit else ""
         return (
-            f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} ± {culprit.expected_sd:.2g} is normal "
+            f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} ± {amount(culprit.expected_sd)} is normal "
             f"({_sd(culprit.deviation)})"
         )
 

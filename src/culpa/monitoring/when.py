@@ -25,6 +25,17 @@ def pair(actual: float, expected: float) -> tuple[str, str]:
     return f"{actual:z.{0 if actual.is_integer() else decimals}f}", f"{expected:z.{decimals}f}"  # z: no minus zero
 
 
+def amount(size: float) -> str:
+    """A positive number with two significant digits or more.
+
+    >>> amount(123.4), amount(12.34), amount(1.234), amount(0.01234), amount(1.5e-7)
+    ('123', '12', '1.2', '0.012', '1.5e-07')
+    """
+    if not 1e-3 <= size < 1e7:
+        return f"{size:.2g}"
+    return f"{size:.{max(1 - math.floor(math.log10(size)), 0)}f}"
+
+
 def cut(name: str, most: int = _LONGEST) -> str:
     """A name without its middle, where it is too long to read.
 
