@@ -1,6 +1,7 @@
 """The report in a real browser: offline, by mouse and keyboard, narrow, on paper, dark, with hostile names."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -345,9 +346,11 @@ def test_a_flagged_row_without_details_shows_the_nearest_that_has(visit, folder,
     row = max(away)[1]
     assert row not in detailed
     click_mark(page, int(np.flatnonzero(plant.flagged == row)[0]))
-    shown = inside[np.abs(inside - row).argmin()]
-    said = f"{plant.label(row)} has no details; showing {plant.label(shown)}, the nearest that has."
-    assert page.locator("#row-note").inner_text() == said
+    said = re.fullmatch(r"(.*) has no details; showing (.*), the nearest that has\.", seen(page, "#row-note")[0])
+    clicked, shown = (plant.new.index.get_loc(label) for label in said.groups())
+    assert abs(clicked - row) <= 2  # a neighbour may lie under the pointer
+    assert shown in inside
+    assert abs(shown - clicked) == np.abs(inside - clicked).min() > 0
     assert f"score of {plant.label(shown)}" in seen(page, "#waterfall .ytick text")
     assert page.locator("#details-sentence").inner_text() == longest.sentence
     assert f"every {ordinal(content.details.spacing)} flagged row" in page.locator("#row-hint").inner_text()
