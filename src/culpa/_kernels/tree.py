@@ -72,9 +72,11 @@ class Tree:
         n_players = len(sizes)
         if n_players < FEWEST_PLAYERS:
             raise ValueError(f"a tree needs {FEWEST_PLAYERS} players, got {n_players}.")
-        self._kernel, self._rows, self._n_players = steps.kernel, model.rows, n_players
-        self._n_blocks = -(-len(model.rows) // _ROWS_PER_BLOCK)
-        layout = StateLayout(-(-len(model.rows) // max(1, self._n_blocks)), steps.n_own)
+        self._kernel, self._n_rows, self._n_players = steps.kernel, len(model.rows), n_players
+        self._n_blocks = -(-self._n_rows // _ROWS_PER_BLOCK)
+        layout = StateLayout(-(-self._n_rows // max(1, self._n_blocks)), steps.n_own)
+        self._rows = np.zeros((self._n_blocks * layout.n_rows, model.rows.shape[1]))  # the last block is padded by 0
+        self._rows[: self._n_rows] = model.rows
         waiting = np.append(0, np.cumsum(sizes[::-1]))[::-1].astype(np.int64)
         n_below = min(_DEPTH_FIRST_PLAYERS + _REGISTER_PLAYERS, n_players - LANE_PLAYERS)
         n_restart = min(_RESTART_PLAYERS, n_players - LANE_PLAYERS - n_below)
@@ -82,6 +84,7 @@ class Tree:
         # registers hold single features only; groups are walked depth first to the end
         n_register = _REGISTER_PLAYERS if waiting[-1 - _REGISTER_PLAYERS] == _REGISTER_PLAYERS else 0
         sections, self._n_work = _sections(layout, steps.n_scratch, waiting, n_piece, n_restart, n_register)
+        self._spare_work: list[Floats] = []  # of finished tasks; a new one costs a few microseconds
         start = starting_state(layout, model.value, model.pairs, model.own)
         self._walk = Walk(model.constants, start, layout, waiting, *weights, n_piece, n_restart, n_register, sections)
 
@@ -99,12 +102,16 @@ class Tree:
         """Walk the pieces from ``first`` to ``last`` (exclusive)."""
         n_piece, n_rows = self._walk.n_piece, self._walk.layout.n_rows
         blocks = slice(first >> n_piece, (last - 1 >> n_piece) + 1)
-        here = slice(blocks.start * n_rows, min(blocks.stop * n_rows, len(self._rows)))
-        rows = np.zeros(((blocks.stop - blocks.start) * n_rows, self._rows.shape[1]))  # the last block is padded by 0
-        rows[: here.stop - here.start] = self._rows[here]
+        rows = self._rows[blocks.start * n_rows : blocks.stop * n_rows]
+        here = slice(blocks.start * n_rows, min(blocks.stop * n_rows, self._n_rows))
         sums = np.zeros((len(rows), self._n_players + N_TOTALS))
         before = blocks.start << n_piece
-        self._kernel(self._walk, rows, _aligned(self._n_work), first - before, last - before, sums)
+        try:
+            work = self._spare_work.pop()
+        except IndexError:  # none is free
+            work = _aligned(self._n_work)
+        self._kernel(self._walk, rows, work, first - before, last - before, sums)
+        self._spare_work.append(work)
         sums = sums[: here.stop - here.start]
         values, totals = sums[:, : self._n_players], sums[:, self._n_players :]
         return TreePart(here, values - totals[:, OUTSIDE : OUTSIDE + 1])
