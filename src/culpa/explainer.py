@@ -124,8 +124,9 @@ class Explainer:
         """What the method means for this model: how many coalitions are valued, and how."""
         n_players = len(self.players)
         if self._is_exact(n_players):
-            closed = self.game.closed_form(np.zeros((1, self.game.n_features)), self.players) is not None
-            return "exact: closed form" if closed else f"exact: {1 << n_players:,} coalitions of {n_players} players"
+            if self.game.has_closed_form:
+                return "exact: closed form"
+            return f"exact: {1 << n_players:,} coalitions of {n_players} players"
         if self.method == "algorithm1":
             return f"algorithm1: {self.n_orders or _ALGORITHM1_ORDERS:,} orders for each of {n_players} players"
         rule = self._rule(n_players)

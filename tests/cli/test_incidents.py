@@ -4,19 +4,10 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 import culpa
-from culpa.cli import app
 from culpa.datasets import make_plant
-
-
-def run(*arguments, code=0, stdin=None):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import numpy as np
 
 from culpa._core.types import Floats, Positions
 from culpa._kernels.kernel import Kernel
-from culpa._kernels.layout import N_TOTALS, OUTSIDE, StateLayout, feature_at, n_sums, outsider_weight_at, starting_state
+from culpa._kernels.layout import COMMON, N_TOTALS, StateLayout, common_weight_at, feature_at, n_sums, starting_state
 from culpa._kernels.tree_kernel import LANE_PLAYERS, Sections, Walk
 from culpa._kernels.vectors import LANES
 
@@ -64,8 +64,8 @@ class TreePart(NamedTuple):
 class Tree:
     """The tree of all coalitions, ready to be walked piece by piece.
 
-    Takes the weights of a coalition's value for members and for outsiders, by the number of players in the coalition, and
-    the number of features of each player, in the order in which they decide. It is fastest if large players come first.
+    Takes the member weights and the common weights by the size of a coalition (see `culpa._kernels.tree_kernel`), and the
+    number of features of each player, in the order in which they decide. It is fastest if large players come first.
     """
 
     def __init__(self, steps: Steps, model: TreeModel, weights: tuple[Floats, Floats], sizes: list[int]) -> None:
@@ -114,7 +114,7 @@ class Tree:
         self._spare_work.append(work)
         sums = sums[: here.stop - here.start]
         values, totals = sums[:, : self._n_players], sums[:, self._n_players :]
-        return TreePart(here, values - totals[:, OUTSIDE : OUTSIDE + 1])
+        return TreePart(here, values - totals[:, COMMON : COMMON + 1])
 
 
 def _sections(
@@ -132,7 +132,7 @@ def _sections(
     n_states = len(lengths)
     n = layout.n_rows
     lengths += [n_scratch * max(waiting[0] + n, LANES * (waiting[first_in_lanes] + n))]
-    lengths += [n * n_sums(n_below) * LANES, (outsider_weight_at(n_below) + 1) * LANES]
+    lengths += [n * n_sums(n_below) * LANES, (common_weight_at(n_below) + 1) * LANES]
     ends = np.cumsum([length + -length % LANES for length in lengths]).astype(np.int64)
     starts = np.append(0, ends[:-1])
     piece, restart, scratch, sums, weights = (int(starts[i]) for i in (0, 1, n_states, n_states + 1, n_states + 2))
