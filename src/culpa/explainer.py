@@ -106,7 +106,7 @@ class Explainer:
             self._given = self.columns.features_of(set(known))
             self.columns = Hidden(self.columns, known)
             if not self.columns.names:
-                raise ValueError("given names all features: at least one must be left to blame.")
+                raise ValueError("given contains all features. At least one must be left to blame.")
         self.groups = None if groups is None else _complete_groups(groups, self.columns.names)
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
@@ -218,9 +218,9 @@ class Explainer:
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
         if model.context is not None:
-            raise ValueError("the model is conditional on given columns, which only explain reads.")
+            raise ValueError("shares does not support models with given columns. Use explain.")
         if bool(xp.any(xp.isnan(X))):
-            raise ValueError("X has missing cells: use explain, which knows how to treat them.")
+            raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
@@ -238,7 +238,8 @@ class Explainer:
         """
         if not self.game.forms_keep_digits:
             warnings.warn(
-                "the noise is so small beside the components that compiled values would lose digits: every row is walked.",
+                "not compiled, because the noise is so small compared with the components that compiled values would lose "
+                "digits. Each row is computed separately.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -272,8 +273,8 @@ class Explainer:
             len(self.players),
         ):
             raise ValueError(
-                f"forms are for {forms.constants.shape[1]} players of {forms.n_features} features, "
-                f"the model has {len(self.players)} of {self.game.n_features}."
+                f"the forms have {forms.constants.shape[1]} players and {forms.n_features} features, but the model has "
+                f"{len(self.players)} and {self.game.n_features}."
             )
         self._forms = forms
 
@@ -412,7 +413,7 @@ class Explainer:
 
     def _compile(self) -> QuadraticForms:
         if not self.game.quadratic or self.method == "algorithm1":
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} has nothing to compile.")
+            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
         if self._is_exact(len(self.players)):
             return shapley.compile_exact(self.game, self.players, n_jobs=self.n_jobs, progress=self.progress)
         rule = self._rule(len(self.players))
@@ -450,8 +451,8 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any) -> Colu
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(
-            f"{columns.obstacle}, so that blame cannot be traced back through it: use it in a ColumnTransformer, "
-            "for one column at a time, or say with groups=... which of its outputs belong together."
+            f"{columns.obstacle}, so culpa cannot tell which column a feature comes from. Use a ColumnTransformer "
+            "that applies the step to one column at a time, or use groups=... to say which of its outputs belong together."
         )
     return columns
 
@@ -473,6 +474,6 @@ def _complete_groups(
     players: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         if i not in owner and name in groups:
-            raise ValueError(f"group {name!r} has the name of a feature outside it: choose another name.")
+            raise ValueError(f"group {name!r} has the name of a feature that is not in the group. Choose another name.")
         players.setdefault(owner.get(i, name), []).append(i)
     return tuple((name, tuple(members)) for name, members in players.items())

@@ -90,10 +90,10 @@ def test_no_rows_and_exit_codes(folder, tmp_path):
     [
         (["--time", "tim"], "did you mean 'time'"),
         (["--time", "flow_feed"], "'flow_feed' goes backwards: row 1"),
-        (["--gap", "5min"], "rows need dates"),
+        (["--gap", "5min"], "rows need times"),
         (["--gap", "-1"], "gap must not be negative, got -1."),
-        (["--gap", "5.5", "--time", "time"], "whole number of rows or a span of time such as '5min', got '5.5'"),
-        (["--gap", "long", "--time", "time"], "a span of time such as '5min'"),
+        (["--gap", "5.5", "--time", "time"], "whole number of rows or a time span such as '5min', got '5.5'"),
+        (["--gap", "long", "--time", "time"], "a time span such as '5min'"),
         (["--text", "-o", "x.csv"], "standard output"),
     ],
 )

@@ -43,14 +43,16 @@ class TestTheLimit:
     def test_too_few_rows_to_check_it(self):
         [text] = told(rows(29))
         assert text == (
-            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not see."
+            "the limit is a formula and may be too low, because 29 rows are too few to check it on held-out rows."
         )
         assert not any("formula" in text for text in told(rows(30)))
 
     def test_beyond_all_rows(self):
         [text] = told(rows(98))
-        assert text.startswith("98 rows are few for a limit at 0.99: it lies beyond all of them and is extrapolated.")
-        assert text.endswith("Pass more rows, or ask for less confidence (confidence=).")
+        assert text.startswith(
+            "98 rows are few for a limit at 0.99. The limit is higher than all their scores and is extrapolated."
+        )
+        assert text.endswith("Pass more rows, or choose a lower confidence (confidence=).")
         assert told(rows(98), confidence=0.95) == []
         assert told(rows(99)) == []
 
@@ -58,16 +60,16 @@ class TestTheLimit:
         X = rows(1000)
         X.iloc[700:] = 5 + (X.iloc[700:] - 5) * 2
         [text] = told(X)
-        assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised;")
+        assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised.")
         assert told(X.sample(frac=1, random_state=0)) == []
 
     def test_rows_read_once(self):
-        with pytest.warns(FitWarning, match="the rows were read once only"):
+        with pytest.warns(FitWarning, match="read only once cannot be held out"):
             PCADetector().fit_moments(BlockMoments.of(rows().to_numpy()))
 
     def test_once_is_enough_for_pieces(self):
         detector = PCADetector()
-        with pytest.warns(FitWarning, match="read once only"):
+        with pytest.warns(FitWarning, match="read only once"):
             detector.partial_fit(rows())
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -75,7 +77,7 @@ class TestTheLimit:
 
     def test_a_formula_and_few_rows_per_feature(self):
         [text] = told(rows(24), limit="formula", n_components=2)
-        assert text.startswith("24 rows are few for 5 features and a limit that is not checked on other rows:")
+        assert text.startswith("24 rows are few for 5 features, and the limit is not checked on held-out rows")
         assert told(rows(25), limit="formula", n_components=2) == []
 
 
@@ -111,8 +113,8 @@ class TestFillCodes:
         if missing:
             X.iloc[[3, 99], [2, 4]] = X.iloc[100, 0] = np.nan
         text, *others = told(X)
-        assert text.startswith(f"X: column 'c' holds {code:g} 2 times, first in row 17, ")
-        assert "if it means a missing cell, replace it by NaN" in text
+        assert text.startswith(f"X: column 'c' contains {code:g} 2 times, first in row 17, ")
+        assert "If it means a missing cell, replace it by NaN" in text
         assert "--" not in text  # options are for the command line
         assert not any("holds" in other for other in others)
 

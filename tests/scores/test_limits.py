@@ -275,7 +275,7 @@ class TestTail:
     def test_only_the_largest_are_kept(self):
         tail = Tail.of(np.arange(300_000.0))
         assert len(tail.largest) == 37_500
-        with pytest.raises(ValueError, match="ask for more confidence"):
+        with pytest.raises(ValueError, match="Choose a higher confidence"):
             tail.empirical(0.5)
 
     def test_nothing_to_go_by(self):

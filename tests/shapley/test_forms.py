@@ -229,7 +229,7 @@ class TestCompiledExplainer:
             Explainer(PPCA(4).fit(table[:, :8])).forms = again
 
     def test_nothing_to_compile(self, table):
-        with pytest.raises(ValueError, match="nothing to compile"):
+        with pytest.raises(ValueError, match="cannot be compiled"):
             Explainer(PPCA(4).fit(table), game="interventional").compile()
 
 

@@ -24,7 +24,7 @@ from culpa.calibration.comparison import Outcome, compare, own_setting, with_own
 from culpa.calibration.evaluation import Estimate, Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 from culpa.calibration.lasting import past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, check_supported, windows_of
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
 
@@ -149,9 +149,7 @@ def calibrated(detector: PCADetector, best: Setting, n_columns: int) -> PCADetec
 def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | None = None) -> Calibration:
     """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
-    if detector.given is not None or detector.smooth is not None:
-        what = "given columns" if detector.given is not None else "smoothed rows"
-        raise ValueError(f"a detector with {what} cannot be calibrated: calibrate without, and set the parameter then.")
+    check_supported(detector)
     lags = detector.lags
     plan.check(len(windows), lags)
     n_columns = windows.shape[1] // (past_of(lags) + 1)

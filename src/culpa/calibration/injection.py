@@ -119,7 +119,7 @@ def take_turns(
     sizes = [k for k in at_once if 0 < k < rows.shape[1]]
     if not (len(kinds) and sizes and len(rows)):
         raise ValueError(
-            f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
+            f"no faults can be injected. Pass rows, kinds of faults, and at_once between 1 and {rows.shape[1] - 1}."
         )
     each = -(-n_trials // (len(kinds) * len(sizes)))
     turns = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-each * len(kinds) * len(sizes) // len(rows)))])

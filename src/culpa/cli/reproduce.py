@@ -31,8 +31,7 @@ def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default "
-            "detector, and of 'limits' by formula.",
+            help="'table1', 'table2', 'figures' or 'all' of the paper; or 'localisation', 'limits' or 'alarms', see above.",
             show_default=False,
         ),
     ],
@@ -52,8 +51,9 @@ def reproduce(
 ) -> None:
     """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones.
 
-    'localisation' injects faults into twelve data sets and compares which criterion finds the faulty features; 'limits'
-    counts false alarms. Each takes some minutes, and neither is part of 'all'.
+    Three further parts go beyond the paper. 'localisation' injects faults into twelve data sets and compares which
+    criterion finds the faulty features. 'limits' counts the false alarms of each kind of control limit, and 'alarms'
+    those of the default detector. Each takes some minutes and is not part of 'all'.
     """
     results = _run(what.value, data, output, seeds)
     if json:

@@ -1,7 +1,7 @@
-"""Which outputs of a scikit-learn transformer are made of which of its inputs, and the way back.
+"""Which outputs of a scikit-learn transformer are made from which of its inputs, and how to invert it.
 
-A transformer that is known here is traced by its own bookkeeping, never by the names of its outputs. Of one that is not
-known, every output is taken to be made of all inputs: nobody is blamed for what he may have had no part in.
+A transformer that is known here is traced by its fitted attributes, never by the names of its outputs. If a transformer is
+not known, every output may be made from all inputs. So all of them are blamed together, and no single one wrongly.
 """
 
 import warnings

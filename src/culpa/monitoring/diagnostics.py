@@ -46,7 +46,7 @@ def unfinished(model: PPCA) -> list[str]:
     if model.converged_:
         return []
     return [
-        f"expectation-maximisation stopped after {model.n_iter_} steps without converging: use fewer components, or leave "
+        f"expectation-maximisation stopped after {model.n_iter_} steps without converging. Use fewer components, or leave "
         "out columns or rows with many missing cells."
     ]
 
@@ -75,26 +75,26 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         found = held_out.limit(fitted.confidence)
         if found.blocks_differ:
             yield (
-                f"the training rows are not alike from one stretch to the next, so the limit was raised; rows of a new "
+                f"the training rows are not alike from one stretch to the next, so the limit was raised. Rows of a new "
                 f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for."
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
-                f"extrapolated. Pass more rows, or ask for less confidence ({remedies.more_confidence})."
+                f"{held_out.n:,} rows are few for a limit at {fitted.confidence:.4g}. The limit is higher than all their "
+                f"scores and is extrapolated. Pass more rows, or choose a lower confidence ({remedies.more_confidence})."
             )
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
         why = (
-            f"{n:,.0f} rows are too few"
+            f"{n:,.0f} rows are too few to check it on held-out rows."
             if n < _FEWEST_ROWS
-            else f"the rows were read once only (use {remedies.read_again})"
+            else f"rows that are read only once cannot be held out. Use {remedies.read_again}."
         )
-        yield f"the limit is a formula and may be too low: {why} to check it on rows that the model did not see."
+        yield f"the limit is a formula and may be too low, because {why}"
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
-            f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
-            'for will be flagged. The limit "auto" has no such fault.'
+            f"{n:,.0f} rows are few for {d:,} features, and the limit is not checked on held-out rows, so too many normal "
+            'rows will be flagged. Use the limit "auto", which is checked.'
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
@@ -106,8 +106,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     constant = [name for name, still in zip(names, _did_not_vary(fitted), strict=True) if still]
     if constant:
         yield (
-            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual; "
-            f"{remedies.drop} if it may change."
+            f"column {constant[0]!r} did not vary in training, so the model cannot tell which changes of it are "
+            f"unusual. If it may change, {remedies.drop}."
         )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
     n = len(fitted.columns.names)  # of the present only: nobody can drop the past of a column
@@ -115,8 +115,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):
             yield (
-                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, "
-                f"{remedies.drop}; if both are measured, keep them, for that shows which one fails."
+                f"columns {names[a]!r} and {names[b]!r} always move together. If one is computed from the other, "
+                f"{remedies.drop}. If both are measured, keep them, so that a fault of one of them shows."
             )
             break
 
@@ -125,4 +125,4 @@ def _about_components(fitted: FittedDetector) -> Iterator[str]:
     model = fitted.ppca
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
     if everything and fitted.statistic.name in ("spe", "mse"):
-        yield "the components explain everything: the smallest deviation will be flagged; use fewer components."
+        yield "the components explain all variance, so the smallest deviation will be flagged. Use fewer components."

@@ -267,7 +267,9 @@ class Scatter:
         j = _companion(cloud, one, i) if against is None else _position(against, why, "against")
         for at in (i, j):
             if texts[at]:
-                raise ValueError(f"{why.feature_names[at]!r} holds text: choose others by feature and against.")
+                raise ValueError(
+                    f"{why.feature_names[at]!r} contains text. Choose other features with feature= and against=."
+                )
         x_observed = not np.isnan(one.data[0, j])
         return cls(
             why.feature_names[i],

@@ -305,7 +305,7 @@
     const c = colours(), n = detail.player.length, base = detail.base_value;
     const starts = [];
     detail.value.reduce((at, value) => (starts.push(at), at + value), base);
-    const names = ["normal rows, on average", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`].map(tickName);
+    const names = ["base value", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`].map(tickName);
     const unknown = detail.player.map((player) => (typeof player === "number" ? (detail.value[detail.player.indexOf(player)] < 0 ? c.down : c.up) : c.rest));
     const hover = detail.player.map((player, k) => `${wrapped(playerName(player))}<br>${signed(detail.value[k])}`
       + (detail.error[k] ? ` ± ${roughly(detail.error[k])} (95%)` : ""));
@@ -313,7 +313,7 @@
     const bars = {
       type: "bar", orientation: "h", y: positions, base: [0, ...starts, 0], x: [base, ...detail.value, detail.score],
       marker: { color: [c.rest, ...unknown, c.ink] }, hoverinfo: "text", textposition: "outside", cliponaxis: false, textangle: 0,
-      hovertext: [`${details.base_value === null ? "mean score of normal rows, given what is known" : "mean score of normal rows"}: ${number(base)}`, ...hover, `score: ${number(detail.score)}`],
+      hovertext: [`base value: ${number(base)}`, ...hover, `score: ${number(detail.score)}`],
       text: [part(base, detail.score), ...detail.value.map((value) => signedPart(value, detail.score)), part(detail.score, detail.score)],
       error_x: { type: "data", array: [0, ...detail.error.map((e) => e ?? 0), 0], visible: detail.error.some((e) => e > 0), color: c.soft, thickness: 1.2, width: 3 },
     };
