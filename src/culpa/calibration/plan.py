@@ -122,8 +122,8 @@ def check_supported(detector: PCADetector) -> None:
     for name in NOT_CALIBRATED:
         if getattr(detector, name) is not None:
             raise ValueError(
-                f"a detector with {name}={getattr(detector, name)!r} cannot be calibrated. Calibrate it without {name}, and "
-                "set the parameter afterwards."
+                f"a detector with {name}={getattr(detector, name)!r} cannot be calibrated. Calibrate it without "
+                f"{name}, and set the parameter afterwards."
             )
 
 
