@@ -183,6 +183,7 @@ def test_click_on_a_point_opens_its_waterfall(visit, plant):
         click_mark(page, number)
         row = int(plant.flagged[number])
         assert f"score of {plant.label(row)}" in seen(page, "#waterfall .ytick text")
+        assert seen(page, "#waterfall .ytick text")[0] == "base value"  # not the mean of normal rows in every game
         cells = shown_cells(page)
         for name, numbers in cells.items():
             i = NAMES.index(name)
