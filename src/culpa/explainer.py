@@ -370,7 +370,7 @@ class Explainer:
             return self._forms(rows, n_jobs=self.n_jobs)
         if not complete:
             game = self._game_given(rows[0]) if self._given and len(rows) else game
-            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
+            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features belong to no player, so any number will do
         if self._is_exact(len(players)):
             return shapley.exact(game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
         if self.method == "algorithm1":

@@ -45,8 +45,8 @@ class FittedDetector:
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
     A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
-    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table, where the rows were at hand, and so is
-    ``suspicious_cells``, where the fit looked for them.
+    ``units`` the units of columns, for texts. ``abnormal_training_rows`` is a table if the fit had all rows in memory,
+    and so is ``suspicious_cells`` if the fit looked for them.
     """
 
     model: FittedModel

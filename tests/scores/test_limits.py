@@ -235,7 +235,7 @@ class TestConformal:
             PCADetector(3).fit(sample(300, 0)).calibrate_limit(held)
 
     def test_too_few_rows_to_learn_from(self):
-        with pytest.raises(ValueError, match=r"holdout=0.5 leaves 1 of 3 rows to learn from: give more rows"):
+        with pytest.raises(ValueError, match=r"holdout=0.5 leaves 1 of 3 rows to learn from\. Pass more rows"):
             PCADetector(limit="conformal", holdout=0.5).fit(sample(3, 0))
 
     @pytest.mark.parametrize("learn", ["fit", "fit_moments"])

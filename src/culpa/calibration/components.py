@@ -26,7 +26,7 @@ from culpa.monitoring.trimming import fit_without_worst
 from culpa.scores import named_score
 from culpa.scores.held_out import Rate
 
-_MOST_NUMBERS = 40  # of components that are compared, unless told otherwise
+_MOST_NUMBERS = 40  # numbers of components that are compared by default, at most
 
 
 class ComponentsEntry(NamedTuple):

@@ -158,7 +158,7 @@ def verdicts(
 
 
 def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
-    # no row is flagged here, so a formula will do, and nobody needs to be warned of it
+    # no row is flagged here, so a formula is good enough, and its warning is not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula").fit(training)

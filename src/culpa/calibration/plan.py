@@ -73,7 +73,7 @@ class Plan:
         return [setting for setting in found if setting.game != "retraining" or not detector.lags]
 
     def faults(self, lags: int) -> Sequence[FaultKind]:
-        """The kinds of faults, all of them unless told otherwise."""
+        """The kinds of faults, by default all of them."""
         if self.kinds is None:
             return LASTING_FAULT_KINDS if lags else FAULT_KINDS
         if "drift" in self.kinds and not lags:

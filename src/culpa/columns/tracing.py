@@ -33,7 +33,7 @@ from sklearn.preprocessing import (
 from culpa.columns.lags import Lags
 
 Cells = NDArray[Any]
-Known = list[Cells | None]  # columns, one array each; None where nobody can tell
+Known = list[Cells | None]  # columns, one array each; None if a column cannot be computed
 Back = Callable[[Known], Known]
 
 
@@ -75,7 +75,7 @@ def is_known(step: Any) -> bool:
 
 
 def positions(columns: Any, names: Sequence[str] | None, n_columns: int) -> list[int]:
-    """Columns as a ColumnTransformer is told of them (names, numbers, slices, masks) by position."""
+    """Positions of columns that are given to a ColumnTransformer as names, numbers, slices or masks."""
     import pandas as pd
 
     order = pd.Series(range(n_columns), index=None if names is None else list(names))

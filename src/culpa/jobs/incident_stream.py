@@ -47,7 +47,7 @@ def incidents(
                     units=units_of(fitted),
                     noun=fitted.noun,
                     time_name=time,
-                    dated=True,  # who reads a file later on wants to know the day
+                    dated=True,  # a file may be read on another day
                     daily=times is not None and only_days(times),
                 )
             at = np.flatnonzero(scored.anomaly)
@@ -67,7 +67,7 @@ def incidents(
 
 
 class _Clock:
-    """The rows' times, batch by batch, which must not go backwards."""
+    """The times of the rows, batch by batch; they must not go backwards."""
 
     def __init__(self, source: Source, column: str | None) -> None:
         self.source, self.column = source, column

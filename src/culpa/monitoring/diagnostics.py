@@ -25,7 +25,7 @@ class Remedies:
     read_again: str
 
 
-IN_PYTHON = Remedies("drop it", "confidence=", "fit, which has all rows at hand")
+IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory")
 ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice")
 
 
@@ -53,7 +53,9 @@ def unfinished(model: PPCA) -> list[str]:
 
 def _did_not_vary(fitted: FittedDetector) -> Mask:
     variance = np.diag(fitted.ppca.covariance_)
-    if fitted.parameters["scale"]:  # then others have a variance of 1, and these one that missing cells lend them
+    if fitted.parameters[
+        "scale"
+    ]:  # then other columns have a variance of 1, and constant ones only what missing cells add
         return np.asarray((fitted.model.scale == 1.0) & (variance < 0.5))
     return np.asarray(variance <= RELATIVE_FLOOR * variance.max())
 
@@ -110,7 +112,7 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
             f"unusual. If it may change, {remedies.drop}."
         )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
-    n = len(fitted.columns.names)  # of the present only: nobody can drop the past of a column
+    n = len(fitted.columns.names)  # present values only: the past of a column cannot be dropped
     correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):

@@ -8,7 +8,7 @@ The gap before the outermost value must be wider than the range of the other cel
 
 | outermost value | factor |
 | --- | --- |
-| 99, 999, 9999.9 and the like, of either sign, or an end of an integer type (65535) | 1 |
+| 99, 999, 9999.9 and similar numbers of either sign, or a limit of an integer type (65535) | 1 |
 | occurs three times or more, but not in most rows | 10 |
 | otherwise | 50 |
 
@@ -114,7 +114,7 @@ class Ends:
         gap, others = value - next, next.sum()  # of two values there are no others: this is below 0
         found = []
         for side, other in ((0, 1), (1, 0)):
-            # an end that stands alone itself does not tell how wide the others are
+            # an isolated value at the other end does not belong to the range of the other cells
             between = _width(others, next[other], coded=coded[other])
             end = next[other] if others >= 0 and gap[other] > needed[other] * between else value[other]
             width = _width(next[side] + end, next[side], coded=coded[side])

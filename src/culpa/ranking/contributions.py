@@ -112,7 +112,7 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
 def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticScore | None = None) -> Any:
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
-    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
+    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" by default; "leave-one-out",
     "mahalanobis-shapley" and "fault-odds" belong to "mahalanobis". A missing cell stays missing, and the others
     contribute to the index of the observed features.
 

@@ -31,7 +31,7 @@ class Options:
     delimiter: str | None = None
     decimal: str | None = None
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, beside NA, null and the like
+    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, in addition to NA, null and so on
     strict: bool = False
     sparse: bool = False
 
