@@ -110,7 +110,7 @@ def test_a_single_row_may_be_picked(detector, new):
 def test_a_row_without_any_cell_does_not_stop_the_run(detector, new):
     empty = new.copy()
     empty.iloc[2] = np.nan
-    with pytest.warns(UserWarning, match="1 row\\(s\\) have no observed feature and get no score: 2"):
+    with pytest.warns(UserWarning, match="1 row\\(s\\) have no observed feature, so they get no score: 2"):
         why = detector.explain(empty)
     assert np.isnan(why.values[2]).all()
     assert np.isfinite(np.delete(why.values, 2, axis=0)).all()
@@ -129,7 +129,7 @@ def test_slicing(why):
     np.testing.assert_array_equal(why[mask].row_labels, why.row_labels[mask])
     np.testing.assert_array_equal(why[[4, 0]].score, why.score[[4, 0]])
     assert len(list(why)) == len(why) == 6
-    with pytest.raises(IndexError, match="row 6 of an explanation of 6 rows"):
+    with pytest.raises(IndexError, match="row 6 is out of range: the explanation has 6 rows"):
         why[6]
 
 

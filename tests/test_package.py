@@ -61,7 +61,7 @@ def test_demo(tmp_path):
     assert "Strange wines" in (tmp_path / "culpa-demo-report.html").read_text()
     refused = run("demo", "-o", "no/where.html", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "there is no folder" in refused.stderr
+    assert "does not exist" in refused.stderr
 
 
 def test_help_and_version():

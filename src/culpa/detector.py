@@ -65,10 +65,12 @@ _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take eff
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
     if detector.robust:
-        raise ValueError(f"robust={detector.robust!r} needs all training rows at once: use fit.")
+        raise ValueError(f"robust={detector.robust!r} needs all training rows at once. Use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
         what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
-        raise ValueError(f"{what} needs all training rows at once: use fit (a limit can follow by calibrate_limit).")
+        raise ValueError(
+            f"{what} needs all training rows at once. Use fit, or set the limit with calibrate_limit later."
+        )
     return True
 
 
@@ -224,10 +226,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return learn_more(recipe, fitted, Update(rows, before, before.cut_anew(blocks, len(rows))))
 
     def calibrate_limit(self, X: Any) -> Self:
-        """Set the limit by normal rows that the detector was not fitted to: a conformal limit.
+        """Set a conformal limit from normal rows that the detector was not fitted to.
 
-        A new row that comes from where these came from exceeds it with probability 1 - confidence at most, whatever the
-        distribution. Ask for at least confidence / (1 - confidence) rows: 99 for 99%.
+        A new row from the same distribution exceeds the limit with a probability of at most 1 - confidence, whatever the
+        distribution is. You need at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         fitted = self.fitted
         rows = self._recipe().columns.read(self.read(X)).features[fitted.columns.lags :]
@@ -255,8 +257,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
-        Only ``limit="empirical"`` needs the rows themselves, once more: ``batches``. With lags, moments and batches are
-        those of the lag matrix (`culpa.columns.History`), and ``names`` the sensors'.
+        ``batches`` are the rows themselves, for a second pass: ``limit="empirical"`` needs them, and ``limit="auto"`` uses
+        them. With lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those
+        of the columns.
         """
         with _all_or_nothing(self):
             self._fit_moments(moments, names, batches)
@@ -270,7 +273,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     ) -> Self:
         self._check_parameters()
         if self.robust:
-            raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments: use fit.")
+            raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
         blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
         n_columns = blocks.total.n_features // (self.lags + 1)
         p = self.model_.n_components_ if hasattr(self, "model_") else None
@@ -400,7 +403,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
-        """The `Explainer` behind `explain`: kept between calls, with whatever it has compiled, until the next ``fit``."""
+        """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
         return self.fitted.explainer(**options)
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
@@ -452,10 +455,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
             dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
             holds times. Without times, sentences name row labels.
         gap
-            What may lie between two flagged rows of one incident: a number of rows that are not flagged, or a span of
-            time such as ``"5min"``.
+            Maximum gap between flagged rows of one incident: a number of rows that are not flagged, or a time span such
+            as ``"5min"``.
         min_length
-            Flagged rows that an incident has at least; shorter ones are left out.
+            Minimum number of flagged rows; shorter incidents are left out.
         units
             Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
         baseline
@@ -502,7 +505,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
 
-        Blocks of training rows, each compared with the others, tell how much such rows differ where nothing has changed.
+        Blocks of training rows are compared with each other, to see how much rows differ if nothing has changed.
 
         Parameters
         ----------
@@ -582,12 +585,12 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     @property
     def plot(self) -> "DetectorPlots":
-        """Pictures, with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
+        """Plots with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
         plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
         return plots
 
     def reconstruct(self, X: Any) -> Floats:
-        """What the model makes of each row, in the user's units; missing cells are filled in.
+        """The reconstruction of each row by the model, in the user's units; missing cells are filled in.
 
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
@@ -654,7 +657,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return {**self.get_params(deep=False), "groups": plain_groups(self.groups)}
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
-        """Take over a new core: forget what followed from the one before."""
+        """Use a new core, and set the attributes that follow from it."""
         self._fitted, self._gatherer = fitted, None
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
@@ -668,7 +671,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return self
 
     def _fill_values(self, X: Any) -> list[str]:
-        """What to say about numbers like -9999 among the training rows."""
+        """Warnings about numbers like -9999 among the training rows."""
         table = self.read(X)
         ends, observed = Ends(table.array.shape[1]), ~np.isnan(table.array)
         ends.add(np.arange(len(table.array)), table.array)
@@ -697,7 +700,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
 @contextmanager
 def _all_or_nothing(detector: PCADetector) -> Iterator[None]:
-    """What fails half-way leaves the detector as it was: a new model must not meet an old limit."""
+    """If a fit fails, restore the detector, so that a new model is never combined with an old limit."""
     before = detector.__dict__.copy()
     try:
         yield

@@ -130,8 +130,9 @@ class Explainer:
         if self._order is not None:
             return self._chosen_in_order(self._order)
         if self._is_exact(n_players):
-            closed = self.game.closed_form(np.zeros((1, self.game.n_features)), self.players) is not None
-            return "exact: closed form" if closed else f"exact: {1 << n_players:,} coalitions of {n_players} players"
+            if self.game.has_closed_form:
+                return "exact: closed form"
+            return f"exact: {1 << n_players:,} coalitions of {n_players} players"
         if self.method == "algorithm1":
             return f"algorithm1: {self.n_orders or _ALGORITHM1_ORDERS:,} orders for each of {n_players} players"
         rule = self._rule(n_players)
@@ -228,9 +229,9 @@ class Explainer:
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
         if model.context is not None:
-            raise ValueError("the model is conditional on given columns, which only explain reads.")
+            raise ValueError("shares does not support models with given columns. Use explain.")
         if bool(xp.any(xp.isnan(X))):
-            raise ValueError("X has missing cells: use explain, which knows how to treat them.")
+            raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
         return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
@@ -249,7 +250,8 @@ class Explainer:
         """
         if not self.game.forms_keep_digits:
             warnings.warn(
-                "the noise is so small beside the components that compiled values would lose digits: every row is walked.",
+                "not compiled, because the noise is so small compared with the components that compiled values would lose "
+                "digits. Each row is computed separately.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -284,8 +286,8 @@ class Explainer:
             len(self.players),
         ):
             raise ValueError(
-                f"forms are for {forms.constants.shape[1]} players of {forms.n_features} features, "
-                f"the model has {len(self.players)} of {self.game.n_features}."
+                f"the forms have {forms.constants.shape[1]} players and {forms.n_features} features, but the model has "
+                f"{len(self.players)} and {self.game.n_features}."
             )
         self._forms = forms
 
@@ -523,8 +525,8 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(
-            f"{columns.obstacle}, so that blame cannot be traced back through it: use it in a ColumnTransformer, "
-            "for one column at a time, or say with groups=... which of its outputs belong together."
+            f"{columns.obstacle}, so culpa cannot tell which column a feature comes from. Use a ColumnTransformer "
+            "that applies the step to one column at a time, or use groups=... to say which of its outputs belong together."
         )
     return columns
 

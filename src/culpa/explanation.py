@@ -101,7 +101,7 @@ class Explanation:
         """One row (as a one-row explanation), a slice, a mask or a list of positions."""
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
-                raise IndexError(f"row {key} of an explanation of {len(self)} rows")
+                raise IndexError(f"row {key} is out of range: the explanation has {len(self)} rows.")
             key = [int(key)]
         return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
 

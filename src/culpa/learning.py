@@ -129,7 +129,7 @@ class Recipe:
         if n < 2:
             raise ValueError(
                 f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
-                "from: give more rows."
+                "from. Pass more rows."
             )
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
@@ -149,14 +149,14 @@ class Recipe:
         kind = self.parameters["limit"]
         if kind in ("conformal",) or self.parameters["trim"]:
             what = "trim" if self.parameters["trim"] else "limit='conformal'"
-            raise ValueError(f"{what} needs the rows themselves, not only their moments: use fit.")
+            raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
         if kind == "empirical":
             if batches is None:
                 raise ValueError(
-                    f"limit={kind!r} needs the training rows' scores: pass the rows again as batches, or use fit."
+                    f"limit={kind!r} needs the scores of the training rows. Pass the rows again as batches, or use fit."
                 )
             limits = limits_from_rows(learned.model, self._score(learned.model), kind, batches)
         elif kind != "auto":

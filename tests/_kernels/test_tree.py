@@ -30,16 +30,11 @@ def game_and_rows(d, n=2, p=3, steps="elimination", score=scores.spe):
 def whole_tree(game, X):
     d = game.n_features
     job = game.tree_job(X, np.arange(d))
-    return tree.Tree(job.steps, job.prepare(), weights(d), [1] * d)
+    return tree.Tree(job.steps, job.prepare(), size_weights(d), [1] * d)
 
 
 def singles(d):
     return [[i] for i in range(d)]
-
-
-def weights(n_players):
-    inside, outside = size_weights(n_players)
-    return inside + outside, outside
 
 
 def by_arrays(game, X, players, monkeypatch):

@@ -223,18 +223,18 @@ def test_too_little_to_calibrate_with():
     X = np.random.default_rng(0).normal(size=(30, 4))
     with pytest.raises(ValueError, match="minimum of 20"):
         culpa.calibrate(X[:10])
-    with pytest.raises(ValueError, match=r"24 complete row\(s\) with 6 complete rows before them are too few"):
+    with pytest.raises(ValueError, match="with 6 complete rows before them are needed to calibrate, got 24"):
         culpa.calibrate(X, PCADetector(lags=2))
     with pytest.raises(ValueError, match="n_folds must be a whole number of at least 2"):
         culpa.calibrate(X, n_folds=1)
-    with pytest.raises(ValueError, match="n_folds=16 leaves less than two rows"):
+    with pytest.raises(ValueError, match="n_folds=16 leaves fewer than two rows"):
         culpa.calibrate(X, n_folds=16)
     with pytest.raises(ValueError, match="chosen is empty"):
         culpa.calibrate(X, chosen=[])
-    with pytest.raises(ValueError, match="a drift needs a past"):
+    with pytest.raises(ValueError, match='the fault "drift" needs a detector with lags'):
         culpa.calibrate(X, kinds=["drift"])
     X[:15, 0] = np.nan
-    with pytest.raises(ValueError, match="15 complete row"):
+    with pytest.raises(ValueError, match="20 complete rows are needed to calibrate, got 15"):
         culpa.calibrate(X)
 
 

@@ -155,6 +155,15 @@ def test_settings_blame_as_the_detectors_they_describe(plant):
     assert not any(setting.game == "retraining" for setting in settings(14))
 
 
+@pytest.mark.parametrize(("game", "exact"), [("conditional", False), ("interventional", True)])
+def test_many_features_are_sampled_unless_there_is_a_closed_form(plant, monkeypatch, game, exact):
+    monkeypatch.setattr("culpa.calibration.evaluation._EXACT_UP_TO", 11)  # the plant has 12
+    setting = Setting(4, 1.0, 0.0, "mahalanobis", game)
+    detector = setting.applied_to(PCADetector()).fit(plant.normal)
+    found = [blame(setting, detector, plant.new[:5], seed) for seed in (0, 1)]
+    assert (found[0] == found[1]).all() == exact
+
+
 def test_leaderboard_prefers_what_is_better(plant):
     chosen = [Setting(4, 1.0, 0.0, "spe", ranking="z-score"), Setting(4, 1.0, 0.0, "mahalanobis", ranking="fault-odds")]
     best, worst = leaderboard(plant.normal, plant.new, chosen, n_trials=300)

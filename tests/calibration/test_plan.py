@@ -50,7 +50,7 @@ def test_all_faults_that_make_sense_are_injected_by_default():
     assert tuple(Plan().faults(0)) == FAULT_KINDS
     assert tuple(Plan().faults(1)) == LASTING_FAULT_KINDS
     assert Plan(kinds=["drift"]).faults(1) == ["drift"]
-    with pytest.raises(ValueError, match="a drift needs a past"):
+    with pytest.raises(ValueError, match='the fault "drift" needs a detector with lags'):
         Plan(kinds=["drift"]).faults(0)
 
 

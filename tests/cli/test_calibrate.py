@@ -58,7 +58,7 @@ def test_command_refuses_in_one_sentence(normal_csv, tmp_path):
     assert "Traceback" not in wrong.stderr
     piped = CliRunner().invoke(app, ["calibrate", "-", "--input-format", "csv"], input=normal_csv.read_text())
     assert piped.exit_code == 2
-    assert "give a file" in piped.stderr
+    assert "Pass a file" in piped.stderr
 
 
 def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
@@ -85,9 +85,9 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
     ("options", "message"),
     [
         (["--kinds", "stuck,bias 9 sd"], "unknown kind of fault 'bias 9 sd': choose one of 'bias 1 sd', "),
-        (["--at-once", "0"], "--at-once must be whole numbers of at least 1, such as 1 or '1,2', got '0'"),
+        (["--at-once", "0"], "--at-once must be one or more whole numbers of at least 1, such as '1,2', got '0'"),
         (["--at-once", "1,two"], "got 'two'"),
-        (["--at-once", "12"], "--at-once 12 leaves no column normal: with 12 columns, at most 11 can be faulty"),
+        (["--at-once", "12"], "--at-once 12 is too large: at most 11 of the 12 columns can be faulty"),
     ],
 )
 def test_command_refuses_faults_that_cannot_be(normal_csv, options, message):

@@ -28,7 +28,7 @@ def table(n, seed=0):
         (["--given", "load", "--lags", "1"], {"given": ["load"], "lags": 1}),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*lack a given one")
+@pytest.mark.filterwarnings("ignore:.*or a given feature is missing")
 def test_equals_the_library(tmp_path, options, parameters):
     normal, new = table(400), table(60, seed=1)
     new.loc[30:45, "c"] += 5
@@ -66,6 +66,13 @@ def test_wrong_values_are_told_in_one_sentence(tmp_path):
     fit = ["fit", tmp_path / "normal.csv", "-o", tmp_path / "m.culpa"]
     assert "lode" in run(*fit, "--given", "lode", code=2).output
     assert "--smooth" in run(*fit, "--smooth", "3", code=2).output
+
+
+@pytest.mark.parametrize("option", ["--given=load", "--smooth=0.2"])
+def test_calibrate_does_not_offer_what_it_cannot_do(tmp_path, option):
+    table(50).to_csv(tmp_path / "normal.csv", index=False)
+    assert option.split("=")[0] not in run("calibrate", "--help").output
+    assert "No such option" in run("calibrate", tmp_path / "normal.csv", option, code=2).output
 
 
 def test_model_files_from_before_lack_the_parameters(tmp_path):

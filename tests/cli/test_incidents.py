@@ -6,19 +6,10 @@ import sys
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 import culpa
-from culpa.cli import app
 from culpa.datasets import make_plant
-
-
-def run(*arguments, code=0, stdin=None):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +124,10 @@ def test_no_rows_and_exit_codes(folder, tmp_path):
     [
         (["--time", "tim"], "did you mean 'time'"),
         (["--time", "flow_feed"], "'flow_feed' goes backwards: row 1"),
-        (["--gap", "5min"], "rows need dates"),
+        (["--gap", "5min"], "rows need times"),
         (["--gap", "-1"], "gap must not be negative, got -1."),
-        (["--gap", "5.5", "--time", "time"], "whole number of rows or a span of time such as '5min', got '5.5'"),
-        (["--gap", "long", "--time", "time"], "a span of time such as '5min'"),
+        (["--gap", "5.5", "--time", "time"], "whole number of rows or a time span such as '5min', got '5.5'"),
+        (["--gap", "long", "--time", "time"], "a time span such as '5min'"),
         (["--text", "-o", "x.csv"], "standard output"),
     ],
 )

@@ -112,7 +112,7 @@ def test_fit_tells_what_is_odd_about_the_model(folder):
     write(odd, folder / "odd.csv")
     told = " ".join(run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "--components", "3").stderr.split())
     assert "Warning: column 'quiet' did not vary in training" in told
-    assert "Warning: columns 'temp_0' and 'same' always move together: if one is computed from the other" in told
+    assert "Warning: columns 'temp_0' and 'same' always move together. If one is computed from the other" in told
     told = " ".join(
         run("fit", folder / "odd.csv", "-o", folder / "odd.culpa", "-f", "--lags", "1", "--drop", "same").stderr.split()
     )
@@ -122,7 +122,7 @@ def test_fit_tells_what_is_odd_about_the_model(folder):
     write(odd, folder / "holes.csv")
     told = " ".join(run("fit", folder / "holes.csv", "-o", folder / "odd.culpa", "-f").stderr.split())
     assert "column 'still' did not vary in training" in told
-    assert "leave it out with --drop if it may change" in told
+    assert "If it may change, leave it out with --drop" in told
 
 
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
@@ -133,7 +133,7 @@ def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
     monkeypatch.setattr(ppca, "em", lambda *given, max_iter, tol: em(*given, max_iter=2, tol=tol))
     told = run("fit", folder / "holes.csv", "-o", folder / "m.culpa", "--force").stderr.splitlines()
     assert len(told) == 2
-    assert told[0].startswith("Warning: expectation-maximisation stopped after 2 steps without converging: use fewer")
+    assert told[0].startswith("Warning: expectation-maximisation stopped after 2 steps without converging. Use fewer")
 
 
 def fitted_to(n, folder, *options):
@@ -144,13 +144,13 @@ def fitted_to(n, folder, *options):
 def test_fit_warns_of_few_rows(folder):
     """A formula wants five rows per feature; held-out scores want 30 rows, and 99 to reach a limit of 99%."""
     formula = ("--limit", "formula")
-    assert "Warning: 24 rows are few for 5 features and a limit that is not checked" in fitted_to(24, folder, *formula)
+    assert "Warning: 24 rows are few for 5 features, and the limit is not checked" in fitted_to(24, folder, *formula)
     assert "Warning" not in fitted_to(25, folder, *formula)
     told = fitted_to(29, folder)
-    assert "Warning: the limit is a formula and may be too low: 29 rows are too few to check it" in told
-    assert "held-out rows" not in told
+    assert "Warning: the limit is a formula and may be too low, because 29 rows are too few to check it" in told
+    assert "held-out rows:" not in told
     told = fitted_to(30, folder)
-    assert "Warning: 30 rows are few for a limit at 0.99: it lies beyond all of them and is extrapolated" in told
+    assert "Warning: 30 rows are few for a limit at 0.99. The limit is higher than all their scores" in told
     assert "held-out rows: 0% above the 99% limit" in told  # it lies beyond all of them
     assert "extrapolated" in fitted_to(98, folder)
     assert "extrapolated" not in fitted_to(98, folder, "--confidence", "0.95")
@@ -172,7 +172,7 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
 def test_csv_on_a_pipe_taken_for_json(folder, library):
     library.save(folder / "plant.culpa")
     told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
-    assert "if they are CSV or anything else, say so with --input-format" in " ".join(told.split())
+    assert "If the table has another format, name it with --input-format" in " ".join(told.split())
 
 
 def test_fit_names_the_worst_training_row(folder):
@@ -212,7 +212,7 @@ def test_trimming_and_conformal_limits(folder, options):
     lagged = run(
         "fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1, *options, code=2
     )
-    assert "drop --complete-only, or use another limit without --trim" in lagged.stderr
+    assert "--complete-only cannot be combined with --trim" in lagged.stderr
     run("fit", folder / "holes.csv", "-o", folder / "l.culpa", "--complete-only", "--lags", 1)
     assert culpa.load(folder / "n.culpa").limit_ == pytest.approx(PCADetector(**keywords).fit(frame()[30:]).limit_)
 
@@ -298,7 +298,7 @@ def test_the_pipe_agrees_too(folder, library):
             assert culprit["value"] == pytest.approx(why.values[row, player], rel=1e-10, abs=1e-10)
             assert culprit["expected"] == pytest.approx(why.expected[row, player], rel=1e-10)
     assert sum(answer["anomaly"] for answer in answers) >= 3
-    assert "1 row(s) have no observed feature" in result.stderr
+    assert "1 row(s) have no observed feature, so they get no score" in result.stderr
 
 
 def test_long_table_of_culprits(folder, library):
@@ -382,13 +382,15 @@ def test_fit_from_a_pipe(folder):
     write(frame(), folder / "normal.ndjson")
     lines = (folder / "normal.ndjson").read_bytes()
     told = run("fit", "-", "-o", folder / "piped.culpa", stdin=lines).stderr
-    assert "the rows were read once only (use a file, which can be read twice)" in " ".join(told.split())
+    assert "rows that are read only once cannot be held out. Use a file, which can be read twice." in " ".join(
+        told.split()
+    )
     assert culpa.load(folder / "piped.culpa").limit_ == pytest.approx(library.limit_, rel=1e-9)
     run("fit", "-", "-o", folder / "csv.culpa", "--input-format", "csv", stdin=(folder / "normal.csv").read_bytes())
     assert culpa.load(folder / "csv.culpa").limit_ == pytest.approx(library.limit_, rel=1e-9)
     holes = b'{"temp_0": null, "temp_1": 1, "temp_2": 1, "temp_3": 1, "temp_4": 1}\n'
-    assert "give a file" in run("fit", "-", "-o", folder / "x", stdin=lines + holes, code=2).stderr
-    assert "give a file" in run("fit", "-", "-o", folder / "x", "--limit", "empirical", stdin=lines, code=2).stderr
+    assert "Pass a file" in run("fit", "-", "-o", folder / "x", stdin=lines + holes, code=2).stderr
+    assert "Pass a file" in run("fit", "-", "-o", folder / "x", "--limit", "empirical", stdin=lines, code=2).stderr
     assert not (folder / "x").exists()
 
 
@@ -397,7 +399,7 @@ def test_choice_of_columns(folder):
     table["time"], table["site"] = "2024-01-01", "north"
     write(table, folder / "t.csv")
     out = folder / "m.culpa"
-    assert "column 'time' holds times" in run("fit", folder / "t.csv", "-o", out, code=2).stderr
+    assert "column 'time' contains times" in run("fit", folder / "t.csv", "-o", out, code=2).stderr
     run("fit", folder / "t.csv", "-o", out, "--id", "time", "--drop", "site,temp_4")
     assert list(culpa.load(out).feature_names_in_) == ["temp_0", "temp_1", "temp_2", "temp_3"]
     run("fit", folder / "t.csv", "-o", out, "--columns", "temp_3,temp_1", "--components", "1", "--force")
@@ -439,24 +441,27 @@ def test_info(folder):
 USER_ERRORS = {
     "no input": (["score", "absent.csv", "-m", "plant.culpa"], "absent.csv: No such file or directory"),
     "no model": (["score", "new.csv", "-m", "absent.culpa"], "absent.culpa: No such file or directory"),
-    "model is a table": (["score", "new.csv", "-m", "new.csv"], "new.csv: not a culpa model file"),
-    "table is a model": (["score", "plant.culpa", "-m", "plant.culpa"], "cannot tell the format"),
+    "model is a table": (["score", "new.csv", "-m", "new.csv"], "new.csv: this is not a culpa model file"),
+    "table is a model": (["score", "plant.culpa", "-m", "plant.culpa"], "the file extension is not known"),
     "folder": (["score", ".", "-m", "plant.culpa", "--input-format", "csv"], "is a folder"),
     "exists": (["score", "new.csv", "-m", "plant.culpa", "-o", "normal.csv"], "--force"),
-    "no folder": (["score", "new.csv", "-m", "plant.culpa", "-o", "no/o.csv"], "there is no folder"),
-    "output format": (["score", "new.csv", "-m", "plant.culpa", "-o", "o.xlsx"], "cannot tell the format"),
+    "no folder": (["score", "new.csv", "-m", "plant.culpa", "-o", "no/o.csv"], "does not exist"),
+    "output format": (["score", "new.csv", "-m", "plant.culpa", "-o", "o.xlsx"], "the file extension is not known"),
     "id": (["score", "new.csv", "-m", "plant.culpa", "--id", "tim", "-o", "o.csv"], "did you mean 'time'"),
     "columns": (["fit", "normal.csv", "-o", "o", "--columns", "temp_00"], "did you mean"),
-    "one column": (["fit", "normal.csv", "-o", "o", "--columns", "temp_0"], "too few"),
+    "one column": (
+        ["fit", "normal.csv", "-o", "o", "--columns", "temp_0"],
+        "at least 2 numeric columns are needed, got 1",
+    ),
     "components": (["fit", "normal.csv", "-o", "o", "--components", "many"], "--components"),
     "too many components": (["fit", "normal.csv", "-o", "o", "--components", "5"], "less than the number of features"),
     "statistic": (["fit", "normal.csv", "-o", "o", "--statistic", "sep"], "did you mean 'spe'"),
     "confidence": (["fit", "normal.csv", "-o", "o", "--confidence", "99"], "above 0 and below 1"),
     "unit": (["fit", "normal.csv", "-o", "o", "--unit", "x=m"], "--unit"),
     "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single ASCII character"),
-    "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot both"),
+    "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot be both"),
     "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
-    "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "give a file"),
+    "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "Pass a file"),
     "info": (["info", "normal.csv"], "not a culpa model file"),
     "lines": (["score", "-", "-m", "plant.culpa", "--strict"], "line 1: not JSON"),
 }
@@ -489,7 +494,7 @@ def test_a_row_that_overflows_does_not_pass_for_normal(folder):
     write(tiny, folder / "tiny.parquet")
     for command in ("score", "explain"):
         result = run(command, folder / "tiny.parquet", "-m", folder / "tiny.culpa", "-o", folder / "o.csv", code=2)
-        assert "row 2 holds a number too large to be scored" in result.stderr
+        assert "row 2 contains a number that is too large to score" in result.stderr
     assert not (folder / "o.csv").exists()
 
 
@@ -509,7 +514,7 @@ def test_tables_without_rows(folder):
         run("score", folder / "none.csv", "-m", folder / "plant.culpa", "-o", folder / out, "--id", "time")
     assert (folder / "o.csv").read_text() == '"time","score","limit","anomaly","p_value"\n'
     assert len(pd.read_parquet(folder / "o.parquet")) == 0
-    assert "too few" in run("fit", folder / "none.csv", "-o", folder / "m", "--id", "time", code=2).stderr
+    assert "got 0" in run("fit", folder / "none.csv", "-o", folder / "m", "--id", "time", code=2).stderr
     run("explain", "-", "-m", folder / "plant.culpa", stdin=b"")
 
 
@@ -607,7 +612,7 @@ def test_progress_on_a_terminal_only(folder):
         check=True,
     )
     assert quiet.stdout == b""
-    assert quiet.stderr == b"Warning: 1 row(s) have no observed feature and get no score.\n"
+    assert quiet.stderr == b"Warning: 1 row(s) have no observed feature, so they get no score.\n"
 
 
 def test_help_teaches_by_examples():

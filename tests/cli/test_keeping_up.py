@@ -37,10 +37,10 @@ def test_update_equals_partial_fit(folder, forget):
     np.testing.assert_allclose(updated.model_.covariance_, expected.model_.covariance_, atol=1e-10)
     assert updated.limit_ == pytest.approx(expected.limit_)
     assert updated.model_.n_samples_ == pytest.approx(expected.model_.n_samples_)
-    assert "200 new rows; the model now rests on " in told
+    assert "200 new rows; effective number of training rows: " in told
     assert f"wrote {target}" in told
     if not forget:
-        assert "rests on 500 rows" in told
+        assert "training rows: 500" in told
 
 
 def test_update_keeps_a_limit_from_held_out_scores(folder):
@@ -65,7 +65,7 @@ def test_update_tells_about_drift(folder):
     told = run("update", model, folder / "later.parquet", "-o", folder / "b.culpa").stderr
     assert "Drift: " in told
     assert "temp_1 +" in told
-    assert "rests on" not in run("update", model, folder / "more.csv", "-o", folder / "c.culpa", "-q").stderr
+    assert "training rows" not in run("update", model, folder / "more.csv", "-o", folder / "c.culpa", "-q").stderr
 
 
 def test_update_keeps_units_and_compiled_explainers(folder):
@@ -94,7 +94,7 @@ def test_update_with_missing_cells(folder):
     assert "only be updated with complete rows" in refused
     assert not (folder / "p.culpa").exists()
     told = run("update", folder / "plant.culpa", table, "-o", folder / "p.culpa", "--complete-only").stderr
-    assert "199 new rows, 1 incomplete row left out; the model now rests on 499 rows" in told
+    assert "199 new rows, 1 incomplete row left out; effective number of training rows: 499" in told
 
 
 def test_update_refuses(folder):
@@ -129,5 +129,5 @@ def test_compare_refuses(folder):
     model = folder / "plant.culpa"
     empty = write(frame(0), folder / "empty.csv")
     refused = run("compare", folder / "normal.csv", empty, "-m", model, code=2).stderr
-    assert "there is no row with a score" in refused
+    assert "no row has a score" in refused
     assert "gone.csv" in run("compare", folder / "normal.csv", folder / "gone.csv", "-m", model, code=2).stderr

@@ -166,15 +166,15 @@ class TestDetector:
             detector.explain(new, rows=[True, False, True])
 
     def test_rows_picked_out_before_are_warned_about(self, detector, new, normal):
-        with pytest.warns(UserWarning, match=r"the row labels jump.*explain\(X, rows=...\)"):
+        with pytest.warns(UserWarning, match=r"the row labels have gaps.*explain\(X, rows=...\)"):
             detector.explain(new.iloc[[3, 50, 51, 52]])
-        with pytest.warns(UserWarning, match="the row labels jump"):
+        with pytest.warns(UserWarning, match="the row labels have gaps"):
             PCADetector(lags=1).fit(normal.sample(frac=1, random_state=0))
         times = new.set_index(
             pd.date_range("2026-01-01", periods=300, freq="min") + pd.to_timedelta(0.1 * (np.arange(300) % 2), "s")
         )
         detector.predict(times)  # a little jitter is no jump
-        with pytest.warns(UserWarning, match="the row labels jump"):
+        with pytest.warns(UserWarning, match="the row labels have gaps"):
             detector.predict(times.drop(times.index[100:120]))
 
     def test_parameters_changed_after_fitting_wait_for_the_next_fit(self, normal, new, tmp_path):
@@ -194,7 +194,7 @@ class TestDetector:
 
     def test_a_column_with_the_name_of_a_past_value(self, normal):
         table = normal.rename(columns={"level": "feed (t-1)"})
-        with pytest.raises(ValueError, match=r"with lags=1, 'feed \(t-1\)' is the name of a past value: rename"):
+        with pytest.raises(ValueError, match=r"with lags=1, 'feed \(t-1\)' is the name of a past value\. Rename"):
             PCADetector(lags=1).fit(table)
 
     def test_too_few_rows(self, normal):

@@ -108,7 +108,7 @@ def test_command_writes_numbers_and_page(tmp_path, monkeypatch, fresh):
     assert result.exit_code == 0, result.stderr
     assert "4 of 4 expected numbers found." in result.stdout
     assert json.loads((tmp_path / "out" / "localisation.json").read_text()) == fresh
-    assert (tmp_path / "out" / "localisation.md").read_text().startswith("# Which criterion finds the culprit?")
+    assert (tmp_path / "out" / "localisation.md").read_text().startswith("# Fault isolation: which criterion")
     assert "fault-odds" in result.stdout
 
 

@@ -207,7 +207,7 @@ def test_forms_are_not_used_where_they_would_lose_digits(name, ratio):
     assert explainer.forms is None
     few = np.concatenate([Explainer(gaussian, score=name).explain(part).values for part in np.split(X, 100)])
     assert by_row(many, few) < 1e-9
-    with pytest.warns(UserWarning, match="compiled values would lose digits: every row is walked"):
+    with pytest.warns(UserWarning, match="compiled values would lose digits. Each row is computed separately"):
         assert explainer.compile().forms is None
 
 

@@ -191,19 +191,19 @@ HOSTILE = {
     ),
     "blocks too few": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS[:9]),
-        "'limits.spe.block' does not hold the blocks",
+        "'limits.spe.block' does not contain the blocks",
     ),
     "a block that is not there": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 1),
-        "'limits.spe.block' does not hold the blocks",
+        "'limits.spe.block' does not contain the blocks",
     ),
     "a negative block": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS - 1),
-        "'limits.spe.block' does not hold the blocks",
+        "'limits.spe.block' does not contain the blocks",
     ),
     "blocks that are not whole": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 0.5),
-        "'limits.spe.block' does not hold the blocks",
+        "'limits.spe.block' does not contain the blocks",
     ),
     "blocks of nothing": (
         set_limits("held-out", {"spe": [0, 0]}, spe=np.arange(5.0), spe_block=_BLOCKS[:5]),
@@ -256,7 +256,7 @@ HOSTILE = {
     "lags that do not fit": (set_parameter(lags=3), "3 lags do not fit 5 features"),
     "lags too large": (set_parameter(lags=10**30), "lags must be a whole number"),
     "parameter gone": (lambda arrays, header: header["parameters"].pop("trim"), "'trim' is missing or unknown"),
-    "nan": (set_array("mean", np.array([np.nan] * 5)), "'mean' holds a number that is not finite"),
+    "nan": (set_array("mean", np.array([np.nan] * 5)), "'mean' contains a number that is not finite"),
     "infinite": (set_array("model.covariance", np.full((5, 5), np.inf)), "not finite"),
     "scale zero": (set_array("scale", np.zeros(5)), "not positive"),
     "scale shape": (set_array("scale", np.ones(4)), "shape"),

@@ -99,13 +99,13 @@ def test_carried_columns_keep_their_types(tmp_path):
 CSV_ERRORS = {
     "absent": ("a,temp_3\n1,2\n", ["a", "temp3"], "no column 'temp3'; did you mean 'temp_3'?"),
     "case": ("a,B\n1,2\n", ["b"], "did you mean 'B'?"),
-    "text": ("a,b\n1,red\n", ["a", "b"], "column 'b' holds text, for example 'red'"),
-    "time": ("a,b\n1,2024-01-01\n", ["a", "b"], "column 'b' holds times"),
+    "text": ("a,b\n1,red\n", ["a", "b"], "column 'b' contains text, for example 'red'"),
+    "time": ("a,b\n1,2024-01-01\n", ["a", "b"], "column 'b' contains times"),
     "comma": ('a,b\n1,"1,5"\n', ["a", "b"], "--decimal ','"),
     "infinity": ("a,b\n1,2\n1,inf\n", ["a", "b"], "column 'b' contains infinity in row 1"),
     "too large": ("a,b\n1,1e999\n", ["a", "b"], "column 'b' contains infinity in row 0"),
-    "huge": ("a,b\n1,-1e300\n", ["a", "b"], "column 'b' contains -1e+300, which is too large, in row 0"),
-    "ragged": ("a,b\n1,2\n3\n", ["a", "b"], "row 1 has 1 cells instead of 2"),
+    "huge": ("a,b\n1,-1e300\n", ["a", "b"], "column 'b' contains -1e+300 in row 0, which is too large"),
+    "ragged": ("a,b\n1,2\n3\n", ["a", "b"], "row 1 has 1 cell(s), but the header has 2"),
     "twice": ("a,a\n1,2\n", ["a"], "2 columns are called 'a'"),
     "empty": ("", ["a"], "the table is empty"),
     "blank": ("\n\n", ["a"], "the table is empty"),
@@ -127,7 +127,7 @@ def test_an_error_far_down_names_its_row(tmp_path):
     lines = ["1.5,2.5"] * 200_000
     lines[150_000] = "1.5,x"
     path.write_text("a,b\n" + "\n".join(lines))
-    with pytest.raises(TableError, match=r"column 'b' holds 'x' in row 150000, which is not a number"):
+    with pytest.raises(TableError, match=r"column 'b' contains 'x' in row 150000, which is not a number"):
         read(path, ["a", "b"])
 
 
@@ -203,7 +203,7 @@ def test_useless_ndjson(tmp_path):
     path = tmp_path / "t.ndjson"
     path.write_text('{"temp_3": 1}\n' * 3)
     said = []
-    with pytest.raises(TableError, match="none of its lines could be used"):
+    with pytest.raises(TableError, match="no line could be used"):
         read(path, ["temp3"], report=said.append)
     assert "did you mean 'temp_3'?" in said[0]
 
@@ -226,7 +226,7 @@ def test_formats_by_name(tmp_path):
     assert format_of(tmp_path / "a.b.PARQUET", None) == "parquet"
     assert format_of(tmp_path / "a.csv.gz", None) == "csv"
     assert format_of(None, None) == "ndjson"
-    with pytest.raises(TableError, match="cannot tell the format"):
+    with pytest.raises(TableError, match="the file extension is not known"):
         format_of(tmp_path / "a.xlsx", None)
 
 
@@ -237,7 +237,9 @@ def test_choice_of_columns(tmp_path):
     assert split_names(["a,time", "x,y"], list(columns)) == ["a", "time", "x,y"]
     assert choose_features(columns, "t", [], ["site"], ["time"]) == ["a", "x,y"]
     assert choose_features(columns, "t", ["x,y", "a"], [], ["time"]) == ["x,y", "a"]
-    with pytest.raises(TableError, match="column 'site' holds text, for example 'north': fit without it \\(--drop\\)"):
+    with pytest.raises(
+        TableError, match=r"column 'site' contains text, for example 'north'\. Fit without it \(--drop\)"
+    ):
         choose_features(columns, "t", [], [], ["time"])
     with pytest.raises(TableError, match="did you mean 'site'"):
         choose_features(columns, "t", [], ["sites"], ["time"])
@@ -315,7 +317,7 @@ def test_columns_that_change_type_are_refused(tmp_path):
 
     with pytest.raises(TableError, match="column 'id'"):
         write_ids([1], ["x"])
-    with pytest.raises(TableError, match="mixes kinds"):
+    with pytest.raises(TableError, match="mixes types"):
         write_ids([1, "x"])
     assert not list(tmp_path.iterdir())
 
@@ -326,7 +328,7 @@ def test_binary_formats_are_not_for_a_terminal(monkeypatch):
             return True
 
     monkeypatch.setattr(sys, "stdout", Terminal())
-    with pytest.raises(TableError, match="not for a terminal"), open_sink(None, "parquet"):
+    with pytest.raises(TableError, match="cannot be shown on a terminal"), open_sink(None, "parquet"):
         pass
 
 
@@ -353,7 +355,7 @@ def test_half_an_output_does_not_look_whole_on_a_pipe(monkeypatch, kind):
 
 def test_what_is_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "t.csv")
-    with pytest.raises(TableError, match="with '-'"):
+    with pytest.raises(TableError, match="pass '-'"):
         open_source(tmp_path / "t.csv", Options(), silent)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import culpa
 from culpa import PCADetector
+from culpa.calibration import components_by_detection
 from culpa.models import Moments
 from culpa.models.context import Context
 
@@ -119,10 +120,10 @@ def test_rows_that_lack_a_given_cell_are_not_judged(detector):
     rows = plant(4, seed=4)
     rows.loc[1, "load"] = np.nan
     rows.loc[2, "s3"] = np.nan
-    with pytest.warns(UserWarning, match="lack a given one, and get no score: 1"):
+    with pytest.warns(UserWarning, match="or a given feature is missing, so they get no score: 1"):
         score = detector.score_samples(rows)
     assert np.isnan(score).tolist() == [False, True, False, False]
-    with pytest.warns(UserWarning, match="lack a given one"):
+    with pytest.warns(UserWarning, match="or a given feature is missing"):
         why = detector.explain(rows)
     np.testing.assert_allclose((why.values.sum(axis=1) + why.base_value)[[0, 2, 3]], why.score[[0, 2, 3]])
 
@@ -197,7 +198,7 @@ def test_lags_of_the_context_are_given_too():
     detector = PCADetector(given=["load"], lags=1).fit(table)
     context = detector.to_fitted_model().context
     assert context.given.tolist() == [0, 10]
-    with pytest.warns(UserWarning, match="lack a given one"):
+    with pytest.warns(UserWarning, match="or a given feature is missing"):
         why = detector.explain(table[:20])
     assert why.feature_names == tuple(table.columns[1:])
     np.testing.assert_allclose((why.values.sum(axis=1) + why.base_value)[1:], why.score[1:])

@@ -52,8 +52,10 @@ class TestTheLimit:
 
     def test_beyond_all_rows(self):
         [text] = told(rows(98))
-        assert text.startswith("98 rows are few for a limit at 0.99: it lies beyond all of them and is extrapolated.")
-        assert text.endswith("Pass more rows, or ask for less confidence (confidence=).")
+        assert text.startswith(
+            "98 rows are few for a limit at 0.99. The limit is higher than all their scores and is extrapolated."
+        )
+        assert text.endswith("Pass more rows, or choose a lower confidence (confidence=).")
         assert told(rows(98), confidence=0.95) == []
         assert told(rows(99)) == []
 
@@ -87,7 +89,7 @@ class TestTheLimit:
         assert "57 rows are too few to check it with 3 lag(s)" in text
 
     def test_rows_read_once(self):
-        with pytest.warns(FitWarning, match="the rows were read once only"):
+        with pytest.warns(FitWarning, match="read only once cannot be held out"):
             PCADetector().fit_moments(BlockMoments.of(rows().to_numpy()))
 
     def test_once_is_enough_for_pieces(self):
@@ -100,7 +102,7 @@ class TestTheLimit:
 
     def test_a_formula_and_few_rows_per_feature(self):
         [text] = told(rows(24), limit="formula", n_components=2)
-        assert text.startswith("24 rows are few for 5 features and a limit that is not checked on other rows:")
+        assert text.startswith("24 rows are few for 5 features, and the limit is not checked on held-out rows")
         assert told(rows(25), limit="formula", n_components=2) == []
 
 
@@ -136,8 +138,8 @@ class TestFillCodes:
         if missing:
             X.iloc[[3, 99], [2, 4]] = X.iloc[100, 0] = np.nan
         text, *others = told(X)
-        assert text.startswith(f"X: column 'c' holds {code:g} 2 times, first in row 17, ")
-        assert "if it means a missing cell, replace it by NaN" in text
+        assert text.startswith(f"X: column 'c' contains {code:g} 2 times, first in row 17, ")
+        assert "If it means a missing cell, replace it by NaN" in text
         assert "--" not in text  # options are for the command line
         assert not any("holds" in other for other in others)
 

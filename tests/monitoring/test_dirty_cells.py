@@ -90,12 +90,12 @@ def test_with_lags_a_suspicious_cell_is_missing_wherever_it_appears():
 def test_rows_are_needed():
     detector = PCADetector(3, robust="cells")
     with pytest.raises(
-        ValueError, match=r"robust='cells' needs the rows themselves, not only their moments: use fit\."
+        ValueError, match=r"robust='cells' needs the rows themselves, not only their moments\. Use fit\."
     ):
         detector.fit_moments(Moments.of(plant()))
     with pytest.raises(AttributeError) as refused:
         detector.partial_fit(plant())
-    assert "robust='cells' needs all training rows at once: use fit." in str(refused.value.__cause__)
+    assert "robust='cells' needs all training rows at once. Use fit." in str(refused.value.__cause__)
     with pytest.raises(ValueError, match=r"unknown robust .rows.: choose one of .cells."):
         PCADetector(robust="rows").fit(plant())
     with pytest.raises(ValueError, match="8 rows are too few to find suspicious cells"):

@@ -192,7 +192,7 @@ def test_needs_blocks():
     rng = np.random.default_rng(0)
     X = rows(200, rng)
     X[3, 2] = np.nan
-    with pytest.raises(ValueError, match="does not know how much its training rows vary"):
+    with pytest.raises(ValueError, match="drift needs a model that was fitted to complete rows"):
         PCADetector(**SETTINGS).fit(X).drift(rows(50, rng))
 
 

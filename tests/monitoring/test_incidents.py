@@ -294,7 +294,7 @@ class TestTime:
             ),
             (lambda t: t.where(np.arange(400) != 7), "no time in row 7"),
             (lambda t: t[:-1], "time has 399 values, but X has 400 rows"),
-            (lambda t: ["A12"] * 400, "holds 'A12', among others, and that is no time"),
+            (lambda t: ["A12"] * 400, "contains 'A12', which is not a time"),
             (lambda t: np.zeros((400, 2)), "2 dimensions"),
             (lambda t: "when", "no column|unknown time column 'when'"),
         ],
@@ -307,11 +307,11 @@ class TestTime:
         ("options", "message"),
         [
             ({"gap": -1}, "must not be negative"),
-            ({"gap": 1.5}, "whole number of rows or a span"),
-            ({"gap": "soon"}, "whole number of rows or a span"),
-            ({"gap": "5"}, "whole number of rows or a span"),
-            ({"gap": "-1.5 "}, "whole number of rows or a span"),
-            ({"gap": "5min"}, "rows need dates"),
+            ({"gap": 1.5}, "whole number of rows or a time span"),
+            ({"gap": "soon"}, "whole number of rows or a time span"),
+            ({"gap": "5"}, "whole number of rows or a time span"),
+            ({"gap": "-1.5 "}, "whole number of rows or a time span"),
+            ({"gap": "5min"}, "rows need times"),
             ({"min_length": 0}, "at least 1"),
             ({"units": {"flow": "m"}}, "unknown feature in units: 'flow'"),
         ],
@@ -321,7 +321,7 @@ class TestTime:
             detector.incidents(new, **options)
 
     def test_numbers_have_no_spans(self, detector, new):
-        with pytest.raises(ValueError, match="rows need dates"):
+        with pytest.raises(ValueError, match="rows need times"):
             detector.incidents(new, time=np.arange(400.0), gap="5min")
 
     def test_the_score_is_the_detectors(self, detector, new):

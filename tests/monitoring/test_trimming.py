@@ -246,7 +246,7 @@ class TestPartialFit:
         with pytest.raises(AttributeError) as caught:
             detector.partial_fit(clean(50))
         assert what in str(caught.value.__cause__)
-        assert "needs all training rows at once: use fit" in str(caught.value.__cause__)
+        assert "needs all training rows at once. Use fit" in str(caught.value.__cause__)
 
     def test_too_few_rows(self):
         with pytest.raises(ValueError, match="too few"):

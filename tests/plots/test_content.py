@@ -206,7 +206,7 @@ def test_nothing_to_show():
     for content in (Bars, Heatmap):
         with pytest.raises(ValueError, match="no rows"):
             content.of(empty)
-    with pytest.raises(IndexError, match="row 0 of an explanation of 0 rows"):
+    with pytest.raises(IndexError, match="row 0 is out of range: the explanation has 0 rows"):
         Waterfall.of(empty)
     with pytest.raises(ValueError, match="max_features must be at least 1"):
         Waterfall.of(explanation([1.0, 2.0]), max_features=0)

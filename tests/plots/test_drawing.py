@@ -372,7 +372,7 @@ def test_texts_among_the_cells(plant):
     assert {text.get_text() for text in ax.texts} & {r"\$A\$", "B_1"}
     shown = why.plot.scatter(normal=normal)
     assert "grade" not in (shown.get_xlabel(), shown.get_ylabel())
-    with pytest.raises(ValueError, match="'grade' holds text"):
+    with pytest.raises(ValueError, match="'grade' contains text"):
         why.plot.scatter(feature="grade")
 
 

@@ -550,10 +550,10 @@ def test_command_line_with_lags(folder, table):
     ("arguments", "message"),
     [
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "wehn"], "there is no column 'wehn'; did you mean 'when'?"),
-        (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "batch"], "that is no time"),
+        (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "batch"], "which is not a time"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min"], "so the rows need"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/there.html"], "exists already"),
-        (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/no/r.html"], "there is no folder"),
+        (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/no/r.html"], "does not exist"),
         (["{}/none.csv", "-m", "{}/plant.culpa"], "No such file"),
         (["{}/empty.csv", "-m", "{}/plant.culpa"], "there are no rows to report on"),
         (["{}/new.csv", "-m", "{}/new.csv"], "not a culpa model file"),

@@ -235,7 +235,7 @@ class TestConformal:
             PCADetector(3).fit(sample(300, 0)).calibrate_limit(held)
 
     def test_too_few_rows_to_learn_from(self):
-        with pytest.raises(ValueError, match=r"holdout=0.5 leaves 1 of 3 rows to learn from: give more rows"):
+        with pytest.raises(ValueError, match=r"holdout=0.5 leaves 1 of 3 rows to learn from\. Pass more rows"):
             PCADetector(limit="conformal", holdout=0.5).fit(sample(3, 0))
 
     @pytest.mark.parametrize("learn", ["fit", "fit_moments"])
@@ -275,7 +275,7 @@ class TestTail:
     def test_only_the_largest_are_kept(self):
         tail = Tail.of(np.arange(300_000.0))
         assert len(tail.largest) == 37_500
-        with pytest.raises(ValueError, match="ask for more confidence"):
+        with pytest.raises(ValueError, match="Choose a higher confidence"):
             tail.empirical(0.5)
 
     def test_nothing_to_go_by(self):

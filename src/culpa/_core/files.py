@@ -31,10 +31,10 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
 
 
 def check_free(path: Path, *, force: bool = False) -> None:
-    """Refuse, before any work is done, what could not be written or what nobody said may be replaced."""
+    """Raise an error before any work is done if the file cannot be written, or exists and may not be replaced."""
     if path.is_dir():
-        raise ValueError(f"{path}: is a folder, not a file.")
+        raise ValueError(f"{path} is a folder, not a file.")
     if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {str(path.parent)!r}.")
+        raise ValueError(f"{path}: the folder {str(path.parent)!r} does not exist.")
     if path.is_file() and not force:
-        raise ValueError(f"{path}: exists already: choose another name, or replace it with --force.")
+        raise ValueError(f"{path} exists already. Choose another name, or replace it with --force.")

@@ -38,10 +38,7 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
 
 
 def warn_about_empty_rows(labels: NDArray[Any], *, context: bool = False) -> None:
-    """Rows with nothing observed get no score; they must not stop a run, but nor go unsaid.
-
-    With a ``context``, so do rows in which a given cell is missing.
-    """
+    """Warn about rows without a score: rows in which all features are missing, or with a ``context`` a given one."""
     shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-    lack = "have no observed feature, or lack a given one," if context else "have no observed feature"
-    warnings.warn(f"{len(labels)} row(s) {lack} and get no score: {shown}", UserWarning, stacklevel=4)
+    lack = "have no observed feature" + (", or a given feature is missing" if context else "")
+    warnings.warn(f"{len(labels)} row(s) {lack}, so they get no score: {shown}", UserWarning, stacklevel=4)

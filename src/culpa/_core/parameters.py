@@ -55,14 +55,14 @@ _NOISE = Parameter(
     "noise",
     POSITIVE,
     1.0,
-    "Factor on the maximum-likelihood noise variance of the model.",
-    "It does not change the reconstruction error. Above 1, explanations rely less on the components; below 1, more.",
+    "Noise variance of the model, as a multiple of its maximum-likelihood estimate.",
+    "The reconstruction error does not depend on it. Above 1, explanations rely less on the components; below 1, more.",
 )
 _SHRINKAGE = Parameter(
     "shrinkage",
     SHARE,
     0.0,
-    "Share by which the training covariance is shrunk towards its diagonal.",
+    "How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.",
     "With n_components = d - 1 the model is the shrunk covariance itself.",
 )
 _GAME = Parameter(
@@ -70,8 +70,9 @@ _GAME = Parameter(
     Choice(GAME_NAMES),
     "conditional",
     "Coalition game whose Shapley values explain a score.",
-    'What the features outside a coalition do. "conditional": they follow from the known ones. "retraining": the model is '
-    'retrained without them. "interventional": they are drawn at random, whatever the known ones say.',
+    'It says how the score is computed if only some features are known. "conditional": the others follow from the known '
+    'ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at random, '
+    "independently of the known ones.",
 )
 _RANKING = Parameter(
     "ranking",
@@ -102,7 +103,8 @@ FORGET = Parameter(
     Number(at_least=0, below=1),
     0.0,
     "Share of its weight that every earlier row loses with each new row.",
-    "With 0.001, a row counts half after 693 more rows, and the model rests on about 1,000 rows. 0 forgets nothing.",
+    "With 0.001, a row has half of its weight after 693 more rows, and all weights add up to about 1,000 rows. 0 forgets "
+    "nothing.",
 )
 
 UPDATE = Parameters("update", [FORGET])
@@ -114,8 +116,8 @@ DETECTOR = Parameters(
             _COMPONENTS,
             kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
             default="auto",
-            more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood; for the statistics '
-            '"spe" and "mse", as many components as explain 95% of the variance. '
+            more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood. For the statistics '
+            '"spe" and "mse", it takes as many components as explain 95% of the variance. '
             "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
@@ -130,7 +132,7 @@ DETECTOR = Parameters(
             Choice(STATISTIC_NAMES),
             "auto",
             "Score that is compared with the limit and explained.",
-            '"auto" is the Mahalanobis distance where the number of components is "auto", too. Otherwise it is the '
+            '"auto" is the Mahalanobis distance if the number of components is also "auto". Otherwise it is the '
             'reconstruction error "spe".',
         ),
         Parameter(
@@ -160,7 +162,7 @@ DETECTOR = Parameters(
             "trim",
             Number(at_least=0, below=0.5),
             0.0,
-            "Share of the training rows that may be abnormal; the fit leaves out the worst ones.",
+            "Share of the training rows to leave out: the most abnormal ones, which may be faulty.",
         ),
         Parameter(
             "robust",
@@ -182,8 +184,8 @@ DETECTOR = Parameters(
             "given",
             FEATURES,
             None,
-            "Columns that are always known, such as load or grade: rows are judged given their values.",
-            "They are never flagged and never blamed. The effect that they have on the other columns is learned by linear "
+            "Columns that describe the context, such as load or grade. Rows are judged by what their context implies.",
+            "Given columns are never flagged and never blamed. Their effect on the other columns is learned by linear "
             "regression.",
             optional=True,
         ),
@@ -197,12 +199,13 @@ DETECTOR = Parameters(
             "smooth",
             Number(above=0, at_most=1),
             None,
-            "Weight of the present row in exponentially weighted rows, for small, persistent faults (MEWMA).",
-            "Rows must be consecutive. 0.2 is a usual choice; None and 1 judge each row alone.",
+            "Judge a moving average of the rows, to find small, persistent faults (MEWMA). The value is the weight of the "
+            "present row.",
+            "Rows must be consecutive. 0.2 is a usual choice. None and 1 judge each row alone.",
             optional=True,
         ),
         _NOISE,
-        replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` chooses the value that finds culprits best."),
+        replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` can choose the value."),
         _GAME,
         _RANKING,
         Parameter(
@@ -213,6 +216,8 @@ DETECTOR = Parameters(
         ),
     ],
 )
+
+NOT_CALIBRATED = ("given", "smooth")  # parameters of detectors that cannot be calibrated
 
 PPCA_PARAMETERS = Parameters(
     "PPCA",
@@ -225,7 +230,8 @@ PPCA_PARAMETERS = Parameters(
             Choice(FIT_METHODS),
             "auto",
             "How the model is fitted.",
-            '"auto" uses the closed form, and expectation-maximisation ("em") where cells are missing.',
+            '"auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are '
+            "missing.",
         ),
         Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation."),
         Parameter(
@@ -245,7 +251,9 @@ EXPLAINER = Parameters(
             Choice(SCORE_NAMES),
             "spe",
             "Score that is explained.",
-            '"mse" is "spe" divided by the number of features (in the retraining game, of each coalition).',
+            '"mse" is "spe" divided by the number of features. In the retraining game it is divided by the number of '
+            "features "
+            "in the coalition.",
             alias="statistic",
         ),
         _GAME,
@@ -254,7 +262,8 @@ EXPLAINER = Parameters(
             Choice(METHODS),
             "auto",
             "How Shapley values are computed.",
-            '"auto" is exact where exact_operations allows it, and samples orders otherwise: see `Explainer.chosen`.',
+            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
+            "shows the choice.",
         ),
         _RANKING,
         Parameter(
@@ -270,8 +279,8 @@ EXPLAINER = Parameters(
             "given",
             FEATURES,
             None,
-            "Features that are always known and never blamed: every coalition has them.",
-            "The base value is then the expected score given these features, and differs from row to row.",
+            "Features that belong to every coalition, so they are never blamed.",
+            "The base value of a row is then the expected score given the values of these features.",
             optional=True,
         ),
         Parameter(
@@ -289,7 +298,7 @@ EXPLAINER = Parameters(
             0.01,
             "Sampled values: relative standard error to reach.",
             "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
-            "Sampling goes on until its median over reference rows, drawn from the model, is at most this.",
+            "culpa samples until the median over some rows drawn from the model is at most this.",
         ),
         Parameter(
             "max_coalitions",
@@ -303,15 +312,15 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1" it is the number of orders per feature; None means 1000 there.',
+            'For method="algorithm1" it is the number of orders per feature, and None means 1000.',
             optional=True,
         ),
         Parameter(
             "exact_operations",
             NOT_NEGATIVE,
             EXACT_OPERATIONS,
-            'Operations per row up to which method="auto" is exact.',
-            "The default allows up to 25 features, or 24 where the noise is below 1e-5 of the largest eigenvalue.",
+            'Maximum number of operations per row for which method="auto" is exact.',
+            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue.",
         ),
         Parameter(
             "memory_bytes",
@@ -323,7 +332,7 @@ EXPLAINER = Parameters(
             "retraining_rank",
             Choice(RETRAINING_RANKS),
             "components",
-            "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
+            "Retraining game: a retrained PCA keeps the number of components, or their share of the variance.",
         ),
         replace(_SEED, alias="random_state"),
         Parameter(
@@ -338,7 +347,7 @@ EXPLAINER = Parameters(
             FUNCTION,
             None,
             "Function that is called with the share of the work done and the current relative error.",
-            "The error is None where values are exact.",
+            "The error is None if values are exact.",
             optional=True,
         ),
     ],
@@ -352,8 +361,8 @@ CALIBRATION = Parameters(
             list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}"),
             None,
             "Kinds of faults to inject.",
-            "None means all of them. With lags, faults begin some rows before the row that is judged, and last; only then, "
-            "there is a drift.",
+            'None means all of them. With lags, a fault begins some rows before the row that is judged. "drift" needs '
+            "lags.",
             optional=True,
         ),
         Parameter(

@@ -14,8 +14,7 @@ from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAME
 _HEAD = """# Parameters
 
 This page lists every parameter of the detector, the explainer, the calibration and the model. It is generated from
-`src/culpa/_core/parameters.py`, which also serves the checks of the library, the checks of model files, and the options of
-the command line.
+`src/culpa/_core/parameters.py`. The same file defines how parameters are checked, and the options of the command line.
 
 | what | in Python | on the command line |
 | --- | --- | --- |
@@ -24,7 +23,7 @@ the command line.
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
 
-An unknown name or a value out of range is an error that says what is allowed.
+If you pass an unknown name or a value out of range, the error message says what is allowed.
 """
 _ABOUT = {
     "PCADetector": "On the command line, `n_components` is `--components`, `scale=False` is `--no-scale`, and "
@@ -66,7 +65,7 @@ def _details(parameters: Parameters) -> Iterator[str]:
     for each in parameters.values():
         values = each.values
         if isinstance(each.kind, Choice):
-            values = ", ".join(f"`{name!r}`" for name in each.kind.names)
+            values = ", ".join(f"`{name!r}`" for name in each.kind.names) + " or `None`" * each.optional
         more = f" {each.more}" if each.more else ""
         yield f"- `{each.name}`: {values}.{more}"
     yield ""

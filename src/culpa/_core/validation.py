@@ -1,4 +1,4 @@
-"""The border: everything a user hands in is checked here, once, and data frames go out as they came in.
+"""Checks of everything that users pass in, done once, here; results are data frames of the same kind as the input.
 
 Inside, arrays are float64, two-dimensional and free of infinities; NaN means missing.
 """
@@ -23,7 +23,7 @@ _LARGEST = 1e100  # scores are sums of squares, and must not overflow
 
 @dataclass(frozen=True)
 class Table:
-    """Checked input: the numbers, the column names (``None`` if it had none) and what it takes to answer in kind."""
+    """Checked input: the numbers, the column names (``None`` if it had none), and the original table."""
 
     array: Rows
     names: tuple[str, ...] | None = None
@@ -34,7 +34,7 @@ class Table:
         return self.names or default_names(self.array.shape[1])
 
     def row_labels(self) -> NDArray[Any]:
-        """What the user calls the rows: the pandas index, else positions."""
+        """Labels of the rows: the pandas index, else positions."""
         index = getattr(self.native, "index", None)
         if index is not None and hasattr(index, "to_numpy"):
             return np.asarray(index.to_numpy())
@@ -47,7 +47,7 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: int = 1) -> Table:
-    """Turn an array or a data frame of any common kind into a `Table`, or say which cell is in the way."""
+    """Turn an array or a data frame of any common kind into a `Table`; errors name the cell that is not a number."""
     if isinstance(X, Table):
         return X
     frame = _to_frame(X, argument)
@@ -93,8 +93,8 @@ def complete_rows(table: Table) -> Rows:
     if missing.any():
         row, column = np.argwhere(missing)[0]
         raise ValueError(
-            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows: "
-            "drop incomplete rows, or use fit on all rows."
+            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows. "
+            "Drop incomplete rows, or use fit on all rows."
         )
     return table.array
 
@@ -103,13 +103,14 @@ def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, ar
     """Refuse a table whose columns are not those of the model."""
     if table.array.shape[1] != n_features:
         raise ValueError(
-            f"{argument} has {table.array.shape[1]} features, but the model has {n_features}: "
-            "pass the columns that the model was fitted on."
+            f"{argument} has {table.array.shape[1]} features, but the model has {n_features}. "
+            "Pass the columns that the model was fitted to."
         )
     if names is not None and table.names is not None and table.names != names:
         missing = [name for name in names if name not in table.names]
         what = f"lacks the column {missing[0]!r}" if missing else "has the model's columns in another order"
-        raise ValueError(f"{argument} {what}: pass the model's columns in its order, {list(names)[:6]}.")
+        shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
+        raise ValueError(f"{argument} {what}. Pass the columns that the model was fitted to, in this order: {shown}.")
 
 
 def frame_like(native: Any, columns: Mapping[str, Any]) -> DataFrame:
@@ -146,12 +147,14 @@ def feature_positions(features: Iterable[str | int], names: Sequence[str], argum
         elif 0 <= feature < len(names):
             positions.append(int(feature))
         else:
-            raise ValueError(f"{argument} names feature {feature}, but features are numbered 0 to {len(names) - 1}")
+            raise ValueError(
+                f"{argument} contains position {feature}, but features have positions 0 to {len(names) - 1}."
+            )
     return positions
 
 
 def _header(names: tuple[str, ...]) -> Any:
-    # scikit-learn reads names off pandas frames without a detour, so hand it an empty one
+    # scikit-learn reads names directly from pandas frames, so pass it an empty one
     import pandas as pd
 
     return pd.DataFrame(columns=list(names), dtype=np.float64)
@@ -168,11 +171,11 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
 
 
 def _to_frame(X: Any, argument: str) -> Any:
-    """A narwhals data frame, or whatever it was that is none."""
+    """A narwhals data frame, or ``X`` itself if it is not a data frame."""
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"{argument} has several columns of the same name: rename or drop them ({error}).") from None
+        raise ValueError(f"{argument} has several columns of the same name. Rename or drop them ({error}).") from None
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(f"{argument} is a lazy table: call .collect() first.")
     return frame
@@ -187,9 +190,9 @@ def _read_column(series: Any, name: object, argument: str) -> Rows:
         except (TypeError, ValueError):
             pass
     first = next((cell for cell in series.to_list() if cell is not None), None)
-    remedy = "drop it, or make it the index" if series.dtype.is_temporal() else _remedy_for_text(first)
+    remedy = "Drop it, or make it the index" if series.dtype.is_temporal() else _remedy_for_text(first)
     raise ValueError(
-        f"column {name!r} of {argument} holds {series.dtype}, for example {first!r}, not numbers: {remedy}."
+        f"column {name!r} of {argument} contains {series.dtype}, for example {first!r}, not numbers. {remedy}."
     )
 
 
@@ -197,8 +200,8 @@ def _remedy_for_text(cell: object) -> str:
     try:
         float(str(cell).replace(",", "."))
     except ValueError:
-        return "drop it, or turn it into numbers (one 0/1 column per category)"
-    return "convert it to numbers"
+        return "Drop it, or turn it into numbers (one 0/1 column per category)"
+    return "Convert it to numbers"
 
 
 def _read_array(X: Any, argument: str) -> Rows:
@@ -219,7 +222,8 @@ def _read_array(X: Any, argument: str) -> Rows:
             raise
         row, column, cell = where
         raise type(error)(
-            f"{error}: {argument} holds {cell!r} in column {column}, row {row}; drop that column or turn it into numbers."
+            f"{error}: {argument} contains {cell!r} in column {column}, row {row}. Drop that column or turn it into "
+            "numbers."
         ) from None
 
 
@@ -251,13 +255,14 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
 
 
 def refuse_infinity(table: Table, argument: str) -> None:
-    """Say where a table holds a number that cannot be squared."""
-    # one pass over the data decides (fmax passes over NaN); only a bad table pays for finding the cell
+    """Raise an error that says where a number is infinite, or too large to be squared."""
+    # one pass over the data decides (fmax ignores NaN); only a bad table takes the time to find the cell
     largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
     if largest > _LARGEST:
         row, column = np.argwhere(np.abs(table.array) == largest)[0]
-        what = "infinity" if math.isinf(largest) else f"{table.array[row, column]:g}, too large to be squared,"
+        what = "infinity" if math.isinf(largest) else f"{table.array[row, column]:g}"
+        large = "" if math.isinf(largest) else ", which is too large"
         raise ValueError(
-            f"column {table.feature_names()[column]!r} of {argument} contains {what} in row {row}: "
-            "replace it by NaN if the value is missing, or by a finite number."
+            f"column {table.feature_names()[column]!r} of {argument} contains {what} in row {row}{large}. "
+            "Replace it by NaN if the value is missing. Otherwise correct it."
         )

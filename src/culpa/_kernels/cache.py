@@ -105,5 +105,5 @@ def _roots() -> Iterator[Path]:
     cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     try:
         yield (Path(cache) if cache else Path.home() / ".cache") / "culpa" / "kernels"
-    except RuntimeError:  # nobody's home
+    except RuntimeError:  # the user has no home folder
         return

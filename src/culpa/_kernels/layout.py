@@ -21,7 +21,8 @@ A *pair* is two consecutive numbers. What they mean is up to the steps:
 decides in lanes (the last player first) the weighted values of the coalitions with that player, then the same for the
 coalitions that extend the current coalition at each depth.
 
-**Weights.** For each depth, the weight of a coalition's value for a member and for an outsider.
+**Weights.** For each depth, the member weight and the common weight of a coalition's value: see
+`culpa._kernels.tree_kernel`.
 
 Offsets count numbers. Where lanes are used each number is `width` doubles wide, so the caller multiplies by the width.
 """
@@ -34,7 +35,7 @@ from culpa._core.types import Floats
 from culpa._kernels.vectors import load, width_of
 
 N_TOTALS = 1  # totals over all coalitions that are kept for each row
-OUTSIDE = 0  # the total of outsider-weighted values
+COMMON = 0  # the total that is subtracted from the sum of every player
 
 
 class StateLayout(NamedTuple):
@@ -90,18 +91,18 @@ def depth_sum_at(n_below: int, depth: int) -> int:
 
 
 def member_weight_at(depth: int) -> int:
-    """Offset of the weight for members of a coalition at ``depth``."""
+    """Offset of the member weight of a coalition at ``depth``."""
     return 2 * depth
 
 
-def outsider_weight_at(depth: int) -> int:
-    """Offset of the weight for outsiders of a coalition at ``depth``."""
+def common_weight_at(depth: int) -> int:
+    """Offset of the common weight of a coalition at ``depth``."""
     return 2 * depth + 1
 
 
 # What a kernel may call: see `culpa._kernels.kernel.Kernel`.
 STATE_FUNCTIONS = (value_at, feature_at, row_pair_at, feature_pair_at, own_at, load_pair)
-SUM_FUNCTIONS = (n_sums, player_sum_at, depth_sum_at, member_weight_at, outsider_weight_at)
+SUM_FUNCTIONS = (n_sums, player_sum_at, depth_sum_at, member_weight_at, common_weight_at)
 
 
 def starting_state(layout: StateLayout, value: float, pairs: Floats, own: Floats) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 
 from culpa._core.types import Floats, Positions
 from culpa._kernels.kernel import Kernel
-from culpa._kernels.layout import N_TOTALS, OUTSIDE, StateLayout, feature_at, n_sums, outsider_weight_at, starting_state
+from culpa._kernels.layout import COMMON, N_TOTALS, StateLayout, common_weight_at, feature_at, n_sums, starting_state
 from culpa._kernels.tree_kernel import LANE_PLAYERS, Sections, Walk
 from culpa._kernels.vectors import LANES
 
@@ -64,17 +64,19 @@ class TreePart(NamedTuple):
 class Tree:
     """The tree of all coalitions, ready to be walked piece by piece.
 
-    Takes the weights of a coalition's value for members and for outsiders, by the number of players in the coalition, and
-    the number of features of each player, in the order in which they decide. It is fastest if large players come first.
+    Takes the member weights and the common weights by the size of a coalition (see `culpa._kernels.tree_kernel`), and the
+    number of features of each player, in the order in which they decide. It is fastest if large players come first.
     """
 
     def __init__(self, steps: Steps, model: TreeModel, weights: tuple[Floats, Floats], sizes: list[int]) -> None:
         n_players = len(sizes)
         if n_players < FEWEST_PLAYERS:
             raise ValueError(f"a tree needs {FEWEST_PLAYERS} players, got {n_players}.")
-        self._kernel, self._rows, self._n_players = steps.kernel, model.rows, n_players
-        self._n_blocks = -(-len(model.rows) // _ROWS_PER_BLOCK)
-        layout = StateLayout(-(-len(model.rows) // max(1, self._n_blocks)), steps.n_own)
+        self._kernel, self._n_rows, self._n_players = steps.kernel, len(model.rows), n_players
+        self._n_blocks = -(-self._n_rows // _ROWS_PER_BLOCK)
+        layout = StateLayout(-(-self._n_rows // max(1, self._n_blocks)), steps.n_own)
+        self._rows = np.zeros((self._n_blocks * layout.n_rows, model.rows.shape[1]))  # the last block is padded by 0
+        self._rows[: self._n_rows] = model.rows
         waiting = np.append(0, np.cumsum(sizes[::-1]))[::-1].astype(np.int64)
         n_below = min(_DEPTH_FIRST_PLAYERS + _REGISTER_PLAYERS, n_players - LANE_PLAYERS)
         n_restart = min(_RESTART_PLAYERS, n_players - LANE_PLAYERS - n_below)
@@ -82,6 +84,7 @@ class Tree:
         # registers hold single features only; groups are walked depth first to the end
         n_register = _REGISTER_PLAYERS if waiting[-1 - _REGISTER_PLAYERS] == _REGISTER_PLAYERS else 0
         sections, self._n_work = _sections(layout, steps.n_scratch, waiting, n_piece, n_restart, n_register)
+        self._spare_work: list[Floats] = []  # of finished tasks; a new one costs a few microseconds
         start = starting_state(layout, model.value, model.pairs, model.own)
         self._walk = Walk(model.constants, start, layout, waiting, *weights, n_piece, n_restart, n_register, sections)
 
@@ -99,15 +102,19 @@ class Tree:
         """Walk the pieces from ``first`` to ``last`` (exclusive)."""
         n_piece, n_rows = self._walk.n_piece, self._walk.layout.n_rows
         blocks = slice(first >> n_piece, (last - 1 >> n_piece) + 1)
-        here = slice(blocks.start * n_rows, min(blocks.stop * n_rows, len(self._rows)))
-        rows = np.zeros(((blocks.stop - blocks.start) * n_rows, self._rows.shape[1]))  # the last block is padded by 0
-        rows[: here.stop - here.start] = self._rows[here]
+        rows = self._rows[blocks.start * n_rows : blocks.stop * n_rows]
+        here = slice(blocks.start * n_rows, min(blocks.stop * n_rows, self._n_rows))
         sums = np.zeros((len(rows), self._n_players + N_TOTALS))
         before = blocks.start << n_piece
-        self._kernel(self._walk, rows, _aligned(self._n_work), first - before, last - before, sums)
+        try:
+            work = self._spare_work.pop()
+        except IndexError:  # none is free
+            work = _aligned(self._n_work)
+        self._kernel(self._walk, rows, work, first - before, last - before, sums)
+        self._spare_work.append(work)
         sums = sums[: here.stop - here.start]
         values, totals = sums[:, : self._n_players], sums[:, self._n_players :]
-        return TreePart(here, values - totals[:, OUTSIDE : OUTSIDE + 1])
+        return TreePart(here, values - totals[:, COMMON : COMMON + 1])
 
 
 def _sections(
@@ -125,7 +132,7 @@ def _sections(
     n_states = len(lengths)
     n = layout.n_rows
     lengths += [n_scratch * max(waiting[0] + n, LANES * (waiting[first_in_lanes] + n))]
-    lengths += [n * n_sums(n_below) * LANES, (outsider_weight_at(n_below) + 1) * LANES]
+    lengths += [n * n_sums(n_below) * LANES, (common_weight_at(n_below) + 1) * LANES]
     ends = np.cumsum([length + -length % LANES for length in lengths]).astype(np.int64)
     starts = np.append(0, ends[:-1])
     piece, restart, scratch, sums, weights = (int(starts[i]) for i in (0, 1, n_states, n_states + 1, n_states + 2))

@@ -14,13 +14,14 @@ players decide in five ways, in this order:
 The *players below* are those who decide after the lane players: depth-first and register players. *Depth* is the number
 of them in the current coalition.
 
-The Shapley value of player i is a weighted sum of coalition values, with one weight for members and one for outsiders
-(`culpa.shapley.exact.size_weights`):
+The Shapley value of player i is a weighted sum of the values of all coalitions. A coalition S has the weight a if i is a
+member of S, and -b if not. Both depend on the size of S. To count -b for everybody, members get a + b:
 
-    phi_i = sum over S with i of (member weight + outsider weight) v(S) - sum over all S of (outsider weight) v(S)
+    phi_i = sum over S with i of (a + b) v(S) - sum over all S of b v(S)
 
-The second sum is the same for all players. In the first, "i is in S" holds for a whole subtree, so the sum of a subtree
-is added to player i once, on the way back up.
+a + b is the *member weight* and b the *common weight* of S (`culpa.shapley.exact.size_weights`). The second sum is the
+same for all players. In the first, "i is in S" holds for a whole subtree, so the sum of a subtree is added to player i
+once, on the way back up.
 
 | name | meaning |
 | --- | --- |
@@ -43,18 +44,18 @@ import numpy as np
 from culpa._core.types import Floats, Positions
 from culpa._kernels.kernel import Kernel
 from culpa._kernels.layout import (
+    COMMON,
     N_TOTALS,
-    OUTSIDE,
     STATE_FUNCTIONS,
     SUM_FUNCTIONS,
     StateLayout,
+    common_weight_at,
     depth_sum_at,
     feature_at,
     feature_pair_at,
     load_pair,
     member_weight_at,
     n_sums,
-    outsider_weight_at,
     player_sum_at,
     row_pair_at,
     value_at,
@@ -82,8 +83,8 @@ class Walk(NamedTuple):
     start: Floats  # the state of the empty coalition, without rows
     layout: StateLayout
     waiting: Positions  # features that wait before each player decides, and 0 at the end
-    member: Floats  # weights by the size of a coalition
-    outsider: Floats
+    member: Floats  # member weights by the size of a coalition
+    common: Floats  # common weights, likewise
     n_piece: int  # how many players decide in each way; the lane players are always `LANE_PLAYERS`
     n_restart: int
     n_register: int
@@ -105,16 +106,16 @@ def fill_weights(weights, walk, n_members, n_below):
         for lane in range(LANES):
             size = n_members[lane] + depth
             weights[member_weight_at(depth) * LANES + lane] = walk.member[size]
-            weights[outsider_weight_at(depth) * LANES + lane] = walk.outsider[size]
+            weights[common_weight_at(depth) * LANES + lane] = walk.common[size]
 
 
-def count_coalition(sums, row_sums, n_below, depth, member, outsider, value):
+def count_coalition(sums, row_sums, n_below, depth, member, common, value):
     """Count the value of the coalition that has just been reached at ``depth``: one coalition per lane."""
     like = value
     width = width_of(like)
     store(sums, row_sums + depth_sum_at(n_below, depth) * width, member * value)
-    total = row_sums + OUTSIDE * width
-    store(sums, total, load(sums, total, like) + outsider * value)
+    total = row_sums + COMMON * width
+    store(sums, total, load(sums, total, like) + common * value)
 
 
 def count_last_seven(sums, row_sums, n_below, depth, weights, values):
@@ -122,10 +123,10 @@ def count_last_seven(sums, row_sums, n_below, depth, weights, values):
     value_0, value_1, value_2, value_01, value_02, value_12, value_012 = values
     like = value_0
     width = width_of(like)
-    (member_1, member_2, member_3), (outsider_1, outsider_2, outsider_3) = weights
-    total = row_sums + OUTSIDE * width
-    by_size = outsider_1 * (value_0 + value_1 + value_2) + outsider_2 * (value_01 + value_02 + value_12)
-    store(sums, total, load(sums, total, like) + by_size + outsider_3 * value_012)
+    (member_1, member_2, member_3), (common_1, common_2, common_3) = weights
+    total = row_sums + COMMON * width
+    by_size = common_1 * (value_0 + value_1 + value_2) + common_2 * (value_01 + value_02 + value_12)
+    store(sums, total, load(sums, total, like) + by_size + common_3 * value_012)
     # from here on the values are weighted
     value_0, value_1, value_2 = member_1 * value_0, member_1 * value_1, member_1 * value_2
     value_01, value_02, value_12 = member_2 * value_01, member_2 * value_02, member_2 * value_12
@@ -162,15 +163,15 @@ def seven_values(value, without_2, value_2, after_2):
 
 
 def weights_of_last_seven(weights, depth, like):
-    """Weights, for members and for outsiders, of coalitions one, two and three players larger than at ``depth``."""
+    """Member weights and common weights of coalitions one, two and three players larger than at ``depth``."""
     width = width_of(like)
     member_1 = load(weights, member_weight_at(depth + 1) * width, like)
     member_2 = load(weights, member_weight_at(depth + 2) * width, like)
     member_3 = load(weights, member_weight_at(depth + 3) * width, like)
-    outsider_1 = load(weights, outsider_weight_at(depth + 1) * width, like)
-    outsider_2 = load(weights, outsider_weight_at(depth + 2) * width, like)
-    outsider_3 = load(weights, outsider_weight_at(depth + 3) * width, like)
-    return (member_1, member_2, member_3), (outsider_1, outsider_2, outsider_3)
+    common_1 = load(weights, common_weight_at(depth + 1) * width, like)
+    common_2 = load(weights, common_weight_at(depth + 2) * width, like)
+    common_3 = load(weights, common_weight_at(depth + 3) * width, like)
+    return (member_1, member_2, member_3), (common_1, common_2, common_3)
 
 
 def add_subtree(sums, walk, n_below, depth, place, like):
@@ -291,9 +292,9 @@ def tree_kernel(
                     sums[cell] = 0.0
                 for r in range(n_rows):
                     member = load(weights, member_weight_at(0) * LANES, zero)
-                    outsider = load(weights, outsider_weight_at(0) * LANES, zero)
+                    common = load(weights, common_weight_at(0) * LANES, zero)
                     value = load(state, lanes + value_at(r) * LANES, zero)
-                    count_coalition(sums, r * row_size, n_below, 0, member, outsider, value)
+                    count_coalition(sums, r * row_size, n_below, 0, member, common, value)
                 depth = 0
                 next_player[0] = first_below
                 while True:
@@ -323,10 +324,10 @@ def tree_kernel(
                     next_player[depth] = player + 1
                     joined[depth] = player
                     member = load(weights, member_weight_at(depth) * LANES, zero)
-                    outsider = load(weights, outsider_weight_at(depth) * LANES, zero)
+                    common = load(weights, common_weight_at(depth) * LANES, zero)
                     for r in range(n_rows):
                         value = load(state, target + value_at(r) * LANES, zero)
-                        count_coalition(sums, r * row_size, n_below, depth, member, outsider, value)
+                        count_coalition(sums, r * row_size, n_below, depth, member, common, value)
                 add_to_result(out, first_row, sums, walk, n_below, piece, choice)
 
     steps = (join, prepare_last_three, values_of_last_three)

@@ -20,13 +20,13 @@ from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.comparison import Scores, by_position, given_positions, n_judged, recipe_of
 from culpa.calibration.evaluation import Estimate, Estimator
 from culpa.calibration.lasting import past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, check_supported, windows_of
 from culpa.detector import PCADetector
 from culpa.monitoring.trimming import fit_without_worst
 from culpa.scores import named_score
 from culpa.scores.held_out import Rate
 
-_MOST_NUMBERS = 40  # of components that are compared, unless told otherwise
+_MOST_NUMBERS = 40  # numbers of components that are compared by default, at most
 
 
 class ComponentsEntry(NamedTuple):
@@ -113,6 +113,7 @@ def compare_components(
     windows: Floats, detector: PCADetector, plan: Plan, numbers: Sequence[int] | None = None
 ) -> ComponentsByDetection:
     """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
+    check_supported(detector)
     plan.check(len(windows), detector.lags)
     n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
     detector = by_position(detector, default_names(n_columns))
@@ -143,5 +144,5 @@ def _numbers(n_features: int, given: Sequence[int] | None) -> list[int]:
         return sorted({round(p) for p in np.linspace(1, most, min(most, _MOST_NUMBERS)).tolist()})
     wrong = [p for p in given if not 1 <= p <= most]
     if wrong or not len(given):
-        raise ValueError(f"numbers must be numbers of components between 1 and {most}, got {list(given)}.")
+        raise ValueError(f"numbers must contain numbers of components between 1 and {most}, got {list(given)}.")
     return sorted(set(given))

@@ -176,7 +176,8 @@ def blame_columns(setting: Setting, fitted: FittedDetector, features: Floats, se
     if setting.ranking != "shapley":
         standard, score = fitted.model.standardise(features), fitted.named(setting.statistic)
         return of_players(of_rows(fitted.model, standard, setting.ranking, score), columns.members)
-    exact = features.shape[1] <= _EXACT_UP_TO or setting.game == "interventional"  # which has a closed form
+    game = fitted.explainer(score=setting.statistic, game=setting.game, ranking="shapley").game
+    exact = features.shape[1] <= _EXACT_UP_TO or game.has_closed_form
     explainer = fitted.explainer(
         score=setting.statistic,
         game=setting.game,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS, FaultKind
-from culpa._core.parameters import CALIBRATION
+from culpa._core.parameters import CALIBRATION, NOT_CALIBRATED
 from culpa._core.types import Floats
 from culpa.calibration.evaluation import Progress, Setting, settings
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
@@ -75,7 +75,7 @@ class Plan:
         """
         if self.chosen is not None:
             if not self.chosen:
-                raise ValueError("chosen is empty: give at least one setting, or None for all.")
+                raise ValueError("chosen is empty. Pass at least one setting, or None for all.")
             return list(self.chosen)
         found = settings(n_features, detector.n_components)
         if detector.n_components != "auto":
@@ -83,11 +83,11 @@ class Plan:
         return [setting for setting in found if setting.game != "retraining" or not detector.lags]
 
     def faults(self, lags: int) -> Sequence[FaultKind]:
-        """The kinds of faults, all of them unless told otherwise."""
+        """The kinds of faults, by default all of them."""
         if self.kinds is None:
             return LASTING_FAULT_KINDS if lags else FAULT_KINDS
         if "drift" in self.kinds and not lags:
-            raise ValueError("a drift needs a past, which only a detector with lags sees: leave it out, or give lags.")
+            raise ValueError('the fault "drift" needs a detector with lags. Leave it out of kinds, or set lags.')
         return self.kinds
 
     def inject(self, held_out: Floats, training: Floats, fold: int, lags: int = 0, given: Sequence[int] = ()) -> Trials:
@@ -130,12 +130,20 @@ class Plan:
         fewest = FEWEST_ROWS + 4 * past_of(lags)
         if n_rows < fewest:
             what = f" with {past_of(lags)} complete rows before them" if lags else ""
-            raise ValueError(
-                f"{n_rows} complete row(s){what} are too few to calibrate with: at least {fewest} are needed."
-            )
+            raise ValueError(f"at least {fewest} complete rows{what} are needed to calibrate, got {n_rows}.")
         if self.n_folds > n_rows // 2:
             raise ValueError(
-                f"n_folds={self.n_folds} leaves less than two rows in a fold: use at most {n_rows // 2} folds."
+                f"n_folds={self.n_folds} leaves fewer than two rows in a fold. Use at most {n_rows // 2} folds."
+            )
+
+
+def check_supported(detector: PCADetector) -> None:
+    """Raise a ValueError for a detector that cannot be calibrated."""
+    for name in NOT_CALIBRATED:
+        if getattr(detector, name) is not None:
+            raise ValueError(
+                f"a detector with {name}={getattr(detector, name)!r} cannot be calibrated. Calibrate it without "
+                f"{name}, and set the parameter afterwards."
             )
 
 

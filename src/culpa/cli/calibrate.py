@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
-from culpa._core.parameters import CALIBRATION, DETECTOR
+from culpa._core.parameters import CALIBRATION, DETECTOR, NOT_CALIBRATED
 from culpa.cli import console, options
 from culpa.cli.command import Described, command
 
@@ -46,8 +46,8 @@ def calibrate(
     choose: Annotated[
         Choice,
         typer.Option(
-            help="What to choose: the settings that find culprits best, or the number of components that detects most "
-            "faults. Both are compared at the same rate of false alarms."
+            help="What to choose: the settings that find faulty features best, or the number of components that detects "
+            "most faults. In both cases the comparison is at the same rate of false alarms."
         ),
     ] = Choice.settings,
     kinds: Annotated[
@@ -76,11 +76,11 @@ def calibrate(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare settings by injecting faults into held-out normal rows, and with -o write a model file of the best one.
+    """Compare settings by injecting faults into held-out normal rows. With -o, write a model file of the best setting.
 
-    Only normal rows are needed. All settings are compared at the same rate of false alarms. The comparison uses at most
-    20,000 complete rows; the model learns from all rows. The model options are the starting point, and are kept unless
-    another value of --statistic, --noise, --shrinkage, --game or --ranking is clearly better.
+    You only need normal rows. All settings are compared at the same rate of false alarms. The comparison uses at most
+    20,000 complete rows, and the model learns from all rows. The model options are the starting point. Only
+    --statistic, --noise, --shrinkage, --game and --ranking may change, if another value is clearly better.
 
     \b
     culpa calibrate normal.csv
@@ -101,7 +101,7 @@ def calibrate(
     faults = _kinds(kinds or [])
     source = table.open()
     if not source.again:
-        raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}: give a file.")
+        raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}. Pass a file.")
     features = columns.features(source)
     detector = PCADetector(**parameters)
     check_columns(detector, features)
@@ -161,11 +161,11 @@ def _sizes(given: list[str], n_features: int) -> Sequence[int]:
     sizes = []
     for text in ",".join(given).split(",") if given else []:
         if not text.strip().isdecimal() or int(text) < 1:
-            raise ValueError(f"--at-once must be whole numbers of at least 1, such as 1 or '1,2', got {text!r}.")
+            raise ValueError(f"--at-once must be one or more whole numbers of at least 1, such as '1,2', got {text!r}.")
         if int(text) >= n_features:
             raise ValueError(
-                f"--at-once {int(text)} leaves no column normal: with {n_features} columns, "
-                f"at most {n_features - 1} can be faulty at once."
+                f"--at-once {int(text)} is too large: at most {n_features - 1} of the {n_features} columns can be "
+                "faulty at once, so that at least one stays normal."
             )
         sizes.append(int(text))
     return list(dict.fromkeys(sizes)) or CALIBRATION["at_once"].default
@@ -191,10 +191,10 @@ def _sheet(title: str, caption: str, *columns: str) -> "Table":
 def _comparison(calibration: "Calibration", top: int) -> "Table":
     sheet = _sheet(
         f"Which setting finds the faulty features? {calibration.n_trials:,} injected faults",
-        "Detection: share of faults above the limit that the given share of held-out normal rows exceeds, the same for "
-        "all settings. Hits@1: share of faults whose most blamed feature is faulty. Hits@3: share of the faulty features "
-        "among the three most blamed; with several faulty features it can be below Hits@1. Rank: mean rank of the faulty "
-        f"features. Intervals are at 95%.\n{calibration.rule}",
+        "Detection: share of the faults above the limit. All settings have the same share of held-out normal rows "
+        "above it. Hits@1: share of the faults whose most blamed feature is faulty. Hits@3: share of the faulty "
+        "features among the three most blamed; with several faulty features it can be below Hits@1. Rank: mean rank "
+        f"of the faulty features. Intervals are at 95%.\n{calibration.rule}",
         *("setting", "detection", "", "false alarms", "Hits@1", "", "Hits@3", "rank", ""),
     )
     for k, entry in enumerate(calibration.entries):
@@ -235,8 +235,8 @@ def _by_components(found: "ComponentsByDetection") -> "Table":
     tied = ", ".join(map(str, found.tied))
     sheet = _sheet(
         f"Which number of components detects most faults? {found.n_trials:,} injected faults, {found.statistic}",
-        f"Detection: share of faults above the limit that the given share of held-out normal rows exceeds (95% interval). "
-        f"Chosen: {found.best}. Tied with it, as intervals overlap: {tied}.",
+        "Detection: share of the faults above the limit, with a 95% interval. All numbers of components have the same "
+        f"share of held-out normal rows above it. Chosen: {found.best}. Tied, because their intervals overlap: {tied}.",
         *("components", "detection", "", "false alarms"),
     )
     for p, detection, alarms in found.entries:

@@ -82,7 +82,7 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
     for text in given:
         name, equals, unit = text.rpartition("=")
         if not equals or name not in features:
-            raise ValueError(f"--unit must be 'name=unit', where name is a column to learn from, got {text!r}.")
+            raise ValueError(f"--unit must be 'name=unit', where name is a column that the model uses, got {text!r}.")
         units[name] = unit
     return units
 

@@ -36,7 +36,7 @@ def incidents(
     culpa incidents new.parquet -m plant.culpa --min-length 3 -o incidents.csv
     """
     if text and (answer.path or answer.format):
-        raise ValueError("--text writes to standard output: leave out -o and --format.")
+        raise ValueError("--text writes to standard output. Leave out -o and --format.")
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as run
 

@@ -82,8 +82,8 @@ class TableOptions:
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Value that means a missing cell, besides 'NA' and the like: a number such as -9999, or a text in CSV and "
-            "NDJSON. Repeatable.",
+            help="Value that means a missing cell, in addition to 'NA' and similar texts: a number such as -9999, or "
+            "for CSV and NDJSON a text. Repeatable.",
             show_default=False,
             rich_help_panel=READING,
         ),
@@ -155,7 +155,7 @@ class ColumnOptions:
         )
         features = choose_features(known, source.name, wanted, dropped, carried)
         if len(features) < 2:
-            raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+            raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
         return features
 
 
@@ -180,7 +180,7 @@ class NewRowsOptions(TableOptions):
     ) -> None:
         """Print the summary, with incidents where they were counted; ``found`` anomalies choose the exit code."""
         if summary.empty:
-            console.warn(f"{summary.empty:,} row(s) have no observed feature and get no score.")
+            console.warn(f"{summary.empty:,} row(s) have no observed feature, so they get no score.")
         if not self.quiet:
             parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
             parts += [console.count(summary.incidents, "incident")] if incidents else []

@@ -27,14 +27,14 @@ def report(
     ] = False,
     id: Annotated[
         str | None,
-        typer.Option(help="Column with the names of the rows, if they have no times.", show_default="row numbers"),
+        typer.Option(help="Column with labels of the rows, if they have no times.", show_default="row numbers"),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Whose fault is it?",
     force: options.Force = False,
 ) -> None:
     """Write a report that opens offline in any browser: charts, incidents, the features to blame, and the model.
 
-    The columns of the model are held in memory: a million rows of 12 features take 1.3 GB in total.
+    The columns of the model are kept in memory. A million rows of 12 features take 1.3 GB in total.
 
     \b
     culpa report new.csv -m plant.culpa -o report.html

@@ -22,7 +22,8 @@ def update(
 ) -> None:
     """Learn from more normal rows, and report whether they have drifted from the earlier rows.
 
-    Only the new rows are read: the model file already summarises the old ones. With --forget, old rows count less and less.
+    Only the new rows are read, because the model file contains a summary of the old ones. With --forget, old rows gradually
+    lose their weight.
 
     \b
     culpa update plant.culpa normal_may.csv -o plant_may.culpa
@@ -54,6 +55,6 @@ def update(
 
 def _say(done: "Update", weight: float) -> None:
     left_out = f", {console.count(done.left_out, 'incomplete row')} left out" if done.left_out else ""
-    console.say(f"{console.count(done.rows, 'new row')}{left_out}; the model now rests on {weight:,.0f} rows")
+    console.say(f"{console.count(done.rows, 'new row')}{left_out}; effective number of training rows: {weight:,.0f}")
     if done.drift is not None:
         console.say(done.drift.sentence)

@@ -1,6 +1,6 @@
 """The user's columns, each behind one or more features of a model.
 
-A person knows columns; a model knows features. A column is one feature (`Plain`), or several: its values at earlier
+Users know columns; a model knows features. A column is one feature (`Plain`), or several: its values at earlier
 times (`culpa.columns.lags`), or whatever a Pipeline makes of it (`culpa.columns.pipelines`). Scores and games see
 features; players, actual and expected values are columns.
 """
@@ -21,7 +21,7 @@ Cells = NDArray[Any]  # float64, or objects where there are texts among them
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Rows as a model sees them, and as a person does."""
+    """Rows as the features of a model, and as the cells of the user's table."""
 
     features: Floats  # (rows, features); NaN is missing
     cells: Cells  # (rows, columns)
@@ -75,12 +75,12 @@ def _checked_rows(rows: Any, n_rows: int) -> NDArray[Any]:
         if len(array) != n_rows:
             raise ValueError(f"rows is a mask of {len(array)} rows, but X has {n_rows} rows.")
     elif (outside := (array < -n_rows) | (array >= n_rows)).any():
-        raise ValueError(f"rows names position {array[outside][0]}, but X has {n_rows} rows.")
+        raise ValueError(f"rows contains position {array[outside][0]}, but X has {n_rows} rows.")
     return array
 
 
 class Columns(ABC):
-    """What the user's columns are called, which features are made of them, and the way there and back."""
+    """The user's columns: their names, the features made from them, and the conversion in both directions."""
 
     names: tuple[str, ...]
     known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
@@ -95,7 +95,7 @@ class Columns(ABC):
 
     @abstractmethod
     def decode(self, features: Floats) -> Cells:
-        """Cells (rows, columns) that have these features; NaN where nobody can tell."""
+        """Cells (rows, columns) that have these features; NaN where they cannot be computed."""
 
     def show(self, features: Floats, reading: Reading) -> Cells:
         """`decode`, for features that belong to the rows of a reading: what they would look like beside its cells."""
@@ -118,7 +118,7 @@ class Columns(ABC):
 
     def stream(self) -> Callable[[Floats], Arranged]:
         """A function that arranges the next rows of a table that comes in pieces."""
-        raise TypeError(f"{type(self).__name__} columns are read whole.")
+        raise TypeError(f"{type(self).__name__} columns can only be read as a whole table.")
 
     def features_of(self, columns: Iterable[int]) -> list[int]:
         """Positions of the features behind some columns."""
@@ -149,7 +149,7 @@ class Plain(Columns):
 
 
 class Opened(Columns):
-    """Columns of which some are taken apart into their features, because somebody asked for a feature by name."""
+    """Columns of which some are split into their features, because the user asked for a feature by name."""
 
     def __init__(self, columns: Columns, feature_names: Sequence[str], opened: Iterable[int]) -> None:
         opened = set(opened)
@@ -165,11 +165,12 @@ class Opened(Columns):
         self.members = tuple(members for _, _, members in parts)
         self._origin = [position for _, position, _ in parts]
         if len(set(self.names)) < len(self.names):
-            raise ValueError("a feature has the name of a column: name features and columns differently.")
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"{twice!r} is the name of a column and of a feature. Rename one of them.")
 
     @classmethod
     def for_names(cls, columns: Columns, feature_names: Sequence[str], wanted: Iterable[object]) -> Columns:
-        """The same columns if they are all that is wanted, else with those taken apart whose features are."""
+        """The same columns, with those split whose features are asked for by name."""
         owner = {
             feature_names[feature]: position for position, members in enumerate(columns.members) for feature in members
         }
@@ -177,7 +178,7 @@ class Opened(Columns):
         return cls(columns, feature_names, {owner[name] for name in asked}) if asked else columns
 
     def read(self, X: Any) -> Reading:
-        """As the columns do, with features for the cells of those that are taken apart."""
+        """As the columns do, with features as cells for columns that are split."""
         reading = self.columns.read(X)
         return replace(reading, cells=self._arranged(reading.cells, reading.features))
 

@@ -1,4 +1,4 @@
-"""Lagged columns: rows side by side with the rows before them, for processes that remember.
+"""Lagged columns: each row together with the rows before it, for processes with memory.
 
 References
 ----------
@@ -60,7 +60,7 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
     result = tuple(f"{name} (t-{lag})" if lag else name for lag in range(lags + 1) for name in names)
     if taken := set(names) & set(result[len(names) :]):
         raise ValueError(
-            f"with lags={lags}, {min(taken)!r} is the name of a past value: rename the column of that name."
+            f"with lags={lags}, {min(taken)!r} is the name of a past value. Rename the column that has this name."
         )
     return result
 
@@ -68,10 +68,11 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
 class Lagged(Columns):
     """Columns of a detector, each with its present value and its last ``lags`` ones.
 
-    Columns at the positions ``given`` are features, too, but are known beforehand: they are read, and not shown. Features
-    of a `Reading` hold all columns; `members` and `decode` are about the features of the others.
+    Columns at the positions ``given`` are features, too, but they are read and not shown. The features of a `Reading`
+    include them; `members` and `decode` are about the features of the other columns.
 
-    With ``smooth``, rows are smoothed around ``reference``, a row of features; without a reference they are not yet.
+    With ``smooth``, deviations from ``reference``, a row of features, are smoothed. Without a reference nothing is
+    smoothed.
     """
 
     def __init__(
@@ -152,17 +153,17 @@ class Lagged(Columns):
 
 
 class Lags(TransformerMixin, BaseEstimator):
-    """Adds to every column its values in the rows before: a step for a Pipeline or a ColumnTransformer.
+    """Adds past values to every column: a step for a Pipeline or a ColumnTransformer.
 
-    Rows must be consecutive. `culpa.Explainer` of a Pipeline knows this step and blames the columns that went in.
+    Rows must be consecutive. `culpa.Explainer` of a Pipeline knows this step and blames the original columns.
 
     Parameters
     ----------
     lags : int
         How many rows to look back.
     start : {"repeat", "missing"}
-        What lies before the first row of a table: the first row again and again, or missing cells (NaN), which
-        culpa's models understand and scikit-learn's PCA does not.
+        What precedes the first row of a table: copies of the first row, or missing cells (NaN). culpa's models accept
+        missing cells, scikit-learn's PCA does not.
 
     Examples
     --------
@@ -211,16 +212,16 @@ class Lags(TransformerMixin, BaseEstimator):
 
 
 def _warn_about_jumps(index: Any, lags: int, smooth: float | None) -> None:
-    """Rows that were picked out of a table do not follow each other, and their past would be of other times."""
+    """Rows that were selected from a table do not follow each other, so the row above is not their past."""
     labels = None if index is None or not hasattr(index, "to_numpy") else np.asarray(index.to_numpy())
     if labels is None or labels.dtype.kind not in "iufM" or len(labels) < 3:
         return
     steps = np.diff(labels.astype(np.int64 if labels.dtype.kind == "M" else np.float64))
     if (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
         warnings.warn(
-            f"the row labels jump, but {f'lags={lags}' if lags else f'smooth={smooth:g}'} takes each row to follow the one "
-            "above it: pass whole stretches of "
-            "consecutive rows, and choose the rows to explain with explain(X, rows=...).",
+            f"the row labels have gaps, but {f'lags={lags}' if lags else f'smooth={smooth:g}'} assumes that each row "
+            "follows the one above it. Pass whole stretches of consecutive rows, and choose the rows to explain with "
+            "explain(X, rows=...).",
             UserWarning,
             stacklevel=5,
         )

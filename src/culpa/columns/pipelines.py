@@ -1,4 +1,4 @@
-"""The columns that go into a scikit-learn Pipeline, and what its steps make of them."""
+"""The columns that go into a scikit-learn Pipeline, and the features that its steps make from them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -101,7 +101,7 @@ def _outputs(steps: Any) -> tuple[str, ...] | None:
 def _obstacle(steps: Sequence[tuple[str, Any]]) -> str:
     for name, step in steps:
         if not is_known(step):
-            return f"step {name!r} of the Pipeline is a {type(step).__name__}, which may mix columns"
+            return f"step {name!r} of the Pipeline ({type(step).__name__}) may mix columns"
     return "the Pipeline mixes all columns"
 
 

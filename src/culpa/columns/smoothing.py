@@ -1,11 +1,11 @@
-"""Exponentially weighted rows: small faults that last add up, and noise averages out.
+"""Exponentially weighted rows: persistent small faults add up, and noise averages out.
 
 With weight l, deviations from a reference (the mean of normal rows) are averaged,
 
     z_t = l (x_t - reference) + (1 - l) z_(t-1),   z_0 = 0,
 
 so that, if rows are independent, the covariance of z_t is f_t^2 = l / (2 - l) (1 - (1 - l)^(2t)) times that of a single
-row. Stretched by 1 / f_t, smoothed rows follow the model of single rows. So scores, games and engines need no change.
+row. Divided by f_t, smoothed rows have the covariance of single rows. So scores, games and engines need no change.
 
 References
 ----------
@@ -31,7 +31,7 @@ def clustering(weight: float | None) -> float:
 
 
 class Smoothed(NamedTuple):
-    """Smoothed rows: stretched to the spread of single rows, and the factors that undo it."""
+    """Smoothed rows, rescaled to the covariance of single rows, and the factors that undo the rescaling."""
 
     rows: Floats
     shrink: Floats

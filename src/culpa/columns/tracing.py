@@ -1,7 +1,7 @@
-"""Which outputs of a scikit-learn transformer are made of which of its inputs, and the way back.
+"""Which outputs of a scikit-learn transformer are made from which of its inputs, and how to invert it.
 
-A transformer that is known here is traced by its own bookkeeping, never by the names of its outputs. Of one that is not
-known, every output is taken to be made of all inputs: nobody is blamed for what he may have had no part in.
+A transformer that is known here is traced by its fitted attributes, never by the names of its outputs. If a transformer is
+not known, every output may be made from all inputs. So all of them are blamed together, and no single one wrongly.
 """
 
 import warnings
@@ -33,7 +33,7 @@ from sklearn.preprocessing import (
 from culpa.columns.lags import Lags
 
 Cells = NDArray[Any]
-Known = list[Cells | None]  # columns, one array each; None where nobody can tell
+Known = list[Cells | None]  # columns, one array each; None if a column cannot be computed
 Back = Callable[[Known], Known]
 
 
@@ -75,7 +75,7 @@ def is_known(step: Any) -> bool:
 
 
 def positions(columns: Any, names: Sequence[str] | None, n_columns: int) -> list[int]:
-    """Columns as a ColumnTransformer is told of them (names, numbers, slices, masks) by position."""
+    """Positions of columns that are given to a ColumnTransformer as names, numbers, slices or masks."""
     import pandas as pd
 
     order = pd.Series(range(n_columns), index=None if names is None else list(names))

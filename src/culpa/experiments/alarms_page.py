@@ -15,16 +15,17 @@ comparison, it also shows a limit by formula (`PCADetector(0.95, statistic="spe"
 
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 
-A rate *holds* if it is between 0.3 and 2 times what was asked, or inside the 95% binomial interval around what was asked.
+The target is 1% false alarms at 99% and 5% at 95%. A rate is *in tolerance* if it is between 0.3 and 2 times the target, or
+inside the 95% binomial interval around the target.
 """
 _CAVEAT = """\
 ## What to expect of rows that change
 
-With consecutive folds, no limit can guarantee its rate: the next stretch of rows may differ from all stretches before it.
+With consecutive folds, no limit can guarantee its rate, because the next stretch of rows may differ from all before it.
 Musk, cars, wine, cover and cardio are sorted by class or by place, and their consecutive folds do differ. There `fit` warns
 that the training rows are not alike from one stretch to the next, and the limit is raised. The constants of that rule were
-chosen while looking at the sets on this page, so their consecutive rates are flattering; with 4, 8 or 10 folds instead of
-five, some of them miss.
+chosen with a look at the data sets on this page. So the rates for consecutive folds are better here than you should expect
+elsewhere. With 4, 8 or 10 folds instead of five, some of them are out of tolerance.
 """
 
 
@@ -62,8 +63,8 @@ def _in_short(result: AlarmRates) -> str:
     real = sum(line.holds for line in result.real)
     simulated = sum(line.holds for line in result.simulated)
     return (
-        f"In short: {real} of {len(result.real)} rates on real rows hold, and {simulated} of {len(result.simulated)} on "
-        "simulated rows."
+        f"In short: {real} of {len(result.real)} rates on real rows are in tolerance, and {simulated} of "
+        f"{len(result.simulated)} rates on simulated rows."
     )
 
 
@@ -80,7 +81,7 @@ def _cells(lines: list[Alarms]) -> list[str]:
 
 
 _COLUMNS = tuple(
-    column for level in CONFIDENCES for column in (f"{level:.0%}: default, %", "formula, %", "default holds")
+    column for level in CONFIDENCES for column in (f"{level:.0%}: default, %", "formula, %", "default in tolerance")
 )
 
 

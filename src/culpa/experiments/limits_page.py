@@ -72,8 +72,8 @@ def _in_short(result: FalseAlarms) -> str:
 
 The numbers are false alarms of the 99% limit of SPE, except where a line names another statistic.
 
-- **The assumptions hold.** With 1,000 Gaussian training rows: {formulas(_GOOD)}, {alarms(_GOOD, "empirical")} (empirical),
-  {alarms(_GOOD, "conformal")} (conformal).
+- **The assumptions are met.** With 1,000 Gaussian training rows: {formulas(_GOOD)}, {alarms(_GOOD, "empirical")}
+  (empirical), {alarms(_GOOD, "conformal")} (conformal).
 - **One component too few.** One direction dominates the residuals: {formulas(_FEW)}, {alarms(_FEW, "conformal")}
   (conformal).
 - **Only 100 training rows.** Their residuals are smaller than those of new rows, and no formula for SPE corrects for that:
@@ -82,8 +82,8 @@ The numbers are false alarms of the 99% limit of SPE, except where a line names 
 - **Real data.** On {len(real)} data sets, whose rows are not Gaussian, the Jackson-Mudholkar limit raises
   {_from_to(formula)} false alarms where the target is 1%. On the {len(conformal)} data sets with enough rows for it, the
   conformal limit raises {_from_to(conformal)}.
-- **Rows that depend on earlier rows.** The conformal guarantee holds for rows that could have come in any order. In the
-  simulated plant the states depend on the past, and the noise does not. Its conformal 99% limits raise
+- **Rows that depend on earlier rows.** The conformal guarantee is for rows that could have come in any order. In the
+  simulated plant the states depend on the past, but the noise does not. Its conformal 99% limits raise
   {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, which measures the noise, and
   {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, which measures the states.
 - **Trimming clean rows.** Trimming removes the most extreme normal rows, so the limit becomes tighter. With trim = 0.05
@@ -140,8 +140,9 @@ def _trimmed(result: FalseAlarms) -> Sheet:
         ("abnormal training rows", "trim", "of these listed", "false alarms", "faults detected", "limit"),
         rows,
         "500 Gaussian training rows, 12 features, 99% limit of SPE. In each abnormal training row, one feature is off by 6 "
-        "standard deviations. In each fault to detect, one feature is off by 3. The third column is the share of abnormal "
-        "rows that `abnormal_training_rows_` lists. The limit is relative to that of a detector fitted to the clean rows.",
+        'standard deviations. In each fault to detect, one feature is off by 3. "Of these listed" is the share of the '
+        "abnormal training rows that `abnormal_training_rows_` lists. The last column is the limit, divided by the "
+        "limit of a detector that was fitted to the clean rows alone.",
     )
 
 

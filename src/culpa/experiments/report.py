@@ -83,20 +83,22 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
     return f"""
 ## In short
 
-- **Reproduced exactly.** This holds for the paper's reconstruction errors (first row of Table I) and for the culprits in
-  its three figures. {sum(check.holds for check in checks)} of {len(checks)} numbers that an independent prototype found
-  agree with this run.
-- **Mislabelled.** One "Hits@3" in the error row is really Hits@2, and so, it seems, are both in the Shapley row.
+- **Reproduced exactly.** The paper's reconstruction errors (first row of Table I) and the culprits in its three figures
+  are the same here. An independent prototype found {len(checks)} numbers, and
+  {sum(check.holds for check in checks)} of them agree with this run.
+- **Mislabelled.** In the error row, one number that the paper calls Hits@3 is really Hits@2. In the Shapley row, both
+  numbers that it calls Hits@3 seem to be Hits@2.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
-- **A bias.** The author's published code skips orders in which the feature comes first or last. Its runs
-  cover {skipping} of the {numbers} numbers of Table II that can be checked this way. Runs of Algorithm 1 as printed cover
-  only {plain}.
+- **A bias.** The author's published code skips orders in which the feature comes first or last. We repeated it with
+  {table2.n_seeds} seeds for {numbers} numbers of Table II. The range over the seeds contains {skipping} of the printed
+  numbers. Algorithm 1 as printed in the paper skips nothing, and its range contains only {plain}.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
   {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
   {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.
-- **What they do not gain.** If a single cell is wrong, the Mahalanobis distance with the feature left out finds it even
-  more often ({_percent(best.max.mean[0])} and {_percent(best.min.mean[0])}). Shapley values answer a different question.
-  They split the error that raised the alarm, and they add up to it.
+- **What they do not gain.** If a single cell is wrong, another criterion finds it even more often
+  ({_percent(best.max.mean[0])} and {_percent(best.min.mean[0])}). It ranks features by how much the Mahalanobis distance
+  falls if the feature is left out. Shapley values answer a different question. They split the error that raised the alarm,
+  and they add up to it.
 """
 
 
@@ -111,9 +113,10 @@ feature is among the n most blamed ones.
 
 {sheets.to_markdown(sheets.table1_sheet(result))}
 
-A is the matrix of the reconstruction error and C is the model's covariance. "Sample covariance" means that the sample
-covariance, shrunk by 1% towards its diagonal, takes the place of C. RBC is the reconstruction-based contribution. "Ends
-skipped" means that orders in which the feature comes first or last are left out (see Table II).
+A is the matrix of the reconstruction error and C is the model's covariance. "Mahalanobis leave-one-out" is how much the
+Mahalanobis distance falls if the feature is left out. "Sample covariance" means that C is the sample covariance, shrunk by
+1% towards its diagonal. RBC is the reconstruction-based contribution. "Ends skipped" means that orders in which the feature
+comes first or last are left out (see Table II).
 
 {_error_row(result)}
 {_shapley_row(result)}
@@ -125,8 +128,8 @@ def _error_row(result: Table1) -> str:
     ours, printed = result.row("reconstruction error"), paper()["table1"]["reconstruction error"]
     return f"""\
 **The error row** is reproduced exactly: {number(ours.max.mean[0])} and {number(ours.max.mean[2])} for MAX,
-{number(ours.min.mean[0])} for MIN. One label is wrong. What the paper prints as MIN Hits@3, {number(printed["MIN"]["3"])},
-is Hits@2 ({number(ours.min.mean[1])}). The true Hits@3 is {number(ours.min.mean[2])}.
+{number(ours.min.mean[0])} for MIN. One label is wrong. The number that the paper calls MIN Hits@3,
+{number(printed["MIN"]["3"])}, is Hits@2 ({number(ours.min.mean[1])}). The true Hits@3 is {number(ours.min.mean[2])}.
 """
 
 
@@ -134,9 +137,9 @@ def _shapley_row(result: Table1) -> str:
     printed, own = paper()["table1"]["Shapley"], result.row("|Algorithm 1|, Q = 100, orders per trial")
     row, skipping = result.row("|Algorithm 1|, Q = 100"), result.row("|Algorithm 1|, Q = 100, ends skipped")
     return f"""\
-**The Shapley row** of the paper is the exact values plus sampling noise. The paper does not state its number of orders Q.
-[The author's code](https://github.com/n-takeishi/pca_shapley) uses 100 by default, draws the orders once for all rows,
-shows absolute values, and skips orders in which the feature comes first or last. Such runs give Hits@1 from
+**The Shapley row** of the paper consists of the exact values plus sampling noise. The paper does not state its number
+of orders Q. [The author's code](https://github.com/n-takeishi/pca_shapley) uses 100 by default, draws the orders once
+for all rows, shows absolute values, and skips orders in which the feature comes first or last. Such runs give Hits@1 from
 {_between(skipping.max, 1)} (MAX) and from {_between(skipping.min, 1)} (MIN) over {result.n_seeds} seeds. With nothing
 skipped, the ranges are {_between(row.max, 1)} and {_between(row.min, 1)}. The paper prints {number(printed["MAX"]["1"])}
 and {number(printed["MIN"]["1"])}. Its "Hits@3", {number(printed["MAX"]["3"])} and {number(printed["MIN"]["3"])}, match
@@ -144,8 +147,8 @@ our Hits@2 ({_between(skipping.max, 2)} and {_between(skipping.min, 2)}). They d
 ({_between(skipping.max, 3)} and {_between(skipping.min, 3)}). So this column, too, seems to be Hits@2.
 
 All trials share the same orders, so a lucky or unlucky draw affects all of them at once. If each trial draws its own
-orders, the luck averages out, but the loss remains. Hits@1 is then {number(own.max.mean[0])} and
-{number(own.min.mean[0])}, almost independent of the seed.
+orders, the luck averages out. Then Hits@1 hardly depends on the seed ({number(own.max.mean[0])} and
+{number(own.min.mean[0])}), but it stays below that of the exact values.
 """
 
 
@@ -160,10 +163,10 @@ on average. Exact values are also cheaper. They take {1 << 11:,} coalition value
 of 11 features take {2 * 11 * 1000:,}. A negative value means that the feature made the row look *more* normal, so keep the
 sign when you rank features.
 
-**What the paper left open.** Retraining a PCA for every coalition (the paper's v1) finds {_pair("", retrained)}. That is
-better than the errors ({_pair("", error)}) and worse than v2. In this experiment cells are set to extreme values, so even
-the largest \\|x\\| finds {_pair("", plain)}. The experiment therefore favours criteria that look at one column at a time.
-They would miss a fault that stays within the usual range of its column.
+**What the paper left open.** If a PCA is retrained for every coalition (the paper's v1), {_pair("Hits@1 is", retrained)}.
+That is better than the errors ({_pair("", error)}) and worse than v2. In this experiment cells are set to extreme values,
+so {_pair("Hits@1 is", plain)} even if you rank features by \\|x\\| alone. The experiment therefore favours criteria
+that look at one column at a time. They would miss a fault that stays within the usual range of its column.
 """
 
 
@@ -213,11 +216,10 @@ def _table2(result: Table2) -> str:
     return f"""
 ## Table II: ten anomaly detection data sets
 
-Normal rows are taken in file order. The last ones, as many as there are anomalies, are kept for testing, together with the
-anomalies. The others train the model. The number of components p is the smallest that explains 95% of the training
-variance. For every feature, squared residuals and Shapley values are correlated over the test rows. The table shows the
-median over features (computed through Fisher's z) for all test rows, for the normal ones (good) and for the anomalous
-ones (bad).
+We test on every anomaly and on equally many normal rows, taken from the end of the file. The other normal rows train the
+model. The number of components p is the smallest that explains 95% of the training variance. For every feature, we
+correlate squared residuals and Shapley values over the test rows. The table shows the median of these correlations over
+the features (in terms of Fisher's z), for all test rows, for the normal ones (good) and for the anomalous ones (bad).
 
 {sheets.to_markdown(sheets.table2_sheet(result))}
 
@@ -228,14 +230,14 @@ For the others they are sampled until the relative standard error is 1%.
 **Why the paper's numbers are mostly lower.** One reason is noise, because noise in the values lowers their correlation
 with anything else. A bias fits the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
 orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
-the score. With these two places left out and infinitely many orders, the correlations differ from the printed ones by
-{number(distance_skipping)} on average. The true Shapley values differ by {number(distance)}. The next table shows
-Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
+the score. With these orders left out, the correlations in the limit of infinitely many orders differ from the printed
+ones by {number(distance_skipping)} on average. Those of the true Shapley values differ by {number(distance)}. The next
+table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 
 {sheets.to_markdown(sheets.algorithm1_sheet(result))}
 
 Of the {numbers} numbers that the paper prints for these data sets, {plain} lie in the range of Algorithm 1 as printed, and
-{skipping} in the range of the variant that skips the two places.
+{skipping} in the range of the variant that skips first and last places.
 """
 
 

@@ -76,7 +76,8 @@ def table2_sheet(result: Table2) -> Sheet:
         ("data set", "d", "rows", "p", "AUROC", "values", "r all / good / bad", "paper", "ends skipped"),
         rows,
         "AUROC rates the reconstruction error as a detector. Sampled values come from the default rule at 1% relative "
-        'error. "Ends skipped" leaves out orders in which the feature comes first or last, with infinitely many orders.',
+        'error. "Ends skipped" leaves out orders in which the feature comes first or last, in the limit of infinitely many '
+        "orders.",
     )
 
 

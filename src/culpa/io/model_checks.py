@@ -1,4 +1,4 @@
-"""Checks of what a model file claims, before any of it is used: types, sizes, shapes, ranges."""
+"""Checks of everything in a model file before it is used: types, sizes, shapes, ranges."""
 
 import math
 from typing import Any, cast
@@ -86,24 +86,24 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)  # given features are among the blocks'
         shapes |= {"blocks.n": (K,), "blocks.mean": (K, whole), "blocks.scatter": (K, whole * (whole + 1) // 2)}
         if not K or (arrays["blocks.n"] <= 0).any():
-            raise ModelFileError("array 'blocks.n' does not hold numbers of rows.")
+            raise ModelFileError("array 'blocks.n' does not contain numbers of rows.")
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise ModelFileError(f"array {name!r} holds a number that is not finite.")
+            raise ModelFileError(f"array {name!r} contains a number that is not finite.")
     if (arrays["scale"] <= 0).any():
-        raise ModelFileError("array 'scale' holds a number that is not positive.")
+        raise ModelFileError("array 'scale' contains a number that is not positive.")
     if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
-        raise ModelFileError("array 'forms.sizes' is not two counts.")
+        raise ModelFileError("array 'forms.sizes' does not contain two counts.")
 
 
 def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
     """The largest of so many scores, and for held-out scores the block of each."""
     largest, total = arrays[f"limits.{name}"], n if isinstance(n, int) else sum(n)
     if largest.ndim != 1 or len(largest) > total or (np.diff(largest) < 0).any():
-        raise ModelFileError(f"array 'limits.{name}' does not hold the largest of {total} scores.")
+        raise ModelFileError(f"array 'limits.{name}' does not contain the largest of {total} scores.")
     if isinstance(n, list):
         block = arrays[f"limits.{name}.block"]
         if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():

@@ -1,7 +1,7 @@
 """Model files: a fitted detector as safetensors (plain arrays) with a JSON header. Loading runs no code from the file.
 
-The header says what the file is and what its arrays mean; a checksum covers both. Whatever a file claims is checked
-before it is used: types, sizes, shapes, finite numbers. A file that is damaged or made up is refused in one sentence.
+The header says what the file is and what its arrays mean, and a checksum covers both. Everything in a file is checked
+before it is used: types, sizes, shapes, finite numbers. A damaged or forged file is rejected with one sentence.
 """
 
 import hashlib
@@ -178,28 +178,28 @@ def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
-    with path.open("rb") as file:  # says clearly when there is no such file or it may not be read
+    with path.open("rb") as file:  # raises a clear error if the file does not exist or may not be read
         announced = int.from_bytes(file.read(8), "little")
     if announced > _LARGEST_HEADER:
-        raise ModelFileError("not a culpa model file.")
+        raise ModelFileError("this is not a culpa model file.")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             if set(metadata) != {"culpa", "sha256"}:
-                raise ModelFileError("not a culpa model file, though it is one of another program.")
+                raise ModelFileError("this is a safetensors file of another program, not a culpa model file.")
             arrays = {name: _array(file, name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
     except SafetensorError:
-        raise ModelFileError("not a culpa model file, or one that was cut short or damaged.") from None
+        raise ModelFileError("this is not a culpa model file, or it is damaged.") from None
     header = _parse(metadata["culpa"])
     if metadata["sha256"] != _checksum(arrays, metadata["culpa"]):
-        raise ModelFileError("the checksum does not match, so the file is damaged: save the model again.")
+        raise ModelFileError("the checksum does not match, so the file is damaged. Save the model again.")
     return arrays, header
 
 
 def _array(file: Any, name: str) -> NDArray[Any]:
     expected = "I64" if name == "forms.sizes" else "F64"
     if file.get_slice(name).get_dtype() != expected:
-        raise ModelFileError(f"array {name!r} does not hold {expected} numbers.")
+        raise ModelFileError(f"array {name!r} does not contain {expected} numbers.")
     return np.array(file.get_tensor(name))
 
 
@@ -210,11 +210,11 @@ def _parse(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ModelFileError("the header is not JSON, so the file is damaged.") from None
     if not isinstance(header, dict) or not is_count(header.get("format")):
-        raise ModelFileError("the header names no format version, so this is not a culpa model file.")
+        raise ModelFileError("the header has no format version, so this is not a culpa model file.")
     if header["format"] != FORMAT:
         raise ModelFileError(
-            f"the file has format {header['format']}, but culpa {__version__} reads format {FORMAT}: "
-            "use the version of culpa that wrote it."
+            f"the file has format {header['format']}, but culpa {__version__} reads format {FORMAT}. "
+            "Use the version of culpa that wrote it."
         )
     return header
 
@@ -231,7 +231,7 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
             )
         detector = PCADetector.from_fitted(fitted)
     except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
-        raise ModelFileError(f"the content does not fit together: {error}") from None
+        raise ModelFileError(f"the parts of the file contradict each other: {error}") from None
     return detector
 
 

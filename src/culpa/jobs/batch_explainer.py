@@ -7,11 +7,11 @@ from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.scores import ScoredRows
 
-_COMPILED_LIVE_UP_TO = 16  # features: compiling them is too quick for anybody who waits for a line to notice
+_COMPILED_LIVE_UP_TO = 16  # features: compiling takes too little time to notice while waiting for a line
 
 
 class BatchExplainer:
-    """An explainer that reports when it compiles, and never compiles for long while somebody waits for a line."""
+    """An explainer that reports when it compiles, and does not compile for long if a pipe waits for answers."""
 
     def __init__(
         self, explainer: Explainer, *, live: bool = False, note: Callable[[str], None] = lambda text: None

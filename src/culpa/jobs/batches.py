@@ -38,7 +38,7 @@ class ScoredBatch:
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
 
 Progress = Callable[[Summary], None]
-Report = Callable[[str], None]  # receives what is odd about the table
+Report = Callable[[str], None]  # receives warnings about the table
 
 
 def codes_for(fitted: FittedDetector) -> Codes:
@@ -87,12 +87,12 @@ def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Ar
 
 
 def _check_finite(rows: ScoredRows, batch: Batch, source: Source) -> None:
-    """Only a row without any number may go without a score: one that overflows must not pass for normal."""
+    """Only a row without any number may lack a score: a row whose score overflows must not count as normal."""
     if np.isfinite(rows.score).all():
         return
     lost = ~np.isfinite(rows.score) & ~np.isnan(rows.standard).all(axis=1)
     if lost.any():
-        raise TableError(f"{source.name}: row {batch.rows[lost][0]} holds a number too large to be scored.")
+        raise TableError(f"{source.name}: row {batch.rows[lost][0]} contains a number that is too large to score.")
 
 
 def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:
@@ -103,7 +103,7 @@ def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:
 
 
 def labels(batch: Batch, keep: Mask) -> dict[str, Any]:
-    """What the user calls the rows: the carried columns, else positions in the table."""
+    """Labels of the rows: the carried columns, else positions in the table."""
     if not batch.carried:
         return {"row": batch.rows[keep]}
     return {name: take(cells, np.flatnonzero(keep)) for name, cells in batch.carried.items()}
@@ -133,7 +133,7 @@ def verdict(scored: ScoredBatch, keep: Mask, limit: float) -> dict[str, Any]:
 
 
 def joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:
-    """Both sets of columns; names that are taken, by ``own`` first of all, get an underscore."""
+    """Both sets of columns. A name that is taken, also by one of the features ``own``, gets an underscore at its end."""
     result: dict[str, Any] = {}
     for name, cells in [*first.items(), *second.items()]:
         while name in result or name in own:

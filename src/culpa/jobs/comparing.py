@@ -39,6 +39,6 @@ def compare(
 def _check(period: Period, source: Source) -> None:
     n, means = period.means()
     if not n.sum():
-        raise TableError(f"{source.name}: there is no row with a score.")
+        raise TableError(f"{source.name}: no row has a score, because all cells are missing.")
     if not math.isfinite(float(means.sum())):
-        raise TableError(f"{source.name} holds a number too large to be scored.")
+        raise TableError(f"{source.name} contains a number that is too large to score.")

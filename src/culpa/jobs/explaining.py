@@ -1,4 +1,4 @@
-"""`culpa explain`: who is to blame for the score of each row of a table."""
+"""`culpa explain`: which features are to blame for the score of each row of a table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def explain(
     report: Report = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Summary:
-    """Write who is to blame, for flagged rows or for all.
+    """Write which features are to blame, for flagged rows or for all.
 
     By default a column of Shapley values per feature, or group of features; with ``top``, a line for each of the worst
     culprits of a row; with ``inline``, every row is answered, and those to be explained carry a list of their worst

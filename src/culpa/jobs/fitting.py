@@ -1,8 +1,8 @@
 """Learning from a table of any size.
 
-One pass gathers mean and covariance by block, and what stands alone at the ends of the columns; a second one scores the
-rows of each block by the model of the others. Missing cells (expectation-maximisation), trimming, robust fits and
-conformal limits hold the features in memory instead.
+The first pass gathers the mean and the covariance of each block, and isolated values at the ends of the columns. The second
+pass scores the rows of each block with the model of the other blocks. Missing cells (expectation-maximisation), trimming,
+robust fits and conformal limits keep the features in memory instead.
 """
 
 import warnings
@@ -28,9 +28,9 @@ from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.fill_values import Ends, sentences
 
-Progress = Callable[[int], None]  # told how many rows have been read
-Report = Callable[[str], None]  # told what is odd about the table
-Note = Callable[[str], None]  # told what is being done
+Progress = Callable[[int], None]  # receives the number of rows read so far
+Report = Callable[[str], None]  # receives warnings about the table
+Note = Callable[[str], None]  # receives the current step
 
 
 def fit(
@@ -45,8 +45,8 @@ def fit(
 ) -> PCADetector:
     """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
 
-    ``report`` is told about numbers that may stand for missing cells, which are learned from all the same, and what is odd
-    about the model; ``note``, what is being done when all rows have been read.
+    ``report`` receives warnings about the model, and about numbers that may stand for missing cells; the fit uses these
+    numbers as they are. ``note`` receives the current step once all rows have been read.
     """
     check_columns(detector, features)
     with warnings.catch_warnings():  # the caller is told instead
@@ -66,7 +66,7 @@ def check_columns(detector: PCADetector, features: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be fitted to what, and who is told."""
+    """What to fit, to which table, and where messages go."""
 
     detector: PCADetector
     source: Source
@@ -77,12 +77,14 @@ class _Job:
 
 
 def _fit(job: _Job) -> list[str]:
-    """Fit, and say which numbers may stand for missing cells."""
+    """Fit, and return warnings about numbers that may stand for missing cells."""
     detector, source, features, progress = job.detector, job.source, job.features, job.progress
     if len(features) < 2:
-        raise TableError(f"{source.name}: {len(features)} numeric column(s) are too few: at least 2 are needed.")
+        raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
     if detector.limit == "empirical" and not source.again:
-        raise TableError(f"limit 'empirical' reads the rows twice, which {source.name} cannot: give a file.")
+        raise TableError(
+            f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."
+        )
     if detector.limit == "conformal" or detector.trim or detector.robust:
         return _fit_whole(job)
     with one_blas_thread():
@@ -91,14 +93,12 @@ def _fit(job: _Job) -> list[str]:
     if n_incomplete and not job.complete_only:
         if not source.again:
             raise TableError(
-                f"{source.name}: cells are missing, so the rows are needed more than once: give a file, or leave out "
+                f"{source.name}: cells are missing, so the rows must be read more than once. Pass a file, or leave out "
                 "incomplete rows with --complete-only."
             )
         return _fit_whole(job)
     if moments.n < 2:
-        raise TableError(
-            f"{source.name}: {moments.n:.0f} complete row(s) are too few to learn from: at least 2 are needed."
-        )
+        raise TableError(f"{source.name}: at least 2 complete rows are needed to learn from, got {moments.n:.0f}.")
     job.note("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
@@ -150,19 +150,18 @@ def _fit_whole(job: _Job) -> list[str]:
     if job.complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
-                f"{source.name}: with lags, trimming and conformal limits need all rows, since each is the past of others: "
-                "drop --complete-only, or use another limit without --trim."
+                f"{source.name}: with --lags, each row is also the past of later rows. So --complete-only cannot be "
+                "combined with --trim, --robust or --limit conformal. Leave out one of these options."
             )
         complete = ~np.isnan(X).any(axis=1)
         X, places = X[complete], places[complete]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(
-            f"{source.name}: column {features[empty[0]]!r} is empty, nothing can be learned from it: "
-            "leave it out with --drop."
+            f"{source.name}: all cells of column {features[empty[0]]!r} are missing. Leave it out with --drop."
         )
     if len(X) < 2:
-        raise TableError(f"{source.name}: {len(X)} row(s) are too few to learn from: at least 2 are needed.")
+        raise TableError(f"{source.name}: at least 2 rows are needed to learn from, got {len(X)}.")
     job.note("fitting")
     detector.fit(Table(X, tuple(features)))
     abnormal = detector.abnormal_training_rows_

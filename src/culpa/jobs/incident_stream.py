@@ -67,7 +67,7 @@ def incidents(
 
 
 class _Clock:
-    """The rows' times, batch by batch, which must not go backwards."""
+    """The times of the rows, batch by batch; they must not go backwards."""
 
     def __init__(self, source: Source, column: str | None) -> None:
         self.source, self.column = source, column

@@ -1,4 +1,4 @@
-"""`culpa update`: learn from more normal rows, and say whether they are still like those before."""
+"""`culpa update`: learn from more normal rows, and say whether they have drifted from the earlier rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ def update(
 ) -> Update:
     """Let a fitted detector learn from the rows of a table; ``forget`` as in `PCADetector.partial_fit`.
 
-    ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` is told what is odd about
-    the model, ``note`` what is being done when all rows have been read.
+    ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` receives warnings about
+    the model, ``note`` the current step once all rows have been read.
     """
     fitted, compiled = detector.fitted, detector.explainer().forms is not None
     rows, left_out = 0, 0
@@ -47,7 +47,7 @@ def update(
             complete = ~np.isnan(X).any(axis=1)
             if not complete.all() and not complete_only:
                 raise TableError(
-                    f"{source.name}: cells are missing, but a model can only be updated with complete rows: leave out "
+                    f"{source.name}: cells are missing, but a model can only be updated with complete rows. Leave out "
                     "incomplete rows with --complete-only, or fit a new model to all rows."
                 )
             kept = X[complete]

@@ -49,7 +49,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     components_, explained_variance_, explained_variance_ratio_, noise_variance_, mean_, n_components_, n_samples_
         As in scikit-learn's PCA, but with the maximum-likelihood noise variance. ``n_samples_`` is the sum of the rows'
-        weights where ``partial_fit`` was told to forget, and no whole number then.
+        weights if ``partial_fit`` forgets rows, so it need not be a whole number.
     covariance_ : ndarray of shape (d, d)
         Sample covariance; with missing cells, its expectation under the fitted model.
     gaussian_ : LatentGaussian

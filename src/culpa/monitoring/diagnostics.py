@@ -30,7 +30,7 @@ class Remedies:
     read_again: str
 
 
-IN_PYTHON = Remedies("drop it", "confidence=", "fit, which has all rows at hand")
+IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory")
 ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice")
 
 
@@ -74,14 +74,16 @@ def unfinished(model: PPCA) -> list[str]:
     if model.converged_:
         return []
     return [
-        f"expectation-maximisation stopped after {model.n_iter_} steps without converging: use fewer components, or leave "
+        f"expectation-maximisation stopped after {model.n_iter_} steps without converging. Use fewer components, or leave "
         "out columns or rows with many missing cells."
     ]
 
 
 def _did_not_vary(fitted: FittedDetector) -> Mask:
     variance = np.diag(fitted.ppca.covariance_)
-    if fitted.parameters["scale"]:  # then others have a variance of 1, and these one that missing cells lend them
+    if fitted.parameters[
+        "scale"
+    ]:  # then other columns have a variance of 1, and constant ones only what missing cells add
         return np.asarray((fitted.model.scale == 1.0) & (variance < 0.5))
     return np.asarray(variance <= RELATIVE_FLOOR * variance.max())
 
@@ -120,8 +122,8 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         yield f"the limit is a formula and may be too low: {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
-            f"{n:,.0f} rows are few for {d:,} features and a limit that is not checked on other rows: more rows than asked "
-            'for will be flagged. The limit "auto" has no such fault.'
+            f"{n:,.0f} rows are few for {d:,} features, and the limit is not checked on held-out rows, so too many normal "
+            'rows will be flagged. Use the limit "auto", which is checked.'
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
@@ -149,11 +151,11 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     constant = [name for name, still in zip(names, _did_not_vary(fitted), strict=True) if still]
     if constant:
         yield (
-            f"column {constant[0]!r} did not vary in training, so nothing tells which changes of it are unusual; "
-            f"{remedies.drop} if it may change."
+            f"column {constant[0]!r} did not vary in training, so the model cannot tell which changes of it are "
+            f"unusual. If it may change, {remedies.drop}."
         )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
-    n = len(fitted.columns.names)  # of the present only: nobody can drop the past of a column
+    n = len(fitted.columns.names)  # present values only: the past of a column cannot be dropped
     correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):
@@ -168,4 +170,4 @@ def _about_components(fitted: FittedDetector) -> Iterator[str]:
     model = fitted.ppca
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
     if everything and fitted.statistic.name in ("spe", "mse"):
-        yield "the components explain everything: the smallest deviation will be flagged; use fewer components."
+        yield "the components explain all variance, so the smallest deviation will be flagged. Use fewer components."

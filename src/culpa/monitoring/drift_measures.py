@@ -28,7 +28,7 @@ from culpa.models.context import Context
 from culpa.monitoring.drift import SIGNIFICANCE, Drift, FeatureDrift, Measure
 from culpa.scores import QuadraticScore, mahalanobis, named_score
 
-_FEWEST_ROWS = 8  # of a block and of recent rows: fewer say nothing about variances
+_FEWEST_ROWS = 8  # of a block and of recent rows: fewer rows do not determine variances
 _FEWEST_BLOCKS = 3
 _SHARE_COMPARED = 0.99  # components beyond this share of the variance are not compared: they are rounding or noise
 _TINY = 1e-12
@@ -51,8 +51,8 @@ class DriftGatherer:
         """Against the blocks of training rows that a fitted detector has kept."""
         if fitted.blocks is None or len(fitted.blocks) == 1:
             raise ValueError(
-                "the model does not know how much its training rows vary, so drift cannot be judged: fit it to complete "
-                "rows with this version of culpa."
+                "drift needs a model that was fitted to complete rows with this version of culpa, because it compares "
+                "recent rows with blocks of training rows."
             )
         return cls(fitted, fitted.blocks.blocks)
 
@@ -86,7 +86,7 @@ class DriftGatherer:
         """The drift of all rows so far."""
         if not self.enough:
             raise ValueError(
-                f"{self._total.n:.0f} complete row(s) are too few to see drift: at least {_FEWEST_ROWS} are needed."
+                f"{self._total.n:.0f} complete row(s) are too few to measure drift: at least {_FEWEST_ROWS} are needed."
             )
         last = self._open
         if len(last) == 2 and last[1].n < self._reference.block_rows / 2:
@@ -255,8 +255,7 @@ def _long_enough(blocks: Sequence[Moments]) -> list[Moments]:
     if len(joined) < _FEWEST_BLOCKS:
         n = sum(block.n for block in blocks)
         raise ValueError(
-            f"{n:.0f} training rows are too few to know how much they vary: drift needs at least "
-            f"{_FEWEST_BLOCKS * _FEWEST_ROWS}."
+            f"{n:.0f} training rows are too few to measure drift: it needs at least {_FEWEST_BLOCKS * _FEWEST_ROWS}."
         )
     return joined
 

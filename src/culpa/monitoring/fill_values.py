@@ -1,21 +1,21 @@
 """Numbers that may stand for missing cells, such as -9999, noticed while the rows of a table go by.
 
-Such a number stands alone at one end of its column: nothing lies between it and the other cells, and it lies much further
-from them than they lie from each other. Standard deviations would not tell, since the number itself makes them large; nor
-would distances alone, since a lognormal column has far outliers, too, but others on the way there.
+Such a number stands alone at one end of its column. There is a gap between it and the other cells, and the gap is much
+wider than the range of the other cells. Standard deviations would not help, because the number itself makes them large. Nor
+would distances alone: a lognormal column has far outliers, too, but there are other cells in between.
 
-The gap before the outermost value must be more than so many times the width of the other cells:
+The gap before the outermost value must be wider than the range of the other cells, times this factor:
 
-| outermost value | times |
+| outermost value | factor |
 | --- | --- |
-| 99, 999, 9999.9 and the like, of either sign, or an end of an integer type (65535) | 1 |
+| 99, 999, 9999.9 and similar numbers of either sign, or a limit of an integer type (65535) | 1 |
 | occurs three times or more, but not in most rows | 10 |
 | otherwise | 50 |
 
-A column with two values, such as 0 and 1, has no width; there only the first line counts. In the first line the gap must
-also be more than half the number at its other side.
+If a column has two values, such as 0 and 1, the other cells have no range, and only the first line counts. In the first
+line the gap must also be wider than half of the neighbouring value.
 
-In rows that are judged by a model, only numbers of the first line are told, where the model finds them far away.
+In rows that are judged by a model, only numbers of the first line are reported, if they are far from the training rows.
 """
 
 import math
@@ -41,13 +41,15 @@ _ENDS = {2.0**15 - 1, -(2.0**15), 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 2.0**32 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about a number that may stand for missing cells."""
+    """What to do about a number that may stand for missing cells: a sentence, and the remedy if it is a fault."""
 
     missing: Callable[[str], str]
     trim: str
 
 
-IN_PYTHON = Advice(lambda number: "if it means a missing cell, replace it by NaN", "leave out such rows with trim=...")
+IN_PYTHON = Advice(
+    lambda number: "If it means a missing cell, replace it by NaN.", "leave out such rows with the parameter trim"
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Ends:
         gap, others = value - next, next.sum()  # of two values there are no others: this is below 0
         found = []
         for side, other in ((0, 1), (1, 0)):
-            # an end that stands alone itself does not tell how wide the others are
+            # an isolated value at the other end does not belong to the range of the other cells
             between = _width(others, next[other], coded=coded[other])
             end = next[other] if others >= 0 and gap[other] > needed[other] * between else value[other]
             width = _width(next[side] + end, next[side], coded=coded[side])
@@ -132,7 +134,7 @@ def _width(width: float, nearest: float, *, coded: bool) -> float:
 
 
 def is_code(number: float) -> bool:
-    """Whether a number looks like one that people and machines write for want of a measurement.
+    """Whether a number looks like one that people and machines write if there is no measurement.
 
     >>> [is_code(number) for number in (-9999.0, float(np.float32(999.9)), 99.0, 65535.0, 9.0, 99.99, 1000.0)]
     [True, True, True, True, False, False, False]
@@ -169,12 +171,12 @@ class Codes:
                     known[float(value)] = before + int(count), place
 
     def sentences(self, names: Sequence[str], table: str, advice: Advice = IN_PYTHON) -> list[str]:
-        """What to tell the user about the columns with most of them."""
+        """Warnings about the columns with most of them."""
         worst = [(max(known.items(), key=lambda item: item[1][0]), column) for column, known in self.found.items()]
         worst.sort(key=lambda item: -item[0][1][0])
         told = [
-            f"{table}: column {names[column]!r} holds {as_typed(value)} {_times(*where)}, far from what the model has "
-            f"learned: {advice.missing(as_typed(value))}."
+            f"{table}: column {names[column]!r} contains {as_typed(value)} {_times(*where)}, far from the training rows. "
+            f"{advice.missing(as_typed(value))}"
             for (value, where), column in worst[:_MOST]
         ]
         return told + _and_more(len(worst) - _MOST, table)
@@ -194,7 +196,7 @@ def sentences(
     column_moments: Callable[[int], Moments],
     advice: Advice = IN_PYTHON,
 ) -> list[str]:
-    """What to tell the user about the worst columns; ``column_moments`` are those of a column's cells, found or not."""
+    """Warnings about the worst columns; ``column_moments`` returns the moments of all cells of a column."""
     columns = list(dict.fromkeys(value.column for value in found))
     told = []
     for column in columns[:_MOST]:
@@ -208,7 +210,7 @@ def sentences(
 def _and_more(columns: int, table: str) -> list[str]:
     if columns <= 0:
         return []
-    return [f"{table}: {columns:,} more column{'s' * (columns > 1)} hold{'s' * (columns == 1)} such numbers."]
+    return [f"{table}: {columns:,} more column{'s' * (columns > 1)} contain{'s' * (columns == 1)} such numbers."]
 
 
 def _times(count: int, first: int) -> str:
@@ -216,16 +218,17 @@ def _times(count: int, first: int) -> str:
 
 
 def _sentence(value: FillValue, name: str, table: str, distance: str, advice: Advice) -> str:
-    others = f"between {value.low:.6g} and {value.high:.6g}" if value.low < value.high else f"at {value.low:.6g}"
+    spread = f", which are between {value.low:.6g} and {value.high:.6g}"
+    others = f"{distance}{spread}" if distance else f"; its other cells are all {value.low:.6g}"
     number, times = as_typed(value.value), _times(value.count, value.first)
     return (
-        f"{table}: column {name!r} holds {number} {times}{distance}; its other cells lie {others}: "
-        f"{advice.missing(number)}; if it is a fault, {advice.trim}."
+        f"{table}: column {name!r} contains {number} {times}{others}. {advice.missing(number)} If it is a fault, "
+        f"{advice.trim}."
     )
 
 
 def _distance(value: FillValue, rest: Moments, whole: Moments) -> str:
-    """How far away a number is, in standard deviations of the other cells."""
+    """How far away a number is, in standard deviations of the other cells; nothing if these are all the same."""
     if value.low == value.high:
         return ""
     if rest.scatter[0, 0] > _CANCELLED * whole.scatter[0, 0]:
@@ -233,7 +236,7 @@ def _distance(value: FillValue, rest: Moments, whole: Moments) -> str:
     else:  # the number is so large that its square drowned theirs; but they vary by half their width at most
         exactly, deviations = "more than ", 2 * value.widths
     told = f"{deviations:,.0f}" if deviations < 1e6 else f"{deviations:.1g}"
-    return f", {exactly}{told} standard deviations from the mean of the others"
+    return f", {exactly}{told} standard deviations from the mean of the other cells"
 
 
 def _repeated(value: float, count: int) -> Moments:

@@ -1,4 +1,4 @@
-"""Times of rows: whatever people keep them in, as something that can be compared and subtracted."""
+"""Times of rows, in any common type, as an index that can be compared and subtracted."""
 
 import datetime as dt
 import re
@@ -25,20 +25,20 @@ def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
     index = index if known else _parsed(index, name)
     if index.hasnans:
         raise ValueError(
-            f"{name!r} has no time in row {first_row + int(np.argmax(index.isna()))}: drop rows without a time."
+            f"{name!r} has no time in row {first_row + int(np.argmax(index.isna()))}. Drop rows without a time."
         )
     return index
 
 
 def over_several_days(times: Times) -> bool:
-    """Whether ascending times need their dates to be told apart."""
+    """Whether ascending times span several days, so that their dates must be shown."""
     import pandas as pd
 
     return isinstance(times, pd.DatetimeIndex) and len(times) > 0 and times[0].date() != times[-1].date()
 
 
 def only_days(times: Times) -> bool:
-    """Whether times are days, so that nobody wants to hear of midnight."""
+    """Whether all times are days, so that the time of day need not be shown."""
     import pandas as pd
 
     if not isinstance(times, pd.DatetimeIndex):
@@ -54,12 +54,12 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
     row = int(np.argmax(np.asarray(times[1:] < times[:-1]))) + 1
     raise ValueError(
         f"{name!r} goes backwards: row {first_row + row} is at {times[row]}, the row before at {times[row - 1]}. "
-        "Sort the rows by time; times of day that pass midnight need their dates."
+        "Sort the rows by time. Times of day that pass midnight need their dates."
     )
 
 
 def read_gap(gap: Any, times: Times | None) -> int | Span:
-    """A number of rows, or a span of time such as ``"5min"`` or a timedelta (only with dates or durations)."""
+    """A number of rows, or a time span such as ``"5min"`` or a timedelta (only with dates or durations)."""
     import pandas as pd
 
     if isinstance(gap, (int, np.integer)) and not isinstance(gap, (bool, np.timedelta64)):  # NumPy's spans are integers
@@ -69,14 +69,14 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
     try:
         if not isinstance(gap, (str, dt.timedelta, np.timedelta64)):
             raise TypeError
-        if isinstance(gap, str) and not re.search("[A-Za-z:]", gap):  # pandas takes a mere number for nanoseconds
+        if isinstance(gap, str) and not re.search("[A-Za-z:]", gap):  # pandas would read a bare number as nanoseconds
             raise ValueError
         span = pd.Timedelta(gap)
     except (TypeError, ValueError):
-        raise ValueError(f"gap must be a whole number of rows or a span of time such as '5min', got {gap!r}.") from None
+        raise ValueError(f"gap must be a whole number of rows or a time span such as '5min', got {gap!r}.") from None
     if not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
         raise ValueError(
-            f"gap={gap!r} is a span of time, so the rows need dates: name their column (time= in Python, --time)."
+            f"gap={gap!r} is a time span, so the rows need times. Name the column with the times (time= in Python, --time)."
         )
     if not span >= pd.Timedelta(0):
         raise ValueError(f"gap must not be negative, got {gap!r}.")
@@ -98,8 +98,8 @@ def _parsed(index: Any, name: str) -> Times:
         return _dates(index)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{name!r} holds {first!r}, among others, and that is no time: write times like 2024-03-05 10:42 "
-            "(ISO 8601), or convert them with pandas.to_datetime. A mere label of rows is no time: make it the index."
+            f"{name!r} contains {first!r}, which is not a time. Write times like 2024-03-05 10:42 (ISO 8601), or convert "
+            "them with pandas.to_datetime. If the column contains labels and not times, make it the index."
         ) from None
 
 

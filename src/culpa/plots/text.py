@@ -60,7 +60,7 @@ def shorten_all(names: Iterable[str], width: int = 28) -> list[str]:
 
 
 def are_days(labels: NDArray[Any]) -> bool:
-    """Whether labels are days, so that nobody wants to hear of midnight; also where they are no times at all."""
+    """Whether labels are days, so that the time of day need not be shown; also true if they are not times."""
     labels = wall_clock(labels)
     return labels.dtype.kind != "M" or bool((np.isnat(labels) | (labels == labels.astype("datetime64[D]"))).all())
 

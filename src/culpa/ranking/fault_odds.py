@@ -7,9 +7,9 @@ N(0, C + E_F), E_F the variances of the errors of F on the diagonal. By Woodbury
 
 with M = T C^-1 T, r = T C^-1 x and T the standard deviations of the errors. Weighed by the prior odds of every feature
 in F and summed over all F with and without feature j, this gives the odds that j is at fault. For a single fault of
-unknown size it is the Mahalanobis distance with the feature left out, plus a correction for how well the other features
-know it. Unlike that distance it does not take the shadow of one fault for a second one, nor is a second one hidden by
-the first.
+unknown size, they depend on how much the Mahalanobis distance falls if the feature is left out, plus a correction for how
+well the other features predict it. That fall alone is misleading if there are two faults: a fault can make a healthy
+feature look faulty, or hide a second fault. The sum over all F takes both into account.
 
 References
 ----------

@@ -133,7 +133,7 @@ class Tail:
         dropped = self.n - len(self.largest)
         if place < dropped:
             raise ValueError(
-                f"only the largest {len(self.largest):,} of {self.n:,} scores were kept: ask for more confidence."
+                f"only the largest {len(self.largest):,} of {self.n:,} scores were kept. Choose a higher confidence."
             )
         return float(self.largest[place - dropped])
 

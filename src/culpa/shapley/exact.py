@@ -64,11 +64,15 @@ def tabulate(game: Game, X: Array, players: Players) -> Array:
 
 
 def size_weights(n_players: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weight of v(S) in the Shapley value of a member and of an outsider, by the size of S (0 to n_players)."""
+    """Member weights and common weights, by the size of a coalition S (0 to n_players).
+
+    In the Shapley value of i, v(S) has the weight a if i is a member of S, and -b if not. So v(S) counts with a + b for the
+    members (member weight) and with -b for everybody (b is the common weight).
+    """
     sizes = range(n_players + 1)
-    inside = [0.0] + [1 / (n_players * math.comb(n_players - 1, k - 1)) for k in sizes[1:]]
-    outside = [1 / (n_players * math.comb(n_players - 1, k)) for k in sizes[:-1]] + [0.0]
-    return np.array(inside), np.array(outside)
+    a = np.array([0.0] + [1 / (n_players * math.comb(n_players - 1, k - 1)) for k in sizes[1:]])
+    b = np.array([1 / (n_players * math.comb(n_players - 1, k)) for k in sizes[:-1]] + [0.0])
+    return a + b, b
 
 
 def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
@@ -82,8 +86,7 @@ def _compiled_tree(game: Game, X: Array, players: Players) -> Tree | None:
     if not kernel.pays(operations):
         kernel.note_work_without(operations)
         return None
-    member, outsider = size_weights(len(players))
-    return Tree(job.steps, job.prepare(), (member + outsider, outsider), [len(player) for player in players])
+    return Tree(job.steps, job.prepare(), size_weights(len(players)), [len(player) for player in players])
 
 
 def _walk_tree(tree: Tree, n: int, n_players: int, n_jobs: int | None, progress: Progress | None) -> Array:
@@ -99,11 +102,10 @@ def _walk_tree(tree: Tree, n: int, n_players: int, n_jobs: int | None, progress:
 
 def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress: Progress | None) -> Array:
     xp, sizes, n_players = array_namespace(X), [len(player) for player in players], len(players)
-    inside, outside = size_weights(n_players)
     wide = max(1, min(n_players, int(math.log2(max(2, at_once / X.shape[0])))))
     decided = n_players - wide
     # everything as large as the tree is made where the rows are: nothing large travels to a GPU
-    tables = as_array_like(inside + outside, X), as_array_like(outside, X)
+    tables = [as_array_like(table, X) for table in size_weights(n_players)]
     count = as_array_like(np.zeros(1, dtype=np.int64), X)
     for _ in range(wide):
         count = xp.concat([count, count + 1], axis=0)
@@ -114,12 +116,12 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
 
     start = game.start(X, queue_of(players), branching=True)
     phi = [xp.zeros(X.shape[0], dtype=X.dtype, device=X.device) for _ in players]
-    outside_total: Array = 0.0
+    common: Array = 0.0
     for done, (coalitions, value, members) in enumerate(_leaves(start, _empty_value(game, X), sizes[:decided])):
         value = _grow(coalitions, value, sizes[decided:])
-        own, other = weights(int(members.sum()))
-        outside_total = outside_total + xp.sum(other * value, axis=0)
-        everybody, waiting = _sums_with_each(own * value, wide)
+        member_weights, common_weights = weights(int(members.sum()))
+        common = common + xp.sum(common_weights * value, axis=0)
+        everybody, waiting = _sums_with_each(member_weights * value, wide)
         for i in range(decided):
             if members[i]:
                 phi[i] = phi[i] + everybody
@@ -127,7 +129,7 @@ def _walk_arrays(game: Game, X: Array, players: Players, at_once: int, progress:
             phi[decided + i] = phi[decided + i] + waiting[i]
         if progress is not None:
             progress((done + 1) / (1 << decided), None)
-    return xp.stack(phi, axis=1) - outside_total[:, None]
+    return xp.stack(phi, axis=1) - common[:, None]
 
 
 def _sums_with_each(value: Array, n_players: int) -> tuple[Array, list[Array]]:

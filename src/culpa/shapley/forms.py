@@ -194,25 +194,33 @@ def _coordinates(game: Game) -> Floats | None:
     return None if game.axes is None else game.axes.coordinates
 
 
+def _upper(d: int) -> tuple[Positions, Positions]:
+    """All pairs a <= b of features: np.triu_indices(d), which would take five times as long if d is small."""
+    everybody = np.arange(d)
+    first, second = np.nonzero(np.less_equal.outer(everybody, everybody))
+    return first, second
+
+
 def _probes(game: Game) -> Floats:
     """A row of zeros, each axis alone, and each pair of axes. Without axes, each feature at its natural scale."""
     alone = np.diag(game.scale) if game.axes is None else game.axes.directions
-    first, second = np.triu_indices(game.n_features, 1)
-    return np.vstack([np.zeros((1, game.n_features)), alone, alone[first] + alone[second]])
+    first, second = _upper(game.n_features)
+    apart = first < second
+    return np.vstack([np.zeros((1, game.n_features)), alone, alone[first[apart]] + alone[second[apart]]])
 
 
 def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticForms:
     """Forms from values (replicates, probes, players)."""
     d = game.n_features
     constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
-    first, second = np.triu_indices(d, 1)
-    matrix = np.zeros((len(values), d, d, values.shape[2]))
-    matrix[:, np.arange(d), np.arange(d)] = alone - constants[:, None]
-    matrix[:, first, second] = pairs - alone[:, first] - alone[:, second] + constants[:, None]
+    first, second = _upper(d)
+    apart = first < second
+    products = np.empty((len(values), n_products(d), values.shape[2]))
+    products[:, ~apart] = alone - constants[:, None]
+    products[:, apart] = pairs - alone[:, first[apart]] - alone[:, second[apart]] + constants[:, None]
     if game.axes is None:
-        matrix /= np.outer(game.scale, game.scale)[:, :, None]
-    upper = np.triu_indices(d)
-    coefficients = np.ascontiguousarray(np.moveaxis(matrix[:, upper[0], upper[1]], 1, 2))
+        products /= (game.scale[first] * game.scale[second])[:, None]
+    coefficients = np.ascontiguousarray(np.moveaxis(products, 1, 2))
     return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
 
 

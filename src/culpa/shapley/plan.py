@@ -2,7 +2,7 @@
 
 Whether values are exact or sampled, and by which rule, depends only on the model, the options and the seed. So the same
 row gets the same values, whatever other rows come with it. Whether to compile only decides how fast they come. Nothing
-here has side effects: who asks keeps count of the rows.
+here has side effects. The caller counts the rows.
 """
 
 import math
@@ -36,13 +36,13 @@ def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS) -> 
 
 
 def check_affordable(game: Game, n_players: int) -> None:
-    """Raise an error if exact values would take longer than anybody waits."""
+    """Raise an error if exact values would take far too long."""
     operations = exact_operations(game, n_players)
     if operations > _REFUSED_OPERATIONS:
         duration = _duration(operations / _OPERATIONS_PER_SECOND)
         raise ValueError(
-            f"method='exact' would value 2^{n_players} coalitions of the {n_players} features, which takes about "
-            f"{duration}: use method='auto' or 'permutation', or put features into groups."
+            f"method='exact' would compute the values of 2^{n_players} coalitions of the {n_players} features, which takes "
+            f"about {duration}. Use method='auto' or 'permutation', or put features into groups."
         )
 
 
@@ -92,8 +92,8 @@ def net_for_tolerance(
         if net >= largest:
             if budget is None:
                 warnings.warn(
-                    f"the tolerance {tolerance:g} was not reached with {N_NETS << net:,} orders (error {error:.2g}): "
-                    "see std_error, raise the tolerance, or put features into groups.",
+                    f"the tolerance {tolerance:g} was not reached with {N_NETS << net:,} orders (error {error:.2g}). "
+                    "Raise the tolerance, or put features into groups. std_error shows the error of each value.",
                     UserWarning,
                     stacklevel=2,
                 )

@@ -1,7 +1,7 @@
 """Tables in files and pipes, in batches: CSV, Parquet, Arrow and NDJSON.
 
-A source hands out batches of the features it is asked for, matched by name, with other columns carried along untouched.
-A sink writes columns and puts its file in place only when everything has been written.
+A source yields batches with the requested features, matched by name. Other columns can be carried along unchanged.
+A sink writes columns. Its file gets its name only when everything has been written.
 """
 
 from culpa.io.tables.formats import Options, format_of, open_source

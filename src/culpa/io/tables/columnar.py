@@ -20,7 +20,7 @@ class ColumnarTable:
 
     skipped = 0
     live = False
-    what = "this file"
+    what = "a table"
 
     def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
         self.path, self.missing = path, Missing(missing)
@@ -32,7 +32,7 @@ class ColumnarTable:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise TableError(f"{self.name}: {self.what} cannot be read: {_brief(error)}") from None
+            raise TableError(f"{self.name} cannot be read as {self.what}: {_brief(error)}") from None
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds by their types."""
@@ -54,7 +54,7 @@ class ColumnarTable:
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})
         except (pa.ArrowException, OSError) as error:
-            raise TableError(f"{self.name}: {self.what} is damaged after row {self._done}: {_brief(error)}") from None
+            raise TableError(f"{self.name} is damaged after row {self._done}: {_brief(error)}") from None
 
     def share(self) -> float | None:
         """Rows read of all rows."""
@@ -72,11 +72,11 @@ class ColumnarTable:
 class ParquetTable(ColumnarTable):
     """A Parquet file."""
 
-    what = "this Parquet file"
+    what = "a Parquet file"
 
     def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
         if path is None:
-            raise TableError("Parquet cannot be read from a pipe, because it starts at its end: give a file.")
+            raise TableError("Parquet cannot be read from a pipe, because its index is at the end. Pass a file.")
         super().__init__(path, missing=missing)
 
     def _open(self) -> Any:
@@ -96,7 +96,7 @@ class ParquetTable(ColumnarTable):
 class ArrowTable(ColumnarTable):
     """An Arrow (Feather) file, or an Arrow stream on standard input."""
 
-    what = "this Arrow file"
+    what = "an Arrow file"
 
     def _open(self) -> Any:
         if self.path is None:

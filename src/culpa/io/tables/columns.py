@@ -1,4 +1,4 @@
-"""Schema care: which columns are meant, what to say when they are not there, and how their cells become numbers."""
+"""Finding columns by name, clear errors if they are missing or not numeric, and turning their cells into numbers."""
 
 import re
 import shlex
@@ -42,13 +42,13 @@ def find(name: str, names: Sequence[str], table: str) -> str:
 
 
 def near_miss(name: str, names: Sequence[str]) -> str:
-    """A guess what was meant, or else what there is."""
+    """The end of an error message: a guess what was meant, or else the names that there are."""
     by_case = [other for other in names if other.strip().casefold() == name.strip().casefold()]
     near = by_case or get_close_matches(name, names, n=2)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
     shown = ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
-    return f"; there are {shown}" if names else "; there are none"
+    return f"; available: {shown}." if names else "; there are none."
 
 
 def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -93,29 +93,30 @@ def choose_features(
 
 
 def check_numeric(name: str, column: Column, table: str) -> None:
-    """Refuse a column that holds no numbers, with advice."""
+    """Refuse a column that does not contain numbers, with advice."""
     if column.kind == "number":
         return
     if column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()):
         raise TableError(
-            f"{table}: column {name!r} holds {column.example!r}: if the comma marks decimals, say so with --decimal ','."
+            f"{table}: column {name!r} contains {column.example!r}. If the comma is the decimal mark, add --decimal ','."
         )
     if column.row is not None:
         raise TableError(
-            f"{table}: column {name!r} holds text in row {column.row}: {_short(column.example)}: "
-            f"{take_as_missing(column.example)}, or fit without the column (--drop)."
+            f"{table}: column {name!r} contains {_short(column.example)} in row {column.row}, which is not a number. "
+            f"{take_as_missing(column.example)} Otherwise fit without the column (--drop)."
         )
     example = "" if column.example is None else f", for example {_short(column.example)}"
     what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
     advice = "turn it into numbers (one 0/1 column per category)" if column.kind == "text" else "turn it into numbers"
     raise TableError(
-        f"{table}: column {name!r} holds {what}{example}: fit without it (--drop), carry it along with --id, or {advice}."
+        f"{table}: column {name!r} contains {what}{example}. Fit without it (--drop), keep it as a label (--id), or "
+        f"{advice}."
     )
 
 
 def take_as_missing(cell: str) -> str:
-    """Advice about a cell that can hardly be meant as a number."""
-    return f"if it means a missing cell, say so with --missing {shlex.quote(cell)}"
+    """Advice about a cell that is probably not meant as a number."""
+    return f"If it means a missing cell, add --missing {shlex.quote(cell)}."
 
 
 def to_floats(array: Any, name: str, table: str) -> Floats:
@@ -131,17 +132,19 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
 
 
 def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing) -> Floats:
-    """Arrow columns as a matrix, stored column by column; infinity and the like are refused with their place."""
+    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large."""
     result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
     missing.blank(result)
     if (np.abs(result) > LARGEST).any():
         row, column = np.argwhere(np.abs(result) > LARGEST)[0]
-        what = "infinity" if np.isinf(result[row, column]) else f"{result[row, column]:g}, which is too large,"
+        infinite = np.isinf(result[row, column])
+        what = "infinity" if infinite else f"{result[row, column]:g}"
+        large = "" if infinite else ", which is too large"
         raise TableError(
-            f"{table}: column {names[column]!r} contains {what} in row {first_row + row}: "
-            f"{take_as_missing(as_typed(result[row, column]))}, or write a finite number."
+            f"{table}: column {names[column]!r} contains {what} in row {first_row + row}{large}. "
+            f"{take_as_missing(as_typed(result[row, column]))} Otherwise correct the cell."
         )
     return result
 

@@ -42,7 +42,10 @@ class CsvTable:
         self.delimiter = delimiter or dialect.detect_delimiter(text)
         self.decimal = decimal or dialect.detect_decimal(text, self.delimiter)
         if self.decimal == self.delimiter:
-            raise TableError(f"{self.name}: {self.decimal!r} cannot both separate cells and mark decimals.")
+            raise TableError(
+                f"{self.name}: {self.decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or "
+                "--decimal."
+            )
         self.missing = Missing((*pa_csv.ConvertOptions().null_values, *missing), self.decimal)
         self._booleans: set[str] = set()
         self._columns, self.names = self._look(text)
@@ -73,7 +76,8 @@ class CsvTable:
             raise TableError(self._sentence(str(error))) from None
         except UnicodeError:
             raise TableError(
-                f"{self.name}: the text is not {self.encoding}: name its encoding with --encoding."
+                f"{self.name}: the text is not encoded in {self.encoding}. Name its encoding, for example --encoding "
+                "latin-1."
             ) from None
 
     def share(self) -> float | None:
@@ -109,7 +113,7 @@ class CsvTable:
         return columns, table.column_names
 
     def _example(self, cells: Sequence[Any]) -> tuple[Any, int | None]:
-        """The first cell that is no number; with its row, if there are numbers as well."""
+        """The first cell that is not a number, and its row if other cells are numbers."""
         present = {row: cell for row, cell in enumerate(cells) if cell is not None and not self.missing.has(cell)}
         others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
         row, cell = next(iter((others or present).items()), (None, None))
@@ -143,16 +147,15 @@ class CsvTable:
         return self._file if packed is None else pa.CompressedInputStream(self._file, packed)
 
     def _sentence(self, message: str) -> str:
-        """pyarrow's complaint with names instead of numbers. Its row 1 is the header; ours starts below it at 0."""
+        """pyarrow's error message with names instead of numbers. Its row 1 is the header; our row 0 is below the header."""
         if place := _PLACE.search(message):
             column, row, cell = int(place[1]), int(place[2]) - 2, place[3]
             return (
-                f"{self.name}: column {self.names[column]!r} holds {cell[:40]!r} in row {row}, which is not a number "
-                f"(cells are separated by {self.delimiter!r}, decimals marked by {self.decimal!r}): "
-                f"{take_as_missing(cell)}."
+                f"{self.name}: column {self.names[column]!r} contains {cell[:40]!r} in row {row}, which is not a number "
+                f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
             )
         if ragged := _RAGGED.search(message):
-            return f"{self.name}: row {int(ragged[1]) - 2} has {ragged[3]} cells instead of {ragged[2]}."
+            return f"{self.name}: row {int(ragged[1]) - 2} has {ragged[3]} cell(s), but the header has {ragged[2]}."
         return f"{self.name}: {' '.join(message.split())[:200]}"
 
 

@@ -1,4 +1,4 @@
-"""How a CSV file is written: which sign separates cells, which one marks decimals."""
+"""How a CSV file is written: its delimiter and its decimal mark."""
 
 import codecs
 import csv
@@ -21,7 +21,9 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     except LookupError:
         raise TableError(f"unknown encoding {encoding!r}: try utf-8, latin-1 or cp1252.") from None
     except UnicodeError:
-        raise TableError(f"{table}: the text is not {encoding}: name its encoding, as in --encoding latin-1.") from None
+        raise TableError(
+            f"{table}: the text is not encoded in {encoding}. Name its encoding, for example --encoding latin-1."
+        ) from None
     text = text.removeprefix("\ufeff")
     if not complete and "\n" in text:
         text = text[: text.rindex("\n") + 1]
@@ -29,7 +31,7 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
 
 
 def detect_delimiter(text: str) -> str:
-    """The sign that cuts the most lines into the same number of cells.
+    """The delimiter that cuts the most lines into the same number of cells.
 
     >>> detect_delimiter("a;b\\n1,5;2,5\\n")
     ';'
@@ -52,7 +54,7 @@ def detect_delimiter(text: str) -> str:
 
 
 def detect_decimal(text: str, delimiter: str) -> str:
-    """The decimal sign: a comma if cells look like 1,5 and none like 1.5.
+    """The decimal mark: a comma if some cells look like 1,5 and none like 1.5.
 
     >>> detect_decimal("a;b\\n1,5;2\\n", ";")
     ','
@@ -69,7 +71,7 @@ def is_number(cell: str, decimal: str) -> bool:
     >>> [is_number(cell, ",") for cell in ("1,5", "-2e3", "1.5", "Bad Input")]
     [True, True, False, False]
     """
-    if "_" in cell or (decimal != "." and "." in cell):  # Python's own numbers are more
+    if "_" in cell or (decimal != "." and "." in cell):  # float() accepts more than CSV files mean
         return False
     try:
         float(cell.replace(decimal, "."))

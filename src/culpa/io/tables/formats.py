@@ -25,13 +25,13 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 @dataclass(frozen=True)
 class Options:
-    """How to read a table: everything that is not said in the file itself."""
+    """How to read a table: everything that the file itself does not say."""
 
     format: str | None = None
     delimiter: str | None = None
     decimal: str | None = None
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, beside NA, null and the like
+    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, in addition to NA, null and so on
     strict: bool = False
     sparse: bool = False
 
@@ -50,13 +50,13 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
     if otherwise is not None:
         return otherwise
     raise TableError(
-        f"{path}: cannot tell the format from the name: say it (--input-format, or --format of the output), "
-        f"one of {', '.join(TABLE_FORMATS)}."
+        f"{path}: the file extension is not known. Name the format with --input-format (input) or --format (output): "
+        f"{', '.join(TABLE_FORMATS)}."
     )
 
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
-    """The table in a file, or on standard input for ``None``; ``report`` is told about lines that are skipped."""
+    """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
     kind = format_of(path, options.format)
     if path is not None:
         _check_regular(path)
@@ -81,9 +81,11 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
 
 
 def _check_regular(path: Path) -> None:
-    """An absent file is said to be absent here, in the same words for every format."""
+    """Check here that the file exists, so that the error is the same for every format."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise TableError(f"{path}: is a folder, not a file.")
-    if not stat.S_ISREG(mode):  # looking at its beginning would use that up
-        raise TableError(f"{path}: is a pipe or a device, not a file: read it from standard input, with '-'.")
+        raise TableError(f"{path} is a folder, not a file.")
+    if not stat.S_ISREG(mode):  # reading its beginning would remove it
+        raise TableError(
+            f"{path} is a pipe or a device, not a file. Redirect it to standard input, and pass '-' as table."
+        )

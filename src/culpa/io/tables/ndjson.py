@@ -56,7 +56,9 @@ class NdjsonTable:
                 except TableError:
                     continue
                 return {name: _column(None if self.missing.has(value) else value) for name, value in record.items()}
-        raise TableError(f"{self.name}: there is no line with a JSON object.")
+        raise TableError(
+            f"{self.name}: no line is a JSON object. If the table has another format, name it with --input-format."
+        )
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All lines that can be used, in as many batches as they arrive."""
@@ -80,8 +82,8 @@ class NdjsonTable:
                 yield Batch(np.array(rows), X, values)
         if self.skipped and not used:
             raise TableError(
-                f"{self.name}: none of its lines could be used. Each should be a JSON object; if they are CSV or anything "
-                "else, say so with --input-format."
+                f"{self.name}: no line could be used. Each line must be a JSON object. If the table has another "
+                "format, name it with --input-format."
             )
 
     def share(self) -> float | None:
@@ -118,7 +120,7 @@ class NdjsonTable:
         if value is None or self.missing.has(value):
             return math.nan
         if not isinstance(value, (int, float)):
-            raise TableError(f"field {name!r} holds {json.dumps(value)[:40]}, which is not a number")
+            raise TableError(f"field {name!r} contains {json.dumps(value)[:40]}, which is not a number")
         try:
             number = float(value)
         except OverflowError:
@@ -141,7 +143,9 @@ def _split(read: Callable[[int], bytes], name: str) -> Iterator[list[Line]]:
     while chunk := read(_CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
         if len(rest) > _LONGEST_LINE:
-            raise TableError(f"{name}, line {number + len(whole) + 1}: longer than {_LONGEST_LINE} bytes.")
+            raise TableError(
+                f"{name}, line {number + len(whole) + 1}: the line is longer than {_LONGEST_LINE:,} bytes."
+            )
         lines = [(number + i, line) for i, line in enumerate(whole, 1) if line.strip()]
         number += len(whole)
         if lines:

@@ -1,4 +1,4 @@
-"""Where answers go. A file is written under another name and put in place when it is complete."""
+"""Where results are written. A file is written under another name, and renamed when it is complete."""
 
 import io
 import json
@@ -31,7 +31,7 @@ def open_sink(path: Path | None, kind: str, *, force: bool = False, flush: bool 
     """
     if path is None:
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
-            raise TableError(f"{kind} is not for a terminal: name a file with -o, or use --format csv.")
+            raise TableError(f"{kind} cannot be shown on a terminal. Name a file with -o, or use --format csv.")
         with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
             yield sink
         sys.stdout.buffer.flush()
@@ -65,11 +65,11 @@ class _Arrow:
 
     def write(self, columns: Mapping[str, Any]) -> None:
         if self.writer is None:
-            batch = pa.RecordBatch.from_pydict({name: _settled(_array(cells)) for name, cells in columns.items()})
+            batch = pa.RecordBatch.from_pydict({name: _settled(_array(cells, name)) for name, cells in columns.items()})
             self.schema = batch.schema
             self.writer = self.start(self.file, self.schema)
         else:
-            arrays = [_fit(_array(columns[field.name]), field) for field in self.schema]
+            arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         self.writer.write_batch(batch)
         if self.flush:
@@ -78,7 +78,7 @@ class _Arrow:
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
-        self.file.shut = True  # the file behind may be closed before this one is forgotten
+        self.file.shut = True  # the underlying file may be closed before this one is deleted
 
     def abandon(self) -> None:
         """Close without writing the end, which would make half a file look whole."""
@@ -131,7 +131,7 @@ class _Ndjson:
 
 
 def _json(record: dict[str, Any]) -> str:
-    """JSON that every reader takes: what is no finite number becomes null."""
+    """JSON that every reader accepts: numbers that are not finite become null."""
     try:
         return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError:
@@ -150,7 +150,7 @@ def _open_csv(file: Any, schema: Any) -> Any:
 def _open_parquet(file: Any, schema: Any) -> Any:
     import pyarrow.parquet as pq
 
-    # measured numbers hardly repeat, so dictionaries of them cost time and save nothing
+    # measured numbers hardly repeat, so dictionary encoding would cost time and save nothing
     texts = [field.name for field in schema if types.is_string(field.type)]
     return pq.ParquetWriter(file, schema, use_dictionary=texts or False)
 
@@ -160,14 +160,16 @@ def _open_arrow(file: Any, schema: Any) -> Any:
     return pa.ipc.new_file(file, schema) if seekable else pa.ipc.new_stream(file, schema)
 
 
-def _array(cells: Any) -> Any:
-    """Cells as an Arrow array; NaN becomes null, which every format can say."""
+def _array(cells: Any, name: str = "") -> Any:
+    """Cells as an Arrow array; NaN becomes null, which every format has."""
     if isinstance(cells, pa.Array):
         return cells
     try:
         return pa.array(cells, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise TableError(f"a carried column mixes kinds of values, which this format cannot hold: {error}") from None
+        raise TableError(
+            f"column {name!r} mixes types of values, which this format cannot store ({error}). Write NDJSON instead."
+        ) from None
 
 
 def _settled(array: Any) -> Any:
@@ -185,7 +187,8 @@ def _fit(array: Any, field: Any) -> Any:
         return array.cast(field.type)
     except pa.ArrowException:
         raise TableError(
-            f"column {field.name!r} holds {array.type} where it held {field.type} before: write NDJSON instead."
+            f"column {field.name!r} changes its type from {field.type} to {array.type}, which this format cannot store. "
+            "Write NDJSON instead."
         ) from None
 
 

@@ -1,4 +1,5 @@
-"""What pictures of an explanation show: who is blamed, how much, and by how much a value is off."""
+"""What plots of an explanation show: which features are blamed, how much, and how far a value is from its expected
+value."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ _NEGLIGIBLE = 1e-6  # share of the score that may get lost in rounding
 
 
 class Selection(NamedTuple):
-    """Who gets a bar of his own, in order, and who shares the bar "others"."""
+    """Players with a bar of their own, in order, and players that share the bar "others"."""
 
     shown: Positions
     others: Positions
@@ -267,7 +268,9 @@ class Scatter:
         j = _companion(cloud, one, i) if against is None else _position(against, why, "against")
         for at in (i, j):
             if texts[at]:
-                raise ValueError(f"{why.feature_names[at]!r} holds text: choose others by feature and against.")
+                raise ValueError(
+                    f"{why.feature_names[at]!r} contains text. Choose other features with feature= and against=."
+                )
         x_observed = not np.isnan(one.data[0, j])
         return cls(
             why.feature_names[i],
@@ -372,7 +375,7 @@ def _companion(cloud: Floats, one: Explanation, i: int) -> int:
 
 
 def _correlation(a: Floats, b: Floats) -> float:
-    """Absolute correlation over rows where both are observed; 0 where that says nothing."""
+    """Absolute correlation over rows where both are observed; 0 where it is not defined."""
     both = ~(np.isnan(a) | np.isnan(b))
     if both.sum() < 3:
         return 0.0

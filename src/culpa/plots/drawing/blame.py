@@ -43,7 +43,7 @@ def draw_waterfall(content: Waterfall, ax: "Axes | None" = None) -> "Axes":
     starts = np.array([0.0, *content.starts, 0.0])
     colours = [palette.PLAIN, *sign_colours(content.values), palette.PLAIN]
     if content.names[-1] == LEFT_OVER:
-        colours[-2] = palette.PLAIN  # nobody's blame
+        colours[-2] = palette.PLAIN  # the shared bar blames no single feature
     horizontal_bars(ax, names, values, colours, starts)
     for place, level in enumerate([*content.starts, content.score]):  # from the end of each bar down to the next one
         ax.plot([level, level], [place, place + 1], color=ink(), linewidth=0.6, zorder=0.5)

@@ -116,7 +116,7 @@ def draw_distance(content: Distance, ax: "Axes | None" = None, *, log: bool = Tr
     ax = axes_or_new(ax, 7.5, 5.0)
     x, y, out_x, out_y = content.t2.values, content.spe.values, content.t2.flagged, content.spe.flagged
     within = np.flatnonzero(~(out_x | out_y))
-    within = within[:: -(-len(within) // _MANY) or 1]  # they are a mere background; the others are all shown
+    within = within[:: -(-len(within) // _MANY) or 1]  # they are only the background; all others are shown
     for chosen, marker, colour, label in (
         (within, "o", palette.PLAIN, "within both limits"),
         (np.flatnonzero(out_x & ~out_y), "s", palette.MILD, "far out, but consistent"),
