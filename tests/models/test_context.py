@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import culpa
 from culpa import PCADetector
-from culpa.calibration import components_by_detection
 from culpa.models import Moments
 from culpa.models.context import Context
 

@@ -110,6 +110,14 @@ def worst_of(report):
     return max(report.content.incidents, key=lambda story: story.score)
 
 
+def wait_until(page, condition, seconds=15):
+    """Wait for the effect of an action, which takes longer on a busy machine."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing has changed"
+        page.wait_for_timeout(20)
+
+
 def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 

@@ -24,7 +24,7 @@ from culpa.calibration.comparison import Outcome, by_position, compare, n_judged
 from culpa.calibration.evaluation import Estimate, Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 from culpa.calibration.lasting import past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, check_supported, windows_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
-from culpa._core.parameters import CALIBRATION, DETECTOR, NOT_CALIBRATED
+from culpa._core.parameters import CALIBRATION, DETECTOR
 from culpa.cli import console, options
 from culpa.cli.command import Described, command
 

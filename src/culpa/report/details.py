@@ -72,7 +72,7 @@ def details(
         fitted.limit,
         why.exact,
         chosen.spacing,
-        None if held_out is None else held_out.n,
+        None if held_out is None else round(held_out.n),
         [_detail(why, k, row, labels, scale, bars) for k, row in enumerate(chosen.rows.tolist())],
     )
 

@@ -96,7 +96,7 @@ function drawWaterfall(detail) {
   const bars = {
     type: "bar", orientation: "h", y: positions, base: [0, ...starts, 0], x: [base, ...detail.value, detail.score],
     marker: { color: [c.rest, ...fill, c.ink] }, hoverinfo: "text", textposition: "outside", cliponaxis: false, textangle: 0,
-    hovertext: [`${details.base_value === null ? "mean score of normal rows, given what is known" : "mean score of normal rows"}: ${number(base)}`, ...hover, `score: ${number(detail.score)}`],
+    hovertext: [`${details.base_value === null ? "base value, given what is known" : "base value"}: ${number(base)}`, ...hover, `score: ${number(detail.score)}`],
     text: [part(base, detail.score), ...detail.value.map((value) => signedPart(value, detail.score)), part(detail.score, detail.score)],
     error_x: { type: "data", array: [0, ...detail.player.map((_, k) => error(k)), 0], visible: detail.error.some((e) => e > 0), color: c.soft, thickness: 1.2, width: 3 },
   };
