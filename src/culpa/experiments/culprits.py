@@ -11,7 +11,7 @@ and the first two culprits of its onset are compared with the features next to t
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,18 +89,20 @@ class Culprits:
     plant: list[PlantFault]
 
 
-def run(data: str | os.PathLike[str] | None = None, *, progress: Progress = silent) -> Culprits:
-    """Measure on all servers and fault runs in the folder ``data``."""
+def run(
+    data: str | os.PathLike[str] | None = None, *, servers: Sequence[str] = SERVERS, progress: Progress = silent
+) -> Culprits:
+    """Measure on servers and on all fault runs in the folder ``data``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # about the data, which are what they are
-        return _measured(data, progress)
+        return _measured(data, servers, progress)
 
 
-def _measured(data: str | os.PathLike[str] | None, progress: Progress) -> Culprits:
+def _measured(data: str | os.PathLike[str] | None, servers: Sequence[str], progress: Progress) -> Culprits:
     found: dict[tuple[str, str], list[Floats]] = {}
     chances: list[float] = []
-    for done, name in enumerate(SERVERS):
-        progress(0.8 * done / len(SERVERS), f"server {name}")
+    for done, name in enumerate(servers):
+        progress(0.8 * done / len(servers), f"server {name}")
         server = load_server(name, data)
         chances += server.culprits.mean(axis=1).tolist()
         for ranking, by, hits in _server(server):

@@ -168,8 +168,9 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
         files.append(write(output / "flow-sheets.json", flow_sheets_page.to_json(done["propagation"]).encode()))
         files.append(write(output / "flow-sheets.md", flow_sheets_page.page(done["propagation"]).encode()))
     if done["culprits"]:
-        files.append(write(output / "culprits.json", culprits_page.to_json(done["culprits"]).encode()))
-        files.append(write(output / "culprits.md", culprits_page.page(done["culprits"]).encode()))
+        kept = culprits_page.to_json(done["culprits"])
+        files.append(write(output / "culprits.json", kept.encode()))
+        files.append(write(output / "culprits.md", culprits_page.page(culprits_page.from_json(kept)).encode()))
     return files
 
 

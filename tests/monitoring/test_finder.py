@@ -1,0 +1,162 @@
+"""Rows become incidents: ties, upsets, baselines, known stretches, events, and memory that does not grow."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from culpa import PCADetector
+from culpa.explainer import Explainer
+from culpa.monitoring.finder import Batch, IncidentFinder
+from culpa.monitoring.running import RowNames
+from culpa.monitoring.when import Clock
+from culpa.scores import ScoredRows
+
+
+def rows_of(n, seed=0, d=8, p=2, noise=0.5):
+    fixed, rng = np.random.default_rng(42), np.random.default_rng(seed)
+    return rng.normal(size=(n, p)) @ fixed.normal(size=(p, d)) + noise * rng.normal(size=(n, d))
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return PCADetector().fit(rows_of(1000))
+
+
+def feed(detector, X, size, *, live=True, gap=0, min_length=1):
+    """Events of rows that come in batches."""
+    fitted = detector.fitted
+    explainer: Explainer = fitted.explainer()
+    finder = IncidentFinder(
+        fitted, explainer, Clock(None), gap=gap, min_length=min_length, units=[""] * X.shape[1], live=live
+    )
+    events = []
+    for start in range(0, len(X), size):
+        rows = ScoredRows.of(explainer.columns.read(X[start : start + size]), fitted.model, fitted.statistic)
+        positions = np.arange(start, start + len(rows))
+        batch = Batch(RowNames(positions, positions), rows, fitted.is_flagged(rows.score))
+        why = explainer.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
+        events += [(positions[-1], event) for event in finder.add(batch, why)]
+    return events + [(None, event) for event in finder.finish()]
+
+
+def test_ties_are_named_as_ties():
+    """Two columns that nothing else is related to, and imply each other: either may be at fault."""
+    rng = np.random.default_rng(0)
+    X = rows_of(2000, d=6)
+    twin = rng.normal(size=2000)
+    table = pd.DataFrame(np.column_stack([X, twin, twin + 0.1 * rng.normal(size=2000)]), columns=list("abcdefgh"))
+    detector = PCADetector().fit(table[:1500])
+    new = table[1500:1520].reset_index(drop=True)
+    new.loc[5, "g"] += 0.8  # eight standard deviations of the difference, one of the column
+    (incident,) = [one for one in detector.incidents(new) if one.first == 5]
+    [culprit] = incident.culprits
+    assert {culprit.feature, *culprit.instead} == {"g", "h"}
+    assert 0.3 < culprit.probability < 0.7
+    assert f"{culprit.instead[0]} instead of {culprit.feature} would explain it as well" in incident.sentence
+    assert culprit.disagrees_with[0].feature == culprit.instead[0]
+
+
+def test_a_process_that_moved_as_a_whole_is_an_upset():
+    detector = PCADetector().fit(rows_of(1000, d=24))
+    X = rows_of(200, seed=1, d=24)
+    X[100:160] += np.random.default_rng(5).choice([-1.0, 1.0], 24) * np.linspace(0.5, 3, 60)[:, None]
+    incident = max(detector.incidents(X, gap=3), key=lambda one: one.n_flagged)
+    assert incident.kind == "upset"
+    assert incident.explained < 0.75
+    assert "the process as a whole moved" in incident.sentence
+    assert all(np.isnan(culprit.probability) for culprit in incident.onset.culprits)
+    assert all(culprit.against == "normal" for culprit in incident.onset.culprits)
+
+
+def test_nobody_below_two_standard_deviations_is_a_culprit(detector):
+    X = rows_of(5000, seed=2)
+    found = detector.incidents(X)
+    assert len(found) > 20
+    moments = [moment for one in found for moment in (one.onset, one.worst)]
+    assert all(abs(culprit.deviation) >= 2 for moment in moments for culprit in moment.culprits)
+
+
+def test_probabilities_mean_what_they_say(detector):
+    """Single faults of 2 to 6 standard deviations: among culprits with a probability of 90% and more, few are wrong."""
+    rng, right = np.random.default_rng(3), []
+    X = rows_of(3000, seed=4)
+    faulty = rng.integers(8, size=3000)
+    X[np.arange(3000), faulty] += rng.uniform(2, 6, 3000) * rng.choice([-1, 1], 3000)
+    for incident in detector.incidents(X, stretches=[(k, k) for k in range(3000)]):
+        right += [
+            culprit.feature == f"x{faulty[incident.first]}"
+            for culprit in incident.onset.culprits
+            if culprit.probability >= 0.9
+        ]
+    assert len(right) > 1000
+    assert np.mean(right) > 0.9
+
+
+def test_a_baseline_follows_a_drift(detector):
+    """Everything has drifted; then one feature jumps. Only against the rows before does it stand out in the ranking."""
+    X = rows_of(600, seed=6)
+    X[:, :6] += np.linspace(0, 1.2, 600)[:, None] * [3, -3, 3, -3, 3, -3]
+    X[500:530, 7] += 4
+    stretch = [(500, 529)]
+    alone = detector.incidents(X, stretches=stretch)[0]
+    local = detector.incidents(X, stretches=stretch, baseline=100)[0]
+    place = lambda one: [moved.feature for moved in one.ranking].index("x7")  # noqa: E731
+    assert place(local) == 0
+    assert place(alone) > 0
+    assert detector.incidents(X[500:530], baseline=100)  # where there are no rows before, it is off
+
+
+def test_known_stretches(detector):
+    X = rows_of(100, seed=7)
+    found = detector.incidents(X, stretches=[(10, 19), (20, 24), (90, 99)])
+    assert [(one.first, one.last, one.n_flagged) for one in found] == [(10, 19, 10), (20, 24, 5), (90, 99, 10)]
+    for wrong in ([(5, 3)], [(0, 100)], [(-1, 3)]):
+        with pytest.raises(ValueError, match="0 to 99"):
+            detector.incidents(X, stretches=wrong)
+    with pytest.raises(ValueError, match="overlaps"):
+        detector.incidents(X, stretches=[(0, 5), (5, 9)])
+    with pytest.raises(TypeError, match="'ranking' cannot be chosen"):
+        detector.incidents(X, ranking="rbc")
+    with pytest.raises(ValueError, match="baseline must be a whole number"):
+        detector.incidents(X, baseline=-1)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_events(detector, size):
+    X = rows_of(60, seed=8)
+    X[20:40, 2] += 9
+    X[30:40, 5] += 9
+    events = feed(detector, X, size, gap=2, min_length=2)
+    kinds = [event.event for _, event in events if event.incident.first == 20]
+    assert kinds[0] == "opened"
+    assert kinds[-1] == "closed"
+    assert kinds.count("opened") == kinds.count("closed") == 1
+    if size == 1:
+        when = {event.event: row for row, event in events if event.incident.first == 20}
+        assert when["opened"] == 21  # with the second flagged row
+        assert when["closed"] == 42  # with the first row past the gap
+        grown = [event.new for _, event in events if event.event == "grew"]
+        assert ("x5",) in grown
+    quiet = feed(detector, X, size, gap=2, min_length=2, live=False)
+    assert [event.event for _, event in quiet] == ["closed"] * len(quiet)
+
+
+def test_a_long_incident_keeps_little(detector):
+    """Running sums, 20 first rows and 32 stages, however long it lasts."""
+    X = rows_of(20_000, seed=9)
+    X[1000:] += [0, 0, 9, 0, 0, 0, 0, 0]
+    (incident,) = [one for one in detector.incidents(X, gap=50) if one.n_flagged > 10_000]
+    assert len(incident.timeline) <= 32
+    assert sum(stage.n_flagged for stage in incident.timeline) == incident.n_flagged
+    assert all(stage.most_blamed(1) == ["x2"] for stage in incident.timeline)
+
+
+def test_what_would_have_cleared_the_alarm_with_missing_cells(detector):
+    X = rows_of(30, seed=10)
+    X[10, 2] += 12
+    X[10, [4, 6]] = np.nan
+    (incident,) = [one for one in detector.incidents(X) if one.first == 10]
+    assert list(incident.onset.to_fix) == ["x2"]
+    fix = detector.fix(X[10:11], ["x2"])
+    assert incident.onset.score_if_fixed == pytest.approx(fix.score_if_fixed[0])
+    assert incident.onset.to_fix["x2"] == pytest.approx(fix.expected[0, 0])
