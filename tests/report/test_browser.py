@@ -642,12 +642,16 @@ def test_thousands_of_marks(visit, folder):
     longest = max(path, key=len)
     assert longest.count("M") == sum(count > 0 for count in report.content.chart.marks) > 1500
     assert sum(report.content.chart.marks) == (detector.predict(new) == -1).sum()
-    page.locator("#chart").focus()
-    page.keyboard.press("ArrowRight")
-    assert page.locator("#waterfall .main-svg").first.is_visible()
     assert page.locator(".pager").is_visible()
     page.locator(".pager button", has_text="More").click()
-    assert "51 to 100 of 300" in page.locator(".pager").inner_text()
+    assert "51 to 100 of 250" in page.locator(".pager").inner_text()
+    page.locator("#chart").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#waterfall .main-svg").first.is_visible()
+    if page.locator("#story").is_visible():  # the list turns to the page of an incident that is listed
+        current = page.locator('.incidents tr[aria-current="true"] td:last-child').inner_text()
+        assert current == page.locator("#details-sentence").inner_text()
 
 
 def test_numbers_are_not_rounded_to_the_whole_and_parts_share_decimals(visit, folder):

@@ -189,7 +189,7 @@ def test_ten_thousand_rows_stay_below_6_MB(share, d):
     check_everything_flagged_is_there(detector, X, report.content)
     assert len(report.to_html().encode()) < 6e6
     if share > 0.1:
-        assert len(report.content.incidents) == 300
+        assert len(report.content.incidents) == 250
         assert any("worst of" in note for note in report.content.overview.notes)
 
 
@@ -202,7 +202,7 @@ def test_long_names_do_not_count_many_times():
         pd.DataFrame(X.to_numpy(), columns=columns, index=[f"batch {'x' * 200} {i}" for i in range(10_000)])
     )
     assert len(report.to_html().encode()) < 6e6
-    assert len(report.content.incidents) == 300
+    assert len(report.content.incidents) == 250
 
 
 def test_a_million_rows_stay_below_12_MB():
