@@ -32,14 +32,20 @@ class RowFixer:
 
     def score_without(self, players: Sequence[int]) -> float:
         """The score with these players fixed."""
-        block = self.features(players)
         if not self._complete:
-            return float(self.score.fix(self.row[None], block)[1][0])
+            return float(self.score.fix(self.row[None], self.features(players))[1][0])
+        return float(self.score(self.fixed(players)[None])[0])
+
+    def fixed(self, players: Sequence[int]) -> Floats:
+        """The row with these players at the values that the remaining features imply."""
+        block, row = self.features(players), self.row.copy()
+        if not self._complete:
+            row[block] = self.score.fix(self.row[None], block)[0][0]
+            return row
         # by the precision, a small system of equations; the present values play no part, however large they are
-        others = self.row.copy()
-        others[block] = 0.0
-        others[block] = -np.linalg.solve(self._precision[np.ix_(block, block)], self._precision[block] @ others)
-        return float(self.score(others[None])[0])
+        row[block] = 0.0
+        row[block] = -np.linalg.solve(self._precision[np.ix_(block, block)], self._precision[block] @ row)
+        return row
 
     def clear(self, ranked: Sequence[int], limit: float) -> Fix | None:
         """Players that bring the score down to the limit when they are fixed together, none of whom can be left out.

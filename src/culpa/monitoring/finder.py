@@ -234,7 +234,8 @@ class IncidentFinder:
         assert judge is not None
         assert storyteller is not None
         assert draft.worst is not None
-        onset, worst = judge.onset(draft), judge.worst(draft)
+        onset = judge.onset(draft)
+        worst = onset.moment if draft.n == 1 else judge.worst(draft)
         incident = Incident(
             first=draft.first,
             last=draft.last,

@@ -49,7 +49,8 @@ class Judge:
         self.features = [self._columns.features_of(list(block)) for block in why.players]
         self.main = np.array([members[0] for members in self._columns.members])  # a column's present value
         self._player_of = {j: k for k, block in enumerate(self.features) for j in block}
-        covariance = self._model.centred.covariance
+        self._gaussian = self._model.centred
+        covariance = self._gaussian.covariance
         self._sd = np.sqrt(np.diag(covariance))
         self._correlation = covariance / np.outer(self._sd, self._sd)
         self.precision = named_score("mahalanobis", self._model).matrix
@@ -59,7 +60,8 @@ class Judge:
     def onset(self, draft: Draft) -> Onset:
         """The first rows: a few features that explain them, or those that moved, against what is normal."""
         rows = np.stack([snapshot.standard for snapshot in draft.head])
-        explained, faults = self._evidence(rows - draft.shift, self.fitted.normal_range.dependence)
+        alike = min(self.fitted.normal_range.dependence, len(rows))
+        explained, faults = self._evidence(rows - draft.shift, alike)
         if self._is_upset(explained, len(rows)):
             moved = self._ranked_by(draft.movement.stayed)
             return Onset("upset", explained.share, self._upset(_highest(draft.head), moved))
@@ -78,7 +80,7 @@ class Judge:
 
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
         # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
-        complete = np.clip(self._model.centred.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
+        complete = np.clip(self._gaussian.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
         return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
 
     def _is_upset(self, explained: Explained, n_rows: int) -> bool:
@@ -117,7 +119,7 @@ class Judge:
         block = sorted({j for other in named for j in self.features[other]})
         expected, sd = snapshot.standard.copy(), np.zeros(len(snapshot.standard))
         observed = np.flatnonzero(~np.isnan(snapshot.standard))
-        mean, covariance = self._model.centred.conditional(
+        mean, covariance = self._gaussian.conditional(
             np.nan_to_num(snapshot.standard)[None], np.setdiff1d(observed, block)
         )
         expected[block], sd[block] = mean[0, block], self._inflation * np.sqrt(np.diag(covariance)[block])
@@ -224,7 +226,7 @@ class Judge:
 
     def _shown(self, snapshot: Snapshot, column: int, value: float, sd: float) -> tuple[float, float]:
         """A standardised value of a column, and a standard deviation, in the user's units."""
-        row = np.repeat(self._model.centred.impute(snapshot.standard[None]), 2, axis=0)
+        row = np.zeros((2, len(snapshot.standard)))
         row[:, self.main[column]] = value, value + sd
         both = snapshot.reading.choose([0, 0])
         low, high = self._model.to_cells(row, both, self._columns)[:, column]
@@ -243,16 +245,13 @@ class Judge:
             np.nan if p_value is None else float(p_value[0]),
             tuple(culprits),
             int(outside.sum()),
-            {} if fix is None else self._jointly(snapshot, fix.players),
+            {} if fix is None else self._jointly(snapshot, fixer.fixed(fix.players), fix.players),
             np.nan if fix is None else fix.score,
         )
 
-    def _jointly(self, snapshot: Snapshot, players: Sequence[int]) -> dict[str, float]:
+    def _jointly(self, snapshot: Snapshot, fixed: Floats, players: Sequence[int]) -> dict[str, float]:
         """What the remaining features imply for all features of these players, in the user's units."""
-        block = sorted(j for player in players for j in self.features[player])
-        row = snapshot.standard[None].copy()
-        row[:, block] = self._score.fix(row, block)[0]
-        cells = self._model.to_cells(row, snapshot.reading, self._columns)[0]
+        cells = self._model.to_cells(fixed[None], snapshot.reading, self._columns)[0]
         return {self.names[k]: float(cells[k]) for player in players for k in self.player_columns[player]}
 
 

@@ -68,7 +68,7 @@ class Storyteller:
         unseen = "" if culprit.expected_was_seen else ", a value never seen in training"
         return (
             f"{self._name(culprit)} {self.read} {actual}{unit} where {others} imply "
-            f"{expected} ± {amount(culprit.expected_sd)} ({_sd(culprit.deviation)}{unseen})"
+            f"{expected} ± {amount(culprit.expected_sd)} ({in_sd(culprit.deviation)}{unseen})"
         )
 
     def _tie(self, culprit: Culprit) -> str:
@@ -94,7 +94,7 @@ class Storyteller:
         unit = f" {culprit.unit}" if culprit.unit else ""
         return (
             f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} ± {amount(culprit.expected_sd)} is normal "
-            f"({_sd(culprit.deviation)})"
+            f"({in_sd(culprit.deviation)})"
         )
 
     def _unclear(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
@@ -139,10 +139,10 @@ class Storyteller:
         return cut(self.short[name])
 
 
-def _sd(deviation: float) -> str:
+def in_sd(deviation: float) -> str:
     """A number of standard deviations.
 
-    >>> _sd(-2.345), _sd(18.4), _sd(1e5)
+    >>> in_sd(-2.345), in_sd(18.4), in_sd(1e5)
     ('2.3 sd', '18 sd', 'more than 1,000 sd')
     """
     size = abs(deviation)

@@ -88,6 +88,7 @@ def _sets(d: int) -> list[NDArray[np.intp]]:
     return [np.array(list(combinations(range(d), k)), dtype=np.intp) for k in sizes or [1]]
 
 
+@lru_cache(maxsize=4)
 def _membership(d: int) -> Any:
     """Which features are in which set, (1 + sets, d) of 0 and 1; the first set is empty."""
     blocks = [sparse.csr_array((1, d))]

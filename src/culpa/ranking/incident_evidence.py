@@ -25,6 +25,8 @@ from culpa._core.types import Floats
 
 FADING = 50.0  # rows after the onset in which the weight of a row falls to 1 / e
 _MOST_FEATURES = 3
+_WORTH_ADDING = 0.02  # of the excess, from which another feature is added
+_UNKNOWN = 1e-9  # precision of a standardised feature that was eliminated
 
 
 class Explained(NamedTuple):
@@ -58,20 +60,30 @@ def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[in
     excess = float((r * Z).sum() - len(Z) * Z.shape[1])
     G = r.T @ r
     chosen: tuple[int, ...] = ()
-    best = 0.0
+    P, best = precision.copy(), 0.0
     while len(chosen) < min(_MOST_FEATURES, len(players) - 1):
-        gains = {
-            k: _fall(G, precision, [j for player in (*chosen, k) for j in players[player]])
-            for k in range(len(players))
-            if k not in chosen
-        }
-        k = max(gains, key=lambda player: gains[player])
-        if chosen and gains[k] - best < 0.02 * abs(excess):
+        gains = _falls(G, P, players)
+        gains[list(chosen)] = -np.inf
+        k = int(np.argmax(gains))
+        if chosen and gains[k] < _WORTH_ADDING * abs(excess):
             break
-        chosen, best = (*chosen, k), gains[k]
+        chosen, best = (*chosen, k), best + float(gains[k])
+        G, P = _without(G, P, list(players[k]))
     return Explained(best / excess if excess > 0 else np.inf, chosen, excess)
 
 
-def _fall(G: Floats, precision: Floats, block: list[int]) -> float:
-    at = np.ix_(block, block)
-    return float(np.trace(np.linalg.solve(precision[at], G[at])))
+def _falls(G: Floats, P: Floats, players: Sequence[Sequence[int]]) -> Floats:
+    """tr(P_BB^-1 G_BB) of every player's block B; 0 for features that P no longer knows."""
+    if all(len(player) == 1 for player in players):
+        at = [player[0] for player in players]
+        known = np.diag(P)[at] > _UNKNOWN
+        return np.divide(np.diag(G)[at], np.diag(P)[at], out=np.zeros(len(at)), where=known)
+    blocks = [np.ix_(player, player) for player in players]
+    return np.array([float(np.trace(np.linalg.pinv(P[block], hermitian=True) @ G[block])) for block in blocks])
+
+
+def _without(G: Floats, P: Floats, block: list[int]) -> tuple[Floats, Floats]:
+    """G and P once a block of features takes the values that suit the others best: both lose it by elimination."""
+    gain = P[:, block] @ np.linalg.pinv(P[np.ix_(block, block)], hermitian=True)
+    shared = gain @ G[block]
+    return G - shared - shared.T + gain @ G[np.ix_(block, block)] @ gain.T, P - gain @ P[block]

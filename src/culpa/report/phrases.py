@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from culpa.monitoring import story
 from culpa.monitoring.when import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, row_label
@@ -48,9 +49,7 @@ def in_sd(deviation: float) -> str:
     >>> in_sd(-2.345), in_sd(18.4), in_sd(1e5)
     ('2.3 sd below', '18 sd above', 'more than 1,000 sd above')
     """
-    size = abs(deviation)
-    text = "more than 1,000" if size > 1000 else f"{size:.1f}" if size < 10 else f"{size:.0f}"
-    return f"{text} sd {'below' if deviation < 0 else 'above'}"
+    return f"{story.in_sd(deviation)} {'below' if deviation < 0 else 'above'}"
 
 
 class Labels:
