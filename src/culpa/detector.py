@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from culpa import games
 from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
 from culpa._core.fit_warning import FitWarning
-from culpa._core.kinds import FRACTION
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import DataFrame, Floats
@@ -28,7 +27,6 @@ from culpa._core.validation import (
     complete_rows,
     default_names,
     feature_positions,
-    frame_like,
 )
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
@@ -46,10 +44,11 @@ from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
-from culpa.monitoring.fill_values import Ends, sentences
+from culpa.monitoring.fill_values import about_table
+from culpa.monitoring.statistics import limits_table, statistics_table
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
-from culpa.scores import discoveries, named_score
+from culpa.scores import named_score
 from culpa.scores.limits import FROM_ROWS
 from culpa.updating import Update, learn_more
 
@@ -158,7 +157,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         with _all_or_nothing(self), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
             self._fit(X)
-        return self._warned(self._fill_values(X))
+        return self._warned(about_table(self.read(X)))
 
     def _fit(self, X: Any) -> Self:
         self._check_parameters()
@@ -341,30 +340,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
         `control_limits` has others.
         """
-        table, fitted = self.read(X), self.fitted
-        columns: dict[str, Any] = {"row": table.row_labels()}
-        values = fitted.statistics(table)
-        limits = {
-            line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence
-        }
-        for name, cells in values.items():
-            columns |= {
-                name: cells,
-                f"{name}_limit": np.full(len(cells), limits[name]),
-                f"{name}_flag": cells > limits[name],
-            }
-        own = values[fitted.statistic.name]
-        p_value = fitted.p_values(own)
-        columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value
-        columns["anomaly"] = fitted.is_flagged(own)
-        if fdr is not None:
-            FRACTION.check(fdr, "fdr")
-            if p_value is None:
-                raise ValueError(
-                    "fdr=... needs p-values, which a limit by formula does not have: fit with limit='auto'."
-                )
-            columns["discovery"] = discoveries(p_value, fdr)
-        return frame_like(table.native, columns)
+        return statistics_table(self.fitted, self.read(X), fdr)
 
     def control_limits(
         self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
@@ -375,12 +351,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
         rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
         """
-        asked = np.atleast_1d(np.asarray(confidences, dtype=np.float64)).tolist()
-        for level in asked:
-            FRACTION.check(level, "confidences")
-        lines = self.fitted.control_limits(asked, training=training)
-        columns = zip(("statistic", "confidence", "kind", "limit"), zip(*lines, strict=True), strict=True)
-        return frame_like(None, dict(columns))
+        table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
+        return table
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
@@ -669,19 +641,6 @@ class PCADetector(OutlierMixin, BaseEstimator):
         for text in [*more, *oddities(self.fitted)]:
             warnings.warn(text, FitWarning, stacklevel=3)
         return self
-
-    def _fill_values(self, X: Any) -> list[str]:
-        """Warnings about numbers like -9999 among the training rows."""
-        table = self.read(X)
-        ends, observed = Ends(table.array.shape[1]), ~np.isnan(table.array)
-        ends.add(np.arange(len(table.array)), table.array)
-        cells = table.array.T
-        return sentences(
-            ends.alone(observed.sum(axis=0)),
-            table.feature_names(),
-            "X",
-            lambda j: Moments.of(cells[j, observed[:, j]][:, None]),
-        )
 
     def blocks_so_far(self) -> BlockMoments:
         """Moments of blocks of the training rows, or one block where the model knows no more of them.

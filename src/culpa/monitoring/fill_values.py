@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
+from culpa._core.validation import Table
 from culpa.models import Moments
 
 _CODE, _REPEATED, _LONE = 1.0, 10.0, 50.0  # widths
@@ -205,6 +206,14 @@ def sentences(
         rest = whole.without(reduce(Moments.merge, [_repeated(value.value, value.count) for value in here]))
         told += [_sentence(value, names[column], table, _distance(value, rest, whole), advice) for value in here]
     return told + _and_more(len(columns) - _MOST, table)
+
+
+def about_table(table: Table) -> list[str]:
+    """`sentences` about a table in memory."""
+    ends, observed, cells = Ends(table.array.shape[1]), ~np.isnan(table.array), table.array.T
+    ends.add(np.arange(len(table.array)), table.array)
+    alone = ends.alone(observed.sum(axis=0))
+    return sentences(alone, table.feature_names(), "X", lambda j: Moments.of(cells[j, observed[:, j]][:, None]))
 
 
 def _and_more(columns: int, table: str) -> list[str]:
