@@ -235,7 +235,7 @@ def test_moments_merge_in_any_order_and_know_their_limits():
         PCADetector().fit_moments(parts[0])
     with pytest.raises(ValueError, match="use fit"):
         PCADetector("mle").fit_moments(forwards)
-    with pytest.raises(ValueError, match="training rows' scores"):
+    with pytest.raises(ValueError, match="scores of the training rows"):
         PCADetector(limit="empirical").fit_moments(forwards)
 
 
