@@ -471,7 +471,7 @@ class Explainer:
 
     def _compile(self) -> QuadraticForms:
         if not self.game.quadratic or self.method == "algorithm1":
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} has nothing to compile.")
+            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
         rule = self._rule_of_complete_rows()
         if rule is None:
             return shapley.compile_exact(

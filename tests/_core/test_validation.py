@@ -238,7 +238,7 @@ def test_bad_detector_options(normal, options, message):
 def test_exact_with_too_many_features_says_how_long_and_what_instead():
     X = np.random.default_rng(0).normal(size=(200, 60))
     with pytest.raises(
-        ValueError, match=r"2\^60 coalitions of the 60 features, which takes about 93 years: use method='auto'"
+        ValueError, match=r"2\^60 coalitions of the 60 features, which takes about 93 years. Use method='auto'"
     ):
         Explainer(PPCA(5).fit(X), method="exact")
     groups = {f"g{k}": range(10 * k, 10 * k + 10) for k in range(6)}

@@ -88,7 +88,7 @@ def test_a_compiled_explainer_is_that_of_the_groups(folder):
         (["--group", "cooling=valv,power"], "did you mean 'valve'?"),
         (["--group", "u=valve", "--group", "v=power,valve"], "'valve' is in the groups 'u' and 'v'"),
         (["--group", "u=valve", "--given", "valve"], "column 'valve' is given and in the group 'u'"),
-        (["--group", "power=valve,speed"], "group 'power' has the name of a feature outside it"),
+        (["--group", "power=valve,speed"], "group 'power' has the name of a feature that is not in the group"),
         (["--drop", "valve", "--group", "u=valve,power"], "unknown feature in group 'u': 'valve'"),
         (["--given", "valv"], "unknown feature in given: 'valv'"),
     ],

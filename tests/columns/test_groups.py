@@ -102,7 +102,7 @@ def test_features_that_an_explanation_is_given_leave_their_groups():
         why = detector.explain(new_rows(), given=given)
         assert why.player_names == ("b", "c", "feed", "e")
         assert why.players[2] == (2,)
-    with pytest.raises(ValueError, match="given names feature 9"):
+    with pytest.raises(ValueError, match="given contains position 9"):
         detector.explain(new_rows(), given=[9])
     with pytest.raises(ValueError, match="given must be a list"):
         detector.explain(new_rows(), given=3.5)
@@ -132,9 +132,9 @@ def test_learning_piece_by_piece_keeps_groups():
         ({"groups": {"feed": ["aa"]}}, "unknown feature in group 'feed': 'aa'.*did you mean 'a'"),
         ({"groups": {"feed": ["a", "b"], "drive": ["b", "c"]}}, "'b' is in the groups 'feed' and 'drive'"),
         ({"groups": {"feed": ["a", "a"]}}, "'a' is in the group 'feed' twice"),
-        ({"groups": {"feed": [6]}}, "names feature 6, but features are numbered 0 to 5"),
+        ({"groups": {"feed": [6]}}, "contains position 6, but features have positions 0 to 5"),
         ({"groups": {"feed": []}}, "group 'feed' is empty"),
-        ({"groups": {"c": ["a", "b"]}}, "group 'c' has the name of a feature outside it"),
+        ({"groups": {"c": ["a", "b"]}}, "group 'c' has the name of a feature that is not in the group"),
         ({"groups": {"feed": ["a", "b"]}, "given": ["b"]}, "column 'b' is given and in the group 'feed'"),
         ({"groups": {"feed": [0, 1]}, "given": [1]}, "column 'b' is given and in the group 'feed'"),
         ({"groups": ["a", "b"]}, "groups must be a dict of group name to list of features, or None"),

@@ -252,7 +252,7 @@ HOSTILE = {
     "groups of nothing": (set_parameter(groups={"feed": [None]}), "groups must be a dict"),
     "groups of other columns": (set_parameter(groups={"feed": ["z"]}), "unknown feature in group 'feed': 'z'"),
     "groups that overlap": (set_parameter(groups={"u": ["a"], "v": ["a", "b"]}), "'a' is in the groups 'u' and 'v'"),
-    "groups that forms do not know": (set_parameter(groups={"feed": ["a", "b"]}), "forms are for 5 players"),
+    "groups that forms do not know": (set_parameter(groups={"feed": ["a", "b"]}), "the forms have 5 players"),
     "lags that do not fit": (set_parameter(lags=3), "3 lags do not fit 5 features"),
     "lags too large": (set_parameter(lags=10**30), "lags must be a whole number"),
     "parameter gone": (lambda arrays, header: header["parameters"].pop("trim"), "'trim' is missing or unknown"),
@@ -308,7 +308,7 @@ def test_groups_are_kept_with_their_compiled_explainer(tmp_path):
 
 def test_groups_of_other_columns_are_refused_before_anybody_asks_for_an_explanation(tmp_path):
     PCADetector().fit(rows()).save(tmp_path / "m")
-    with pytest.raises(ModelFileError, match="does not fit together: unknown feature in group 'feed': 'z'"):
+    with pytest.raises(ModelFileError, match="contradict each other: unknown feature in group 'feed': 'z'"):
         culpa.load(forge(tmp_path / "m", set_parameter(groups={"feed": ["z"]})))
 
 

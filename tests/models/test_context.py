@@ -111,8 +111,9 @@ def test_given_columns_are_never_blamed(detector):
     assert (detector.explain(faulty).top(1)["feature"] == "s3").mean() > 0.8
     incidents = detector.incidents(faulty)
     assert {culprit.feature for one in incidents for culprit in one.culprits} <= {f"s{i}" for i in range(8)}
-    assert set(incidents[0].joint_expected) == {"s3"}
-    assert incidents[0].joint_expected["s3"] == pytest.approx(faulty["s3"][incidents[0].peak] - 8, abs=3)
+    worst = incidents[0].worst
+    assert set(worst.to_fix) == {"s3"}
+    assert worst.to_fix["s3"] == pytest.approx(faulty["s3"][worst.row] - 8, abs=3)
 
 
 def test_rows_that_lack_a_given_cell_are_not_judged(detector):

@@ -63,7 +63,7 @@ class TestTheLimit:
         X = rows(1000)
         X.iloc[700:] = 5 + (X.iloc[700:] - 5) * 2
         [text] = told(X)
-        assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised;")
+        assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised.")
         assert re.search(r"The stretch from (70|80|90)% to \d+% of the rows has the largest share of high scores", text)
         assert told(X.sample(frac=1, random_state=0)) == []
 
@@ -86,7 +86,7 @@ class TestTheLimit:
 
     def test_few_rows_with_lags(self):
         text = next(text for text in told(rows(60), lags=3) if "formula" in text)
-        assert "57 rows are too few to check it with 3 lag(s)" in text
+        assert "57 rows are too few to check it on held-out rows with 3 lag(s)" in text
 
     def test_rows_read_once(self):
         with pytest.warns(FitWarning, match="read only once cannot be held out"):

@@ -307,7 +307,7 @@ class TestErrors:
 
     def test_unknown_name(self):
         self.refused("did you mean 'feed'", upstream=[("fed", "reactor")])
-        self.refused("numbered 0 to 3", upstream=[(0, 9)])
+        self.refused("positions 0 to 3", upstream=[(0, 9)])
 
     def test_circle(self):
         self.refused(

@@ -217,8 +217,6 @@ DETECTOR = Parameters(
     ],
 )
 
-NOT_CALIBRATED = ("given", "smooth")  # parameters of detectors that cannot be calibrated
-
 PPCA_PARAMETERS = Parameters(
     "PPCA",
     [

@@ -20,7 +20,7 @@ from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.comparison import Scores, by_position, given_positions, n_judged, recipe_of
 from culpa.calibration.evaluation import Estimate, Estimator
 from culpa.calibration.lasting import past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, check_supported, windows_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
 from culpa.detector import PCADetector
 from culpa.monitoring.trimming import fit_without_worst
 from culpa.scores import named_score
@@ -113,7 +113,6 @@ def compare_components(
     windows: Floats, detector: PCADetector, plan: Plan, numbers: Sequence[int] | None = None
 ) -> ComponentsByDetection:
     """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
-    check_supported(detector)
     plan.check(len(windows), detector.lags)
     n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
     detector = by_position(detector, default_names(n_columns))

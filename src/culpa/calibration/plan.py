@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS, FaultKind
-from culpa._core.parameters import CALIBRATION, NOT_CALIBRATED
+from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
 from culpa.calibration.evaluation import Progress, Setting, settings
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
@@ -134,16 +134,6 @@ class Plan:
         if self.n_folds > n_rows // 2:
             raise ValueError(
                 f"n_folds={self.n_folds} leaves fewer than two rows in a fold. Use at most {n_rows // 2} folds."
-            )
-
-
-def check_supported(detector: PCADetector) -> None:
-    """Raise a ValueError for a detector that cannot be calibrated."""
-    for name in NOT_CALIBRATED:
-        if getattr(detector, name) is not None:
-            raise ValueError(
-                f"a detector with {name}={getattr(detector, name)!r} cannot be calibrated. Calibrate it without "
-                f"{name}, and set the parameter afterwards."
             )
 
 

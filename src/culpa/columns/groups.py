@@ -26,7 +26,7 @@ def complete_groups(groups: Groups, names: Sequence[str]) -> tuple[tuple[str, tu
     players: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         if i not in owner and name in groups:
-            raise ValueError(f"group {name!r} has the name of a feature outside it: choose another name.")
+            raise ValueError(f"group {name!r} has the name of a feature that is not in the group. Choose another name.")
         players.setdefault(owner.get(i, name), []).append(i)
     return tuple((name, tuple(members)) for name, members in players.items())
 

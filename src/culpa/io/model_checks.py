@@ -107,7 +107,7 @@ def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
     if isinstance(n, list):
         block = arrays[f"limits.{name}.block"]
         if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
-            raise ModelFileError(f"array 'limits.{name}.block' does not hold the blocks of these scores.")
+            raise ModelFileError(f"array 'limits.{name}.block' does not contain the blocks of these scores.")
         if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
             raise ModelFileError(f"array 'limits.{name}.block' has more scores of a block than it has rows.")
         weights = arrays.get(f"limits.{name}.weight")

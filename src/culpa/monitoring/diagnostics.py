@@ -107,19 +107,19 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         if differing is not None:
             start, stop, rate = differing
             yield (
-                f"the training rows are not alike from one stretch to the next, so the limit was raised; rows of a new "
+                f"the training rows are not alike from one stretch to the next, so the limit was raised. Rows of a new "
                 f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for. The stretch from "
-                f"{start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}): leave it out if "
+                f"{start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}). Leave it out if "
                 "it was not normal, or pass rows of more stretches."
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}: it lies beyond all of them and is "
-                f"extrapolated. Pass more rows, or ask for less confidence ({remedies.more_confidence})."
+                f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}. The limit is higher than all "
+                f"their scores and is extrapolated. Pass more rows, or choose a lower confidence ({remedies.more_confidence})."
             )
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
-        yield f"the limit is a formula and may be too low: {_why_a_formula(fitted, remedies)}."
+        yield f"the limit is a formula and may be too low, because {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
             f"{n:,.0f} rows are few for {d:,} features, and the limit is not checked on held-out rows, so too many normal "
@@ -134,15 +134,15 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
     n = fitted.ppca.n_samples_
     if n < FEWEST_ROWS or scored:
         few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
-        return f"{few} too few to check it on rows that the model did not see; pass at least {FEWEST_ROWS}"
+        return f"{few} too few to check it on held-out rows. Pass at least {FEWEST_ROWS}"
     blocks, lags = fitted.blocks, fitted.columns.lags
     if blocks is None:
-        return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it"
+        return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it on held-out rows"
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
-        return f"{n:,.0f} rows are too few to check it with {lags} lag(s) on rows that the model did not see"
+        return f"{n:,.0f} rows are too few to check it on held-out rows with {lags} lag(s)"
     if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
-        return "the rows vary only within one stretch, so it cannot be checked on stretches that the model did not see"
-    return f"the rows were read once only (use {remedies.read_again}) to check it on rows that the model did not see"
+        return "the rows vary only within one stretch, so it cannot be checked on other stretches"
+    return f"rows that are read only once cannot be held out. Use {remedies.read_again}"
 
 
 def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
@@ -160,8 +160,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     for a, b in np.argwhere(correlation > _SAME):
         if not {names[a], names[b]} & set(constant):
             yield (
-                f"columns {names[a]!r} and {names[b]!r} always move together: if one is computed from the other, "
-                f"{remedies.drop}; if both are measured, keep them, for a difference shows that one fails."
+                f"columns {names[a]!r} and {names[b]!r} always move together. If one is computed from the other, "
+                f"{remedies.drop}. If both are measured, keep them: a difference shows that one of them fails."
             )
             break
 

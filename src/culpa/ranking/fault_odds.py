@@ -88,11 +88,16 @@ def _sets(d: int) -> list[NDArray[np.intp]]:
     return [np.array(list(combinations(range(d), k)), dtype=np.intp) for k in sizes or [1]]
 
 
-@lru_cache(maxsize=4)
 def _membership(d: int) -> Any:
     """Which features are in which set, (1 + sets, d) of 0 and 1; the first set is empty."""
+    return _membership_of_sizes(d, tuple(members.shape[1] for members in _sets(d)))
+
+
+@lru_cache(maxsize=4)
+def _membership_of_sizes(d: int, sizes: tuple[int, ...]) -> Any:
     blocks = [sparse.csr_array((1, d))]
-    for members in _sets(d):
+    for size in sizes:
+        members = np.array(list(combinations(range(d), size)), dtype=np.intp)
         at = np.repeat(np.arange(len(members)), members.shape[1])
         blocks.append(sparse.csr_array((np.ones(members.size), (at, members.ravel())), shape=(len(members), d)))
     return sparse.vstack(blocks, format="csr")

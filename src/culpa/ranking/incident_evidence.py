@@ -50,11 +50,10 @@ def stayed(movement: Floats, weights: Floats) -> Floats:
 def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[int]]) -> Explained:
     """How much of the rows' excess over normal rows up to three players explain; Z is complete.
 
-        >>> import numpy as np
-    from numpy.typing import NDArray
-        >>> row = np.array([[6.0, 0.0, 0.0, 0.0, 0.0]])
-        >>> explained_by_few(row, np.eye(5), [[j] for j in range(5)])
-        Explained(share=1.16..., players=(0,), excess=31.0)
+    >>> import numpy as np
+    >>> row = np.array([[6.0, 0.0, 0.0, 0.0, 0.0]])
+    >>> explained_by_few(row, np.eye(5), [[j] for j in range(5)])
+    Explained(share=1.16..., players=(0,), excess=31.0)
     """
     r = Z @ precision
     excess = float((r * Z).sum() - len(Z) * Z.shape[1])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from culpa.explanation import Explanation
 from culpa.monitoring import Culprit, Incident, Moment
-from culpa.monitoring.when import pair
+from culpa.monitoring.when import amount, pair
 from culpa.report.courses import Course
 from culpa.report.histories import History, feature_of
 from culpa.report.numbers import Number, number
@@ -141,7 +141,7 @@ class _Teller:
             number(culprit.deviation, 5),
             culprit.against,
             culprit.expected_was_seen,
-            (actual, f"{expected} ± {culprit.expected_sd:.2g}", in_sd(culprit.deviation)),
+            (actual, f"{expected} ± {amount(culprit.expected_sd)}", in_sd(culprit.deviation)),
             [self.player[name] for name in culprit.instead],
             self._broken(culprit),
         )
@@ -153,7 +153,7 @@ class _Teller:
                 number(other.expected, 6),
                 number(other.expected_sd, 4),
                 number(other.deviation, 4),
-                f"{pair(culprit.actual, other.expected)[1]} ± {other.expected_sd:.2g}, {in_sd(other.deviation)}",
+                f"{pair(culprit.actual, other.expected)[1]} ± {amount(other.expected_sd)}, {in_sd(other.deviation)}",
             )
             for other in culprit.disagrees_with
         ]

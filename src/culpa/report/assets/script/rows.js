@@ -89,7 +89,7 @@ function drawWaterfall(detail) {
   const c = colours(), n = detail.player.length, base = detail.base_value, error = (k) => detail.error[k] ?? 0;
   const starts = [];
   detail.value.reduce((at, value) => (starts.push(at), at + value), base);
-  const names = ["normal rows, on average", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`].map(tickName);
+  const names = ["base value", ...detail.player.map(playerName), `score of ${rowWord(detail.label)}`].map(tickName);
   const fill = detail.player.map((player, k) => (typeof player === "number" ? (detail.value[k] < 0 ? c.down : c.up) : c.rest));
   const hover = detail.player.map((player, k) => `${wrapped(playerName(player))}<br>${signed(detail.value[k])}` + (error(k) ? ` ± ${roughly(error(k))} (95%)` : ""));
   const positions = names.map((_, k) => k);
