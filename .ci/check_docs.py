@@ -48,11 +48,8 @@ def failing_example(page: Path) -> str | None:
 def failing_script(script: Path) -> str | None:
     """Error of an example script, run from another folder as a user would."""
     with tempfile.TemporaryDirectory() as elsewhere:
-        command = [
-            sys.executable,
-            *STRICT,
-            TOLERANT + f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')",
-        ]
+        code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+        command = [sys.executable, *STRICT, TOLERANT + code]
         result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
     return f"{script.relative_to(ROOT)}:\n{result.stderr}" if result.returncode else None
 

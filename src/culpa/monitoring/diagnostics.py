@@ -115,7 +115,8 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         if found.extrapolated:
             yield (
                 f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}. The limit is higher than all "
-                f"their scores and is extrapolated. Pass more rows, or choose a lower confidence ({remedies.more_confidence})."
+                "their scores and is extrapolated. Pass more rows, or choose a lower confidence "
+                f"({remedies.more_confidence})."
             )
         return
     if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
