@@ -38,7 +38,7 @@ from culpa.learning import Recipe, limits_from_rows
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.ties import SuggestedGroup
-from culpa.monitoring import Incidents, find_incidents, split_time
+from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
@@ -261,23 +261,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
         of the columns.
         """
         with _all_or_nothing(self):
-            self._fit_moments(moments, names, batches)
+            self._check_parameters()
+            if self.robust:
+                raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
+            blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
+            n_columns = blocks.total.n_features // (self.lags + 1)
+            p = self.model_.n_components_ if hasattr(self, "model_") else None
+            check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
+            self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
         return self._warned([])
-
-    def _fit_moments(
-        self,
-        moments: Moments | BlockMoments,
-        names: tuple[str, ...] | None = None,
-        batches: Iterable[Floats] | None = None,
-    ) -> Self:
-        self._check_parameters()
-        if self.robust:
-            raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
-        blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
-        n_columns = blocks.total.n_features // (self.lags + 1)
-        p = self.model_.n_components_ if hasattr(self, "model_") else None
-        check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-        return self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -461,18 +453,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         if "ranking" in options:
             raise TypeError("incidents rank features by evidence over their rows, so 'ranking' cannot be chosen here.")
         features, times, name = split_time(X, time)
-        return find_incidents(
-            self.fitted,
-            self.read(features, min_rows=0),
-            times=times,
-            time_name=name,
-            gap=gap,
-            min_length=min_length,
-            units=units,
-            baseline=baseline,
-            stretches=stretches,
-            **options,
-        )
+        search = Search(times, name, gap, min_length, units, baseline, stretches)
+        return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)
 
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.

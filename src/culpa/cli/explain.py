@@ -27,9 +27,9 @@ def explain(
     upstream: Annotated[
         list[str] | None,
         typer.Option(
+            show_default=False,
             help="Flow sheet: features joined by colons, causes before effects, as 'feed:reactor:product'. Separate chains "
             "by commas, or repeat the option.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

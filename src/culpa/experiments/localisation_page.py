@@ -70,6 +70,12 @@ def to_json(result: Result) -> str:
     return text + "\n"
 
 
+def from_json(text: str) -> Result:
+    """Inverse of `to_json`."""
+    kept: Result = json.loads(text)
+    return kept
+
+
 def page(result: Result) -> str:
     """The whole page."""
     return to_page(

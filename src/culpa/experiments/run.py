@@ -53,6 +53,14 @@ _EXPERIMENTS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], float]] 
     "propagation": (lambda data, *, n_seeds, progress: propagation.run(progress=progress), lambda found: (), 200.0),
     "culprits": (lambda data, *, n_seeds, progress: culprits.run(data, progress=progress), lambda found: (), 40.0),
 }
+# pages beyond the paper: their file, and the module that writes it
+_PAGES: dict[str, tuple[str, Any]] = {
+    "localisation": ("localisation", localisation_page),
+    "limits": ("limits", limits_page),
+    "alarms": ("false-alarms", alarms_page),
+    "propagation": ("flow-sheets", flow_sheets_page),
+    "culprits": ("culprits", culprits_page),
+}
 
 
 @dataclass(frozen=True)
@@ -154,23 +162,11 @@ def _write_all(output: Path, done: dict[str, Any], checks: list[Check]) -> list[
     if all(done[part] for part in PAPER):
         page = report(done["table1"], done["table2"], done["figures"], checks)
         files.append(write(output / "reproduction.md", page.encode()))
-    if done["localisation"]:
-        files.append(write(output / "localisation.json", localisation_page.to_json(done["localisation"]).encode()))
-        files.append(write(output / "localisation.md", localisation_page.page(done["localisation"]).encode()))
-    if done["limits"]:
-        kept = limits_page.to_json(done["limits"])
-        files.append(write(output / "limits.json", kept.encode()))
-        files.append(write(output / "limits.md", limits_page.page(limits_page.from_json(kept)).encode()))
-    if done["alarms"]:
-        files.append(write(output / "false-alarms.json", alarms_page.to_json(done["alarms"]).encode()))
-        files.append(write(output / "false-alarms.md", alarms_page.page(done["alarms"]).encode()))
-    if done["propagation"]:
-        files.append(write(output / "flow-sheets.json", flow_sheets_page.to_json(done["propagation"]).encode()))
-        files.append(write(output / "flow-sheets.md", flow_sheets_page.page(done["propagation"]).encode()))
-    if done["culprits"]:
-        kept = culprits_page.to_json(done["culprits"])
-        files.append(write(output / "culprits.json", kept.encode()))
-        files.append(write(output / "culprits.md", culprits_page.page(culprits_page.from_json(kept)).encode()))
+    for part, (name, writer) in _PAGES.items():
+        if done[part]:
+            kept = writer.to_json(done[part])  # the page shows numbers as they are kept, rounded
+            files.append(write(output / f"{name}.json", kept.encode()))
+            files.append(write(output / f"{name}.md", writer.page(writer.from_json(kept)).encode()))
     return files
 
 

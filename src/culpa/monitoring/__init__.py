@@ -3,6 +3,16 @@
 from culpa.monitoring.comparison import Comparison
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.incident import Culprit, Incident, Moment
-from culpa.monitoring.incidents import Incidents, find_incidents, split_time
+from culpa.monitoring.incidents import Incidents, Search, find_incidents, split_time
 
-__all__ = ["Comparison", "Culprit", "Drift", "Incident", "Incidents", "Moment", "find_incidents", "split_time"]
+__all__ = [
+    "Comparison",
+    "Culprit",
+    "Drift",
+    "Incident",
+    "Incidents",
+    "Moment",
+    "Search",
+    "find_incidents",
+    "split_time",
+]

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Unpack, overload
+from dataclasses import asdict, dataclass
+from typing import Any, Self, Unpack, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -73,24 +73,32 @@ class Incidents(Sequence[Incident]):
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
 
 
-def find_incidents(
-    fitted: FittedDetector,
-    table: Table,
-    *,
-    times: Times | None = None,
-    time_name: str = "time",
-    gap: Any = 0,
-    min_length: int = 1,
-    units: Mapping[str, str] | None = None,
-    baseline: int = 0,
-    stretches: Sequence[tuple[int, int]] | None = None,
-    **options: Unpack[BlameOptions],
-) -> Incidents:
+@dataclass(frozen=True)
+class Search:
+    """How incidents are found; the fields are arguments of `PCADetector.incidents`."""
+
+    times: Times | None = None
+    time_name: str = "time"
+    gap: Any = 0
+    min_length: int = 1
+    units: Mapping[str, str] | None = None
+    baseline: int = 0
+    stretches: Sequence[tuple[int, int]] | None = None
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any], times: Times | None, time_name: str) -> Self:
+        """What options say about the search; they lose it."""
+        named = {name: options.pop(name) for name in ("gap", "min_length", "units", "baseline") if name in options}
+        return cls(times, time_name, **named)
+
+
+def find_incidents(fitted: FittedDetector, table: Table, search: Search, **options: Unpack[BlameOptions]) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
+    times, stretches, baseline = search.times, search.stretches, search.baseline
     if times is not None:
         if len(times) != len(table.array):
             raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows: give one time per row.")
-        check_order(times, time_name)
+        check_order(times, search.time_name)
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
     explainer = fitted.explainer(**options)
@@ -98,13 +106,13 @@ def find_incidents(
         fitted,
         explainer,
         Clock(
-            None if times is None else time_name,
+            None if times is None else search.time_name,
             dated=times is not None and over_several_days(times),
             daily=times is not None and only_days(times),
         ),
-        gap=read_gap(gap, times) if stretches is None else 0,
-        min_length=min_length,
-        units=units_of(fitted, units, shown_names(fitted, table)),
+        gap=read_gap(search.gap, times) if stretches is None else 0,
+        min_length=search.min_length,
+        units=units_of(fitted, search.units, shown_names(fitted, table)),
         baseline=baseline,
     )
     reading = explainer.columns.read(table)

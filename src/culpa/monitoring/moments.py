@@ -1,8 +1,7 @@
 """Who is to blame at one moment of an incident, and what was to be expected of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -30,8 +29,7 @@ _LARGEST = 1e9  # standard deviations
 _FIRST_ROWS = 5  # flagged rows among which the onset of a fault is shown
 
 
-@dataclass(frozen=True)
-class Onset:
+class Onset(NamedTuple):
     """How an incident began."""
 
     kind: Kind

@@ -87,7 +87,7 @@ class Storyteller:
         if not told:
             return [first]
         names = listed([self._name(culprit) for culprit in culprits])
-        return [first, f"{names} moved early and stayed away.", f"{self._then(incident, labels)}, {told}."]
+        return [first, f"{names} moved early and stayed away from normal.", f"{self._then(incident, labels)}, {told}."]
 
     def _against_normal(self, culprit: Culprit) -> str:
         actual, expected = pair(culprit.actual, culprit.expected)

@@ -9,6 +9,7 @@ from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source
 from culpa.jobs import Summary
+from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import Times
 from culpa.options import ReportOptions
 from culpa.report.content import Content, content
@@ -66,7 +67,9 @@ def make_report(
     **options: Unpack[ReportOptions],
 ) -> Report:
     """What `PCADetector.report` does; see there."""
-    return Report(content(fitted, table, times=times, time_name=time_name, **options))
+    how: dict[str, Any] = dict(options)
+    search = Search.taken_from(how, times, time_name)
+    return Report(content(fitted, table, search, **how))
 
 
 def report_on(fitted: FittedDetector, source: Source, **options: Any) -> Report:

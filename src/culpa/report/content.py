@@ -1,17 +1,15 @@
 """What a report says, as plain data: everything that the page shows, and nothing else."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Unpack
+from typing import Unpack
 
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.monitoring import find_incidents
 from culpa.monitoring.finder import units_of_columns
-from culpa.monitoring.incidents import shown_names, units_of
-from culpa.monitoring.times import Times
+from culpa.monitoring.incidents import Search, shown_names, units_of
 from culpa.options import BlameOptions
 from culpa.plots.content import ControlChart
 from culpa.report.chart import Chart, charts
@@ -61,48 +59,33 @@ class Content:
 def content(
     fitted: FittedDetector,
     table: Table,
+    search: Search,
     *,
-    times: Times | None = None,
-    time_name: str = "time",
     title: str = "Whose fault is it?",
     source: str = "",
-    gap: Any = 0,
-    min_length: int = 1,
-    units: Mapping[str, str] | None = None,
-    baseline: int = 0,
     **options: Unpack[BlameOptions],
 ) -> Content:
     """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
     explainer = fitted.explainer(**options)
     with warnings.catch_warnings():  # the report itself tells how many rows are empty
         warnings.filterwarnings("ignore", "[0-9]+ row.s. have no observed feature", UserWarning)
-        found = find_incidents(
-            fitted,
-            table,
-            times=times,
-            time_name=time_name,
-            gap=gap,
-            min_length=min_length,
-            units=units,
-            baseline=baseline,
-            **options,
-        )
-        chart = ControlChart.of_table(fitted, table, times, incidents=found)
+        found = find_incidents(fitted, table, search, **options)
+        chart = ControlChart.of_table(fitted, table, search.times, incidents=found)
         caps = Caps.of(len(table.array), len(found))
         listed = worst(found, caps.incidents)
         bars = caps.bars(len(explainer.players), len(first_to_explain(listed)))
         detailed = rows_to_explain(listed, chart.own_statistic.values, chart.flagged, caps.detailed(bars))
         why = explainer.explain(table, detailed.rows)
     labels = Labels(chart.axis)
-    all_units = units_of(fitted, units, shown_names(fitted, table))
+    all_units = units_of(fitted, search.units, shown_names(fitted, table))
     settings = {
         "data": _described(fitted, table, source),
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
-        "incidents": f"gap={gap!r}, min_length={min_length!r}, baseline={baseline!r}",
+        "incidents": f"gap={search.gap!r}, min_length={search.min_length!r}, baseline={search.baseline!r}",
     } | {name: repr(value) for name, value in options.items()}
-    charted = charts(fitted, chart, listed, None if times is None else time_name, caps)
+    charted = charts(fitted, chart, listed, None if search.times is None else search.time_name, caps)
     reading = explainer.columns.read(table)
     told = stories(
         why,

@@ -10,6 +10,7 @@ from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.jobs.batches import ADVICE, codes_for
+from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
 
@@ -47,6 +48,7 @@ def content_of_table(
     note("explaining")
     try:
         times = None if time is None else read_times(joined[time], time)
-        return content(fitted, table, times=times, time_name=time or "time", source=source.name, **options)
+        search = Search.taken_from(options, times, time or "time")
+        return content(fitted, table, search, source=source.name, **options)
     except ValueError as error:
         raise TableError(f"{source.name}: {error}") from None
