@@ -123,8 +123,8 @@ def _detection(result: AlarmRates) -> Sheet:
             "fault",
             "SPE",
             "T2",
-            "Mahalanobis, components for 95% of the variance",
-            "default (Mahalanobis, components 'auto')",
+            "Mahalanobis, 95% of variance",
+            "default (Mahalanobis, 'auto')",
         ),
         (*rows, ("mean", *(f"{100 * mean:.1f}" for mean in means))),
         "All limits are set so that 1% of the rows of another normal run exceed them. The first three columns use as many "

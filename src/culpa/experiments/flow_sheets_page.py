@@ -84,10 +84,9 @@ you are sure of. Even half of the true relations help.
 `ranking="propagated"` finds where a fault entered without any flow sheet. It needs no more than the correlations of normal
 rows. In an order with causes before effects, whitening a row by the Cholesky factor of the covariance recovers the
 disturbance that entered at each feature. A fault that entered at one feature leaves one large disturbance there, whatever
-else it moved. The right order is unknown, so culpa tries 200 random orders and weights each by how well a single disturbance explains the
-row. This follows Li, Chu,
-Scheller, Gagneur and Maathuis (2024, [arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders
-instead.
+else it moved. The right order is unknown, so culpa tries 200 random orders and weights each by how well a single
+disturbance explains the row. This follows Li, Chu, Scheller, Gagneur and Maathuis (2024,
+[arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders instead.
 
 ```python
 why = detector.explain(row, ranking="propagated")
