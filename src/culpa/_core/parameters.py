@@ -70,18 +70,18 @@ _GAME = Parameter(
     Choice(GAME_NAMES),
     "conditional",
     "Coalition game whose Shapley values explain a score.",
-    'It says how the score is computed if only some features are known. "conditional": the others follow from the known '
-    'ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at random, '
-    "independently of the known ones.",
+    'The game says how the score is computed if only some features are known. "conditional": the others follow from the '
+    'known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at '
+    "random, independently of the known ones.",
 )
 _RANKING = Parameter(
     "ranking",
     Choice(RANKINGS),
     "shapley",
-    "Criterion that ranks the features of a row.",
-    '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`, some of which, such as '
-    '"leave-one-out" and "fault-odds", find a single wrong feature more often. "propagated" finds where a fault entered '
-    "that then moved other features.",
+    "Criterion that ranks the features of a row (see docs/localisation.md).",
+    '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`. "leave-one-out" finds a single '
+    'wrong feature more often than Shapley values, and "fault-odds" finds one or several wrong features more often. '
+    '"propagated" finds where a fault entered that then moved other features.',
 )
 _GROUPS = Parameter(
     "groups",

@@ -11,7 +11,8 @@ from culpa._core.kinds import Choice
 from culpa._core.parameter import Parameter, Parameters
 from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
 
-_HEAD = """# Parameters
+_EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)`"
+_HEAD = f"""# Parameters
 
 This page lists every parameter of the detector, the explainer, the calibration and the model. It is generated from
 `src/culpa/_core/parameters.py`. The same file defines how parameters are checked, and the options of the command line.
@@ -19,18 +20,19 @@ This page lists every parameter of the detector, the explainer, the calibration 
 | what | in Python | on the command line |
 | --- | --- | --- |
 | [detector](#pcadetector) | `PCADetector(...)` | `culpa fit` |
-| [explainer](#explainer) | `detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)` | |
+| [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` only) |
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
 
 If you pass an unknown name or a value out of range, the error message says what is allowed.
 """
 _ABOUT = {
-    "PCADetector": "On the command line, `n_components` is `--components`, `scale=False` is `--no-scale`, and "
-    "`groups={'name': ['a', 'b']}` is `--group name=a,b`.",
+    "PCADetector": "On the command line, `n_components` is `--components`, `scale=False` is `--no-scale`, "
+    "`given=['a', 'b']` is `--given a,b`, and `groups={'name': ['a', 'b']}` is `--group name=a,b`.",
     "Explainer": "`explain`, `explainer`, `incidents` and `report` of a detector take these parameters as keywords. There, "
     "`score`, `game`, `ranking` and `groups` default to those of the detector. `incidents` and `report` always explain "
-    "the score of the detector, so they take neither `score` nor `features`.",
+    "the score of the detector, so they take neither `score` nor `features`. On the command line, `culpa explain` has "
+    "`--upstream feed:reactor:product`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
 }

@@ -86,8 +86,12 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     """A parameter of the library as an option of the command line."""
     kind, help = parameter.kind, parameter.help
     names = list(kind.names) if isinstance(kind, Choice) else []
-    if names:
-        help = f"{help.rstrip('.')}: {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}."
+    if len(names) == 1:
+        help = f"{help} The only choice is '{names[0]}'."
+    elif names:
+        help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."
+    if kind is FEATURES:
+        help = f"{help} Write them as 'a,b'."
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)

@@ -83,7 +83,7 @@ class TableOptions:
         list[str] | None,
         typer.Option(
             help="Value that means a missing cell, in addition to 'NA' and similar texts: a number such as -9999, or "
-            "for CSV and NDJSON a text. Repeatable.",
+            "(CSV and NDJSON only) a text. Repeatable.",
             show_default=False,
             rich_help_panel=READING,
         ),
@@ -207,7 +207,8 @@ class BlamedRowsOptions(NewRowsOptions):
 class PeriodsOptions(TableOptions):
     """The tables of two periods, read alike; the first is ``table``."""
 
-    after: Annotated[str, typer.Argument(help="Table of the second period.", show_default=False)]
+    table: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.", show_default=False)]
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.", show_default=False)]
 
     def open_both(self) -> "tuple[Source, Source]":
         """Both tables."""

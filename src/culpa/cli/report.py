@@ -34,7 +34,7 @@ def report(
 ) -> None:
     """Write a report that opens offline in any browser: charts, incidents, the features to blame, and the model.
 
-    The columns of the model are kept in memory. A million rows of 12 features take 1.3 GB in total.
+    The columns that the model uses are kept in memory. A million rows of 12 features take 1.3 GB in total.
 
     \b
     culpa report new.csv -m plant.culpa -o report.html

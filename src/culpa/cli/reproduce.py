@@ -33,9 +33,8 @@ def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, or 'all'. Beyond the paper: 'localisation' of faults, false 'alarms' of the default "
-            "detector, and of 'limits' by formula, 'propagation' of faults with or without a flow sheet, and 'culprits' of "
-            "real incidents.",
+            help="Part of the paper, or 'all'. Beyond the paper: localisation, alarms (false alarms of the default "
+            "detector), limits (false alarms of other limits), propagation, culprits.",
             show_default=False,
         ),
     ],
@@ -55,8 +54,9 @@ def reproduce(
 ) -> None:
     """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones.
 
-    'localisation' injects faults into twelve data sets and compares which criterion finds the faulty features; 'limits'
-    counts false alarms; 'propagation' simulates faults that travel; 'culprits' compares rankings on recorded incidents.
+    'localisation' injects faults into twelve data sets and compares which criterion finds the faulty features; 'alarms'
+    counts false alarms of the default detector, and 'limits' those of other limits; 'propagation' simulates faults that
+    travel; 'culprits' compares rankings on recorded incidents.
     Each takes some minutes, and none is part of 'all'.
     """
     results = _run(what.value, data, output, seeds)

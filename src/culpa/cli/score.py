@@ -19,13 +19,13 @@ def score(
     fdr: Annotated[
         float | None,
         typer.Option(
-            help="Add a column that marks discoveries: as many rows as keep the expected share of false alarms among them "
-            "below this rate.",
+            help="Add a column 'discovery'. It marks as many rows as possible while the expected share of false alarms "
+            "among them stays below this rate.",
             show_default="none",
         ),
     ] = None,
 ) -> None:
-    """Write the score of every row, the limit, and whether the row is flagged.
+    """Write the score of every row, its p_value, the limit, and whether the row is flagged.
 
     Columns are matched by name, in any order; other columns are ignored. Rows are numbered from 0 unless you pass --id.
 

@@ -13,6 +13,10 @@ _HEAD = """\
 This page shows how often `PCADetector()` flags normal rows that it was not fitted to, at its limits of 99% and 95%. For
 comparison, it also shows a limit by formula (`PCADetector(0.95, statistic="spe", limit="formula")`).
 
+Five folds: each is judged by a detector fitted to the other four. *Consecutive* folds are five stretches of the rows in
+their recorded order. For *shuffled* folds, the rows are put into a random order first. Tennessee Eastman has two normal
+runs, and the detector of one judges the other ("another run"). Simulated rows need no folds, because new rows can be drawn.
+
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 
 The target is 1% false alarms at 99% and 5% at 95%. A rate is *in tolerance* if it is between 0.3 and 2 times the target, or
@@ -115,8 +119,15 @@ def _detection(result: AlarmRates) -> Sheet:
     )
     return Sheet(
         "Tennessee Eastman: percentage of faulty rows detected at 1% false alarms",
-        ("fault", "SPE, 95% of variance", "T2", "Mahalanobis", "default"),
+        (
+            "fault",
+            "SPE",
+            "T2",
+            "Mahalanobis, 95% of variance",
+            "default (Mahalanobis, 'auto')",
+        ),
         (*rows, ("mean", *(f"{100 * mean:.1f}" for mean in means))),
-        "All limits are set so that 1% of the rows of another normal run exceed them.",
+        "All limits are set so that 1% of the rows of another normal run exceed them. The first three columns use as many "
+        "components as explain 95% of the variance. The default takes the number with the highest held-out likelihood.",
         frozenset({len(rows)}),
     )

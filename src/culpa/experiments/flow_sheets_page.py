@@ -54,11 +54,12 @@ _USE = """\
 - With `groups`, name the groups: `groups={"feed": ["F1", "T1"]}, upstream=[("feed", "reactor")]`. To put all features of
   one stage before all features of the next without blaming them together, use
   `upstream=list(itertools.product(stage_1, stage_2))`.
-- A circle is an error, and so is a column that is `given`: given columns are known before all others anyway. If a control
-  loop makes the flow sheet circular, put the loop into a group, or leave out the weaker relation.
+- Cycles are rejected. So are `given` columns, because they are always known first. If a control loop makes the flow sheet
+  cyclic, put the loop into a group, or leave out the weaker relation.
 
-On the command line, join names by colons, and separate chains by commas or repeat the option. Nothing needs quotes unless a
-name does:
+On the command line, only `culpa explain` has `--upstream`. Join names by colons, and separate chains by commas or repeat
+the option. No quotes are needed unless a name contains spaces or shell characters. A name may itself contain a colon or a
+comma: culpa recognises it if it is the name of a column.
 
     culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor:product,steam:reactor
 
@@ -72,21 +73,20 @@ what is off given the feed.
 - Values still add up to the score: `why.values.sum(1) + why.base_value == why.score`. `why.method` is `"asymmetric"`.
 - All games, groups and missing cells work as usual. `expected` and `score_if_fixed` do not change.
 - Without any relation, the values are the Shapley values.
-- If only a *sensor* is wrong, say that of the reactor, the product does not follow its reading. Given the reactor, the
-  product then looks wrong, and asymmetric values blame it. Use `upstream` for faults of the process, not for faults of
-  sensors.
+- Suppose only the reactor's sensor is wrong. The product then does not follow its reading, so the product looks wrong given
+  the reactor, and asymmetric values blame it. Use `upstream` for faults of the process, not for faults of sensors.
 
 **A wrong flow sheet misleads.** A reversed one is much worse than none (see the tables below). State only relations that
-you are sure of: half of them already help.
+you are sure of. Even half of the true relations help.
 
 ## propagated
 
 `ranking="propagated"` finds where a fault entered without any flow sheet. It needs no more than the correlations of normal
-rows. In an order with causes before effects, whitening a row by the Cholesky factor of the covariance gives back the errors
-of the process. A fault that entered at one feature leaves one large error there, whatever else it moved. The right order is
-unknown, so culpa tries 200 random orders and weighs each by how well a single error explains the row. This follows Li, Chu,
-Scheller, Gagneur and Maathuis (2024, [arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders
-instead.
+rows. In an order with causes before effects, whitening a row by the Cholesky factor of the covariance recovers the
+disturbance that entered at each feature. A fault that entered at one feature leaves one large disturbance there, whatever
+else it moved. The right order is unknown, so culpa tries 200 random orders and weights each by how well a single
+disturbance explains the row. This follows Li, Chu, Scheller, Gagneur and Maathuis (2024,
+[arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders instead.
 
 ```python
 why = detector.explain(row, ranking="propagated")
@@ -99,7 +99,8 @@ all rows, and the evidence adds up.
 - For: faults that enter at one feature and travel along the normal correlations, and single wrong sensors.
 - Against: faults that enter in several places at once, and processes that are far from linear. Use `"fault-odds"` if
   several sensors may be wrong.
-- Log-odds are against all other features and against no fault. They rank features; they are not calibrated probabilities.
+- The log-odds compare 'the fault entered here' with 'it entered elsewhere, or there is no fault'. They
+  rank features; they are not calibrated probabilities.
 """
 _COST = """\
 ## Exact or sampled
@@ -108,12 +109,14 @@ _COST = """\
 
 - Values are exact if the coalitions that the flow sheet allows are few enough: about 300,000 by default
   (`exact_operations`). A chain of 200 features has 201 of them, three stages of ten features 3,070, and 18 features with
-  a single relation 196,608. culpa counts the orders that lead through each of them, so no order is walked twice.
+  a single relation 196,608. culpa visits each coalition once and weights it by the
+  number of orders that pass through it.
 - Otherwise culpa samples orders until `tolerance` is met, and `why.std_error` shows the uncertainty. All orders that the
-  flow sheet allows are equally likely. They are drawn exactly (`counted`) if the flow sheet consists of stages and
-  independent parts, or of parts that are small enough. If not, they come from random swaps of neighbours
-  (`by random swaps`), which takes seconds to minutes for some 60 features that are tangled.
-- Many rows are compiled into quadratic forms as usual.
+  flow sheet allows are equally likely. They are drawn exactly if the flow sheet consists of stages and
+  independent parts, or of parts that are small enough: `Explainer.chosen` then says `counted`. If not, they come from
+  random swaps of neighbours, and `Explainer.chosen` says `by random swaps`. This takes seconds to minutes for about 60
+  features with an irregular flow sheet.
+- For many rows, culpa compiles the explainer as usual.
 """
 
 
@@ -154,8 +157,8 @@ simulates random linear processes: every feature is a weighted sum of some featu
 detector learns from {N_TRAINING:,} normal rows. Then a shock is added to the error of one feature and travels downstream.
 Its size is in standard deviations of that error. The tables show how often a criterion ranks the feature first, and in
 brackets among the first three, in {result.n_processes} processes of each size (standard error at most .035). For several
-rows together, blame is summed over the rows (of z-scores, the squares), and "propagated" is `propagated_together`. A wrong
-sensor adds the same amount to the reading of one feature, and nothing else moves.
+rows together, blame is summed over the rows (for z-scores, their squares), and "propagated" is `propagated_together`. A
+wrong sensor adds the same amount to the reading of one feature, and nothing else moves.
 
 In short, with {most} features and a shock of 4 standard deviations:
 

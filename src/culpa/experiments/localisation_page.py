@@ -43,15 +43,16 @@ known. A good criterion ranks the culprits first.
 _NAMES = """\
 ## How to read the names of criteria
 
-A name has up to three parts: the index, the way to divide the index among the features, and the model. By default the model
+A name has up to three parts: the score, the way to divide the score among the features, and the model. By default the model
 is a PCA that explains 95% of the variance. "Shrinkage" means that the model is the full sample covariance, shrunk towards
 its diagonal by that share. "noise x10" means ten times the maximum-likelihood noise variance.
 
 - `cdc` is the classical contribution plot. For SPE it is the squared residual. `culpa.ranking.contributions` defines `pdc`,
   `dc`, `rbc` and `relative`, with references. `abc` is left out, because it ranks the features of a row exactly as `rbc`
   does.
-- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. "mahalanobis, pdc" is the
-  Shapley value of the Mahalanobis distance in closed form.
+- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. As an option, it is
+  `ranking="leave-one-out"`. "mahalanobis, pdc" is the Shapley value of the Mahalanobis distance in closed form. As an
+  option, it is `ranking="mahalanobis-shapley"`.
 - `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features (two with more
   than 44 features, one with more than 172). They assume faults like those injected here: independent errors of about two
   standard deviations in a few features. They do not cover a fault of the whole process that moves many features together.
@@ -114,7 +115,9 @@ def overall_sheet(result: Result) -> Sheet:
         f"Mean over {len(result['sets'])} data sets",
         ("criterion", "Hits@1", "Hits@3", "mean rank"),
         rows,
-        "± is half of a 95% interval, from resampling the rows behind the trials of each data set. Bold: the default.",
+        "± is half of a 95% interval, from resampling the rows behind the trials of each data set. Bold: the paper's "
+        "method, which is the default of `Explainer`. The default of `PCADetector` is closest to 'mahalanobis, "
+        "conditional Shapley'.",
         frozenset(k for k, row in enumerate(rows) if row[0] == _DEFAULT),
     )
 
@@ -223,7 +226,7 @@ def _calibration(result: Result) -> str:
 `culpa.calibration.most_hits` makes the same comparison within the training rows. It splits them into five consecutive
 folds and injects faults into each fold. The models of a fold are fitted to the other four folds. It tries every criterion
 of the table above and takes the one with the highest Hits@1. A criterion that is not a Shapley value must win by more than
-one standard error. This rule was added after near-ties on the cars. The largest shortfall here is
+one standard error. With this rule, the largest shortfall on the {_count(len(result["sets"]))} data sets is
 {number(max(gaps(result).values()))}.
 
 This choice compares how features are blamed, not which rows are flagged. `culpa.calibrate` and `culpa calibrate` compare
@@ -233,6 +236,10 @@ both, at the same rate of false alarms, and change a detector only where interva
 If you know which faults to expect, pass them: `--kinds 'maximum,minimum' --at-once 1` on the command line, `kinds=` and
 `at_once=` in Python.
 """
+
+
+def _count(n: int) -> str:
+    return "twelve" if n == 12 else str(n)
 
 
 def _by_set(result: Result) -> Sheet:

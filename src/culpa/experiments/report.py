@@ -84,14 +84,14 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
 ## In short
 
 - **Reproduced exactly.** The paper's reconstruction errors (first row of Table I) and the culprits in its three figures
-  are the same here. An independent prototype found {len(checks)} numbers, and
-  {sum(check.holds for check in checks)} of them agree with this run.
+  are the same here. {_share(sum(check.holds for check in checks), len(checks))} numbers of an independent prototype agree
+  with this run.
 - **Mislabelled.** In the error row, one number that the paper calls Hits@3 is really Hits@2. In the Shapley row, both
   numbers that it calls Hits@3 seem to be Hits@2.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
 - **A bias.** The author's published code skips orders in which the feature comes first or last. We repeated it with
-  {table2.n_seeds} seeds for {numbers} numbers of Table II. The range over the seeds contains {skipping} of the printed
-  numbers. Algorithm 1 as printed in the paper skips nothing, and its range contains only {plain}.
+  {table2.n_seeds} seeds for {numbers} numbers of Table II. {_share(skipping, numbers)} printed numbers lie in the
+  range over the seeds. Algorithm 1 as printed in the paper skips nothing, and its range contains only {plain}.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
   {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
   {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.
@@ -164,7 +164,8 @@ of 11 features take {2 * 11 * 1000:,}. A negative value means that the feature m
 sign when you rank features.
 
 **What the paper left open.** If a PCA is retrained for every coalition (the paper's v1), {_pair("Hits@1 is", retrained)}.
-That is better than the errors ({_pair("", error)}) and worse than v2. In this experiment cells are set to extreme values,
+That is better than the reconstruction errors, with {_pair("", error)}, and worse than the conditional game (v2 in the
+paper). In this experiment cells are set to extreme values,
 so {_pair("Hits@1 is", plain)} even if you rank features by \\|x\\| alone. The experiment therefore favours criteria
 that look at one column at a time. They would miss a fault that stays within the usual range of its column.
 """
@@ -287,6 +288,10 @@ def _between(hits: Hits, n: int) -> str:
 
 def _pair(label: str, row: Row) -> str:
     return f"{label} {number(row.max.mean[0])} (MAX) and {number(row.min.mean[0])} (MIN)".strip()
+
+
+def _share(k: int, n: int) -> str:
+    return f"All {n}" if k == n else f"{k} of the {n}"
 
 
 def _percent(share: float | None) -> str:
