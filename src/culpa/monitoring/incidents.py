@@ -23,6 +23,7 @@ from culpa.monitoring.when import Clock
 from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 
+_SHOWN = 5  # features of the ranking that a table lists
 _ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow with their number
 
 
@@ -172,6 +173,7 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
     columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]
     columns["culprits"] = [", ".join(culprit.feature for culprit in incident.culprits) for incident in incidents]
+    columns["moved_most"] = [", ".join(one.feature for one in incident.ranking[:_SHOWN]) for incident in incidents]
     columns["to_fix"] = [", ".join(incident.onset.to_fix) for incident in incidents]
     columns["score_if_fixed"] = [incident.onset.score_if_fixed for incident in incidents]
     columns["sentence"] = [incident.sentence for incident in incidents]
