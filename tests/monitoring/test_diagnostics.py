@@ -45,8 +45,8 @@ class TestTheLimit:
     def test_too_few_rows_to_check_it(self):
         [text] = told(rows(29))
         assert text == (
-            "the limit is a formula and may be too low: 29 rows are too few to check it on rows that the model did not "
-            "see; pass at least 30."
+            "the limit is a formula and may be too low, because 29 rows are too few to check it on held-out rows. "
+            "Pass at least 30."
         )
         assert not any("formula" in text for text in told(rows(30)))
 
