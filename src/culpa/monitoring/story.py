@@ -74,7 +74,8 @@ class Storyteller:
     def _tie(self, culprit: Culprit) -> str:
         others = " or ".join(map(self._short, culprit.instead))
         return (
-            f"{others} instead of {self._short(culprit.feature)} would explain it as well: the data cannot tell which."
+            f"{others} instead of {self._short(culprit.feature)} would explain it as well: the data cannot tell "
+            "which. Treat them as one group."
         )
 
     def _upset(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
