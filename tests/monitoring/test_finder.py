@@ -106,6 +106,20 @@ def test_a_baseline_follows_a_drift(detector):
     assert detector.incidents(X[500:530], baseline=100)  # where there are no rows before, it is off
 
 
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_a_baseline_does_not_depend_on_batches(detector, monkeypatch, size):
+    X = rows_of(400, seed=11)
+    X[100:110, 2] += 9
+    X[150:160, 5] += 9
+    whole = detector.incidents(X, gap=3, baseline=80)
+    monkeypatch.setattr("culpa.monitoring.incidents._ROWS_PER_CHUNK", size)
+    pieces = detector.incidents(X, gap=3, baseline=80)
+    assert len(whole) == len(pieces) > 1
+    for one, other in zip(whole, pieces, strict=True):
+        assert one.sentence == other.sentence
+        assert [m.evidence for m in one.ranking] == pytest.approx([m.evidence for m in other.ranking])
+
+
 def test_known_stretches(detector):
     X = rows_of(100, seed=7)
     found = detector.incidents(X, stretches=[(10, 19), (20, 24), (90, 99)])
@@ -137,6 +151,9 @@ def test_events(detector, size):
         assert when["closed"] == 42  # with the first row past the gap
         grown = [event.new for _, event in events if event.event == "grew"]
         assert ("x5",) in grown
+    for _, event in events:
+        if event.incident.first != event.incident.last:  # what goes on has no end yet
+            assert ("has lasted until" in event.incident.sentence) == (event.event != "closed")
     quiet = feed(detector, X, size, gap=2, min_length=2, live=False)
     assert [event.event for _, event in quiet] == ["closed"] * len(quiet)
 

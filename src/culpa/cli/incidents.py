@@ -65,4 +65,4 @@ class _Lines:
             typer.echo(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence)
 
 
-_OPENINGS = {"opened": "New incident. ", "grew": "The incident reached {new}. ", "closed": "Over. "}
+_OPENINGS = {"opened": "New incident. ", "grew": "{new} left the normal range. ", "closed": "Over. "}

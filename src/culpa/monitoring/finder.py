@@ -80,7 +80,7 @@ class IncidentFinder:
         self._storyteller: Storyteller | None = None
         self._open: Draft | None = None
         self._last_time: Any = None  # of the last flagged row
-        self._recent = np.zeros((0, explainer.model.gaussian.n_features))  # normal rows before, for a baseline
+        self._recent = np.zeros((0, explainer.model.gaussian.n_features))  # unflagged rows before, for a baseline
 
     def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
         """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
@@ -96,7 +96,7 @@ class IncidentFinder:
             for k, (cut, end) in enumerate(zip(cuts, [*cuts[1:], len(at)], strict=True)):
                 if k or not goes_on:
                     events += self._close()
-                    self._start(batch, int(at[cut]), done)
+                    self._start(batch, int(at[cut]))
                 events += self._take(batch, why, at, slice(cut, end), 0 if k == 0 and goes_on else int(at[cut]))
                 done = int(at[end - 1]) + 1
         events += self._after(batch, done)
@@ -141,11 +141,10 @@ class IncidentFinder:
             result[0] = True
         return result if batch.begins is None else result | batch.begins[at]
 
-    def _start(self, batch: Batch, first: int, done: int) -> None:
-        d = self.explainer.model.gaussian.n_features
-        shift = np.zeros(d)
+    def _start(self, batch: Batch, first: int) -> None:
+        shift = np.zeros(self._recent.shape[1])
         if self.baseline:
-            before = np.concatenate([self._recent, batch.rows.standard[done:first]])[-self.baseline :]
+            before = self._unflagged(batch, first)
             if len(before) >= _FEWEST_BEFORE:
                 shift = np.nan_to_num(np.nanmean(before, axis=0))
         label = plain_label(batch.names.labels[first])
@@ -199,9 +198,14 @@ class IncidentFinder:
                 if self._open.pending is None:
                     self._open.pending = Movement.none(len(self._main))
                 self._move(self._open.pending, batch, done, n)
-        if self.baseline and self._open is None:
-            self._recent = np.concatenate([self._recent, batch.rows.standard[done:]])[-self.baseline :]
+        if self.baseline:
+            self._recent = self._unflagged(batch, n)
         return events
+
+    def _unflagged(self, batch: Batch, end: int) -> Floats:
+        """As many rows as a baseline takes, of those that are not flagged, before a place in the batch."""
+        here = batch.rows.standard[:end][~batch.flagged[:end]]
+        return np.concatenate([self._recent, here])[-self.baseline :]
 
     def _is_over(self, batch: Batch) -> bool:
         assert self._open is not None
@@ -227,9 +231,9 @@ class IncidentFinder:
         draft, self._open = self._open, None
         if draft is None or draft.n < self.min_length:
             return []
-        return [Event("closed", self._incident(draft))]
+        return [Event("closed", self._incident(draft, over=True))]
 
-    def _incident(self, draft: Draft) -> Incident:
+    def _incident(self, draft: Draft, *, over: bool = False) -> Incident:
         judge, storyteller = self._judge, self._storyteller
         assert judge is not None
         assert storyteller is not None
@@ -255,7 +259,7 @@ class IncidentFinder:
             timeline=tuple(_timeline(draft, judge.player_names)),
             ranking=tuple(self._ranking(draft, judge)),
         )
-        return replace(incident, sentence=storyteller.story(incident))
+        return replace(incident, sentence=storyteller.story(incident, over=over))
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:
         """All features that were observed, by the evidence that they moved."""

@@ -124,9 +124,11 @@ class Incident:
 
     ``kind`` is "features" where a few features explain the first rows, "upset" where the process as a whole moved, and
     "unclear" where no feature stands out. ``explained`` is the share of the first rows' excess that the best few features
-    explain. ``onset`` and ``worst`` are moments with their own culprits. ``spread`` has the features that went off, in the
-    order of time, and ``timeline`` says who was to blame when. ``ranking`` has all features in the order of evidence over
-    the whole incident.
+    explain, NaN without an excess.
+
+    ``onset`` and ``worst`` are moments with their own culprits. ``spread`` has the features that went off, in the order of
+    time, and ``timeline`` says who was to blame when. ``ranking`` has all features in the order of evidence over the whole
+    incident.
     """
 
     first: int

@@ -162,7 +162,7 @@ class Judge:
             implied = sd[i] * rho[j] * z[j] / sd[j]
             spread = self._inflation * sd[i] * np.sqrt(max(1 - rho[j] ** 2, 1e-12))
             off = (z[i] - implied) / spread
-            surprise = off**2 - (z[i] / sd[i]) ** 2  # beyond what the feature's own distance tells
+            surprise = off**2 - (z[i] / (self._inflation * sd[i])) ** 2  # beyond what the feature's own distance tells
             if surprise > 0 and abs(off) >= FEWEST_SD:
                 found.append((surprise, column, implied, spread, off))
         found.sort(reverse=True)

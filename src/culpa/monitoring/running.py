@@ -1,8 +1,8 @@
 """Running sums over the rows of an incident: whatever its length, the memory they take stays the same."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,12 +97,38 @@ class RowNames:
         return RowNames(self.positions[at], self.labels[at])
 
 
+class Part(NamedTuple):
+    """Some of an incident's flagged rows: where they are, how many, and sums over them."""
+
+    first: int
+    last: int
+    start: Any
+    end: Any
+    n_flagged: int
+    worst_score: float
+    score_sum: float
+    value_sums: Floats
+
+    def then(self, later: "Part") -> "Part":
+        """Both parts as one."""
+        return Part(
+            self.first,
+            later.last,
+            self.start,
+            later.end,
+            self.n_flagged + later.n_flagged,
+            max(self.worst_score, later.worst_score),
+            self.score_sum + later.score_sum,
+            self.value_sums + later.value_sums,
+        )
+
+
 @dataclass(slots=True)
 class Stages:
     """Sums of blame over equal parts of an incident, which grow wider as it lasts."""
 
     width: int = 1
-    parts: dict[int, list[Any]] = field(default_factory=dict)  # first, last, labels, n, worst score, sums
+    parts: dict[int, "Part"] = field(default_factory=dict)
 
     def add(self, origin: int, rows: RowNames, score: Floats, values: Floats) -> None:
         """Take flagged rows."""
@@ -113,33 +139,20 @@ class Stages:
         sums, totals = np.add.reduceat(values, cuts, axis=0), np.add.reduceat(score, cuts)
         ends = np.append(cuts[1:], len(part)) - 1
         for k, (cut, end) in enumerate(zip(cuts.tolist(), ends.tolist(), strict=True)):
-            labels = [plain_label(rows.labels[cut]), plain_label(rows.labels[end])]
-            new = [
+            new = Part(
                 int(rows.positions[cut]),
                 int(rows.positions[end]),
-                *labels,
+                plain_label(rows.labels[cut]),
+                plain_label(rows.labels[end]),
                 end - cut + 1,
                 float(score[cut : end + 1].max()),
                 float(totals[k]),
                 sums[k],
-            ]
+            )
             self._put(int(part[cut]), new)
 
-    def _put(self, key: int, new: list[Any]) -> None:
-        if key not in self.parts:
-            self.parts[key] = new
-            return
-        old = self.parts[key]
-        self.parts[key] = [
-            old[0],
-            new[1],
-            old[2],
-            new[3],
-            old[4] + new[4],
-            max(old[5], new[5]),
-            old[6] + new[6],
-            old[7] + new[7],
-        ]
+    def _put(self, key: int, new: "Part") -> None:
+        self.parts[key] = self.parts[key].then(new) if key in self.parts else new
 
     def _widen(self) -> None:
         self.width *= 2
@@ -165,7 +178,7 @@ class Draft:
     pending: Movement | None = None  # of rows after the last flagged one, which may or may not belong to the incident
     reported: int = 0  # features whose arrival was reported
 
-    def add_flagged(self, rows: RowNames, score: Floats, values: Floats, snapshots: Any) -> None:
+    def add_flagged(self, rows: RowNames, score: Floats, values: Floats, snapshots: Callable[[int], Snapshot]) -> None:
         """Take flagged rows; ``snapshots(k)`` makes one of the k-th."""
         for k in range(min(HEAD - len(self.head), len(score))):
             self.head.append(snapshots(k))

@@ -30,17 +30,17 @@ class Storyteller:
         self.score = _SCORES.get(score_name, "the error")
         self.read = "averaged" if averaged else "read"
 
-    def story(self, incident: Incident) -> str:
-        """The sentences, joined."""
+    def story(self, incident: Incident, *, over: bool = True) -> str:
+        """The sentences, joined; an incident that is not ``over`` has no end yet."""
         labels = [incident.start, incident.end, incident.onset.label, incident.peak_label]
-        parts = {"features": self._fault, "upset": self._upset, "unclear": self._unclear}[incident.kind](
-            incident, labels
-        )
+        tell = {"features": self._fault, "upset": self._upset, "unclear": self._unclear}[incident.kind]
+        lasted = self._lasted(incident, labels, over=over)
+        parts = tell(incident, labels, lasted)
         if incident.first != incident.last:
             parts += self._spread(incident, labels) + self._worst(incident, labels)
         return " ".join(parts)
 
-    def _fault(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+    def _fault(self, incident: Incident, labels: Sequence[Any], lasted: str) -> list[str]:
         culprits = incident.onset.culprits
         told = listed([self._against_others(culprit, k) for k, culprit in enumerate(culprits)])
         share = math.fsum(culprit.share for culprit in culprits)
@@ -50,12 +50,20 @@ class Storyteller:
         ties = [self._tie(culprit) for culprit in culprits if culprit.instead]
         if incident.first == incident.last:
             return [f"{self.clock.span(incident.start, incident.end)}, {told}.", *accounts, *ties]
-        began = f"{self._began(incident, f' with {listed([self._name(one) for one in culprits])}', labels)}."
-        return [began, f"{self._then(incident, labels)}, {told}.", *accounts, *ties]
+        names = listed([self._name(culprit) for culprit in culprits])
+        return [
+            f"{self._began(incident, labels)} with {names} {lasted}.",
+            f"{self._then(incident, labels)}, {told}.",
+            *accounts,
+            *ties,
+        ]
 
-    def _began(self, incident: Incident, how: str, labels: Sequence[Any]) -> str:
-        start, end = self.clock.at(incident.start, labels, first=True), self.clock.until(incident.end, labels)
-        return f"Began {start}{how} and lasted until {end}"
+    def _lasted(self, incident: Incident, labels: Sequence[Any], *, over: bool) -> str:
+        """The end of a sentence about the beginning."""
+        return f"and {'lasted' if over else 'has lasted'} until {self.clock.until(incident.end, labels)}"
+
+    def _began(self, incident: Incident, labels: Sequence[Any]) -> str:
+        return f"Began {self.clock.at(incident.start, labels, first=True)}"
 
     def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
         at = self.clock.at(incident.onset.label, labels)
@@ -78,13 +86,13 @@ class Storyteller:
             "which. Treat them as one group."
         )
 
-    def _upset(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+    def _upset(self, incident: Incident, labels: Sequence[Any], lasted: str) -> list[str]:
         culprits = incident.onset.culprits
         moved = f"the process as a whole moved: no small set of {self.noun}s explains it."
         told = listed([self._against_normal(culprit) for culprit in culprits]) if culprits else ""
         if incident.first == incident.last:
             return [f"{self.clock.span(incident.start, incident.end)}, {moved}", *([f"{told}."] if told else [])]
-        first = f"{self._began(incident, '', labels)}, and {moved}"
+        first = f"{self._began(incident, labels)} {lasted}, and {moved}"
         if not told:
             return [first]
         names = listed([self._name(culprit) for culprit in culprits])
@@ -98,13 +106,13 @@ class Storyteller:
             f"({in_sd(culprit.deviation)})"
         )
 
-    def _unclear(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
+    def _unclear(self, incident: Incident, labels: Sequence[Any], lasted: str) -> list[str]:
         times = incident.onset.score / incident.limit if incident.limit > 0 else math.inf
         level = f"{self.score} was {times:.3g} times the limit" if math.isfinite(times) else f"{self.score} was above 0"
         nobody = f"{level}, but no {self.noun} stands out."
         if incident.first == incident.last:
             return [f"{self.clock.span(incident.start, incident.end)}, {nobody}"]
-        return [f"{self._began(incident, '', labels)}.", f"{self._then(incident, labels)}, {nobody}"]
+        return [f"{self._began(incident, labels)} {lasted}.", f"{self._then(incident, labels)}, {nobody}"]
 
     def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         named = {name for one in incident.onset.culprits for name in self.members[one.feature]}

@@ -68,7 +68,7 @@ def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[in
             break
         chosen, best = (*chosen, k), best + float(gains[k])
         G, P = _without(G, P, list(players[k]))
-    return Explained(best / excess if excess > 0 else np.inf, chosen, excess)
+    return Explained(best / excess if excess > 0 else np.nan, chosen, excess)
 
 
 def _falls(G: Floats, P: Floats, players: Sequence[Sequence[int]]) -> Floats:
