@@ -97,7 +97,8 @@ why.top(1)  # "suspicion" has the log-odds that the fault entered there
 `culpa.ranking.propagated_together(detector, rows)` does the same for all rows of one incident. It assumes that the
 fault entered at the same feature in all rows, and adds up the evidence.
 
-- Use it for faults that enter at one feature and travel along the normal correlations, and for single wrong sensors.
+- Use `"propagated"` for faults that enter at one feature and travel along the normal correlations, and for single wrong
+  sensors.
 - Do not use it for faults that enter in several places at once, or for processes that are far from linear. If several
   sensors may be wrong, use `"fault-odds"`.
 - The log-odds compare 'the fault entered here' with 'it entered elsewhere, or there is no fault'. They
@@ -108,8 +109,8 @@ _COST = """\
 
 `detector.explainer(upstream=...).chosen` shows which method culpa uses.
 
-- By default, values are exact if the flow sheet allows at most about 300,000 coalitions (`exact_operations`). A coalition is
-  a set of known features. The flow sheet allows it if it contains all causes of its features. A chain of 200 features
+- By default, values are exact if the flow sheet allows at most about 300,000 coalitions (`exact_operations`). A coalition
+  is a set of known features. The flow sheet allows it if it contains all causes of its features. A chain of 200 features
   has 201 such coalitions, three stages of ten features have 3,070, and 18 features with a single relation have 196,608.
   culpa visits each coalition once and weights it by the number of orders that pass through it.
 - Otherwise culpa samples orders until `tolerance` is met, and `why.std_error` shows the uncertainty. All orders that the
