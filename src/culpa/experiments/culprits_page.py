@@ -10,58 +10,70 @@ from culpa.experiments.sheets import Sheet, number, to_markdown
 _HEAD = """\
 # Culprits of real incidents
 
-`culpa reproduce culprits` writes this page. It needs two sets of recorded data in the folder that `CULPA_DATA` names:
-servers with labelled culprits (`asd/`) and fault runs of the Tennessee Eastman process (`tep/`).
+`culpa reproduce culprits` writes this page. It needs two data sets in the folder that the environment variable `CULPA_DATA`
+points to: servers with labelled culprits (`asd/`) and fault runs of the Tennessee Eastman process (`tep/`).
 
 Incidents raise two different questions, and culpa answers both:
 
-- **What moved?** `incident.ranking` lists all features by how far they moved, in units of what normal stretches of rows
-  reach. Rows count less the later they come after the onset.
-- **What is wrong?** `incident.onset.culprits` names the few features that disagree with all others, with probabilities.
-  If no small set of features explains the first rows, the incident is an upset of the whole process. Then culpa names the
-  features that moved early and did not return.
+- **What moved?** `incident.ranking` lists all features by how far they moved from their mean. The unit is the feature's
+  *reach*: how far it usually strays in a stretch of normal rows. Later rows of the incident count less than rows near the
+  onset.
+- **What is wrong?** `incident.onset.culprits` lists the few features that disagree with all others, each with its
+  probability of being faulty. If no small set of features explains the first rows, the incident is an upset of the whole
+  process. Then culpa names the features that moved early and did not return.
 """
 _SERVERS = """\
 ## Servers
 
-{n} incidents of six servers with 19 metrics each; a person marked which metrics explain each incident. All rankings see the
-same labelled stretches of rows. There are three measures, each averaged over the incidents. For an incident with m
-culprits:
+The data have {n} incidents of six servers with 19 metrics each. A person marked which metrics explain each incident; these
+are the culprits. All rankings see the same labelled stretches of rows. There are three measures, each averaged over the
+incidents. For an incident with m culprits:
 
 - **HitRate@100%** is the share of the culprits that are among the first m features of the ranking.
 - **HitRate@150%** is the share of the culprits that are among the first 1.5 m features.
 - **Hits@1** is 1 if the first feature is a culprit, and 0 otherwise.
 
-{chance} of all metrics are culprits on average, so a random order would reach HitRates of about {chance} and {more}.
+On average, {chance} of the metrics are culprits of an incident, so a random order would reach HitRates of about {chance}
+and {more}.
 
-Rankings of rows are combined by the maximum over the rows of the incident. `incident.ranking` needs no combining.
+`incident.ranking` ranks the features of a whole incident. All other rankings judge single rows. For these, the value of a
+feature is its maximum over the rows of the incident.
 """
 _BY_ROW = """\
-The same rankings by single row, averaged over the first {rows} rows of each incident. Single rows of a long incident often
-look normal, so all figures are lower:
+The next table ranks the features in each row separately, and averages the measures over the first {rows} rows of each
+incident. Single rows of a long incident often look normal, so all figures are lower:
 """
 _PLANT = """\
 ## Tennessee Eastman
 
-Eight fault runs of a simulated chemical plant with 52 features. The detector is fitted to the normal run with default
-settings. Incidents are found with `gap={gap}` and `min_length={length}`, and the first one after the start of the fault is
-shown. "Kind" is `incident.kind`: `"features"` if a few features explain the first rows, and `"upset"` if the process
-as a whole moved. The last column says whether one of the first two culprits is a feature next to the disturbance. In this
-table and in the last one, a star marks the features next to the disturbance. These are:
+Tennessee Eastman is a simulated chemical plant with 52 features. This page uses eight runs with a fault. The detector is
+fitted to the normal run with default settings. Incidents are found with `gap={gap}` and `min_length={length}`, and the
+first one after the start of the fault is shown. In the table below:
+
+- "Kind" is `incident.kind`: `"features"` if a few features explain the first rows, and `"upset"` if the process as a whole
+  moved.
+- "Explained by few" is `incident.explained`, the share of the excess score of the first rows that one to three features
+  explain.
+- "Found" says whether one of the first two culprits is a feature next to the disturbance ("none named" if there is no such
+  feature).
+- A star marks a feature next to the disturbance, here and in the last table of this section.
+
+These features are next to the disturbance:
 """
 _OTHERS = """\
-First two features of other rankings, by the maximum over the first three rows of the incident:
+For comparison, the next table shows the first two features of other rankings. The value of a feature is its maximum over
+the first three rows of the incident:
 """
 _NOTES = """\
 ## Limits of these measurements
 
-- Two constants of `incident.ranking` were chosen on these incidents: the reach of a feature is measured over 50 stretches
-  of the training rows, and the weight of a row falls to 1/e within 50 rows after the onset. Neighbouring values give
-  similar figures.
-- Fault 1 is found by a narrow margin: in its first rows, other features move. XMEAS01 leads because it stays away from
-  normal for hours. While the incident is young, XMEAS16 comes first.
-- The labels of the servers list everything that moved. A ranking of what disagrees (fault-odds, leave-one-out) answers
-  another question, so its lower figures here do not make it worse.
+- Two constants of `incident.ranking` were chosen on these incidents. The reach of a feature is measured in 50 stretches of
+  the training rows, and the weight of a row falls to 1/e within 50 rows after the onset. Similar values give similar
+  results.
+- Fault 1 is found by a narrow margin, because other features move in its first rows. XMEAS01 comes first only because it
+  stays away from normal for hours. Early in the incident, XMEAS16 comes first.
+- The labels of the servers list everything that moved. The rankings fault-odds and leave-one-out answer another
+  question: which features disagree with the others? Their lower results here do not mean that they answer it badly.
 """
 _SHOWN = {  # names of rankings that read better on the page
     "moved (default)": "`incident.ranking`",
@@ -81,7 +93,8 @@ def page(found: Culprits) -> str:
         _PLANT.format(gap=GAP, length=MIN_LENGTH),
         "\n".join(f"- Fault {int(one.fault)}: {_next_to(one)}." for one in found.plant),
         to_markdown(_plant_sheet(found)),
-        "The sentences:\n\n" + "\n".join(f"- Fault {int(one.fault)}: {one.sentence}" for one in found.plant),
+        "culpa describes these incidents as follows:\n\n"
+        + "\n".join(f"- Fault {int(one.fault)}: {one.sentence}" for one in found.plant),
         _OTHERS,
         to_markdown(_others_sheet(found)),
         _NOTES,

@@ -10,9 +10,9 @@ from culpa.experiments.sheets import Sheet, number, to_markdown
 _HEAD = """\
 # Flow sheets
 
-A fault of the process travels: the feed fails, then the reactor cools down, then the product is off. Shapley values share
-the blame among all three, because each of them implies the others. If you know what is upstream of what, pass it, and
-causes are blamed before their effects:
+A process fault spreads downstream: the feed fails, then the reactor cools down, then the product is off-spec. Shapley
+values share the blame among all three, because each of them implies the others. If you know which features are upstream
+of which, pass this flow sheet as `upstream`. Then culpa blames causes before their effects:
 
 ```python
 import numpy as np
@@ -44,77 +44,79 @@ print(detector.contributions(row, "propagated").round(1).to_dict("records")[0])
 _USE = """\
 ## upstream
 
-`upstream` is a list of chains, causes before effects. `detector.explain`, `detector.incidents`, `detector.report` and
-`Explainer` take it.
+You can pass `upstream` to `detector.explain`, `detector.incidents`, `detector.report` and `Explainer`. It is a list of
+chains. A chain lists names in the direction of flow, causes before effects.
 
-- A chain has two names or more: `("feed", "reactor", "product")`. Several chains make a network:
+- A chain has two or more names: `("feed", "reactor", "product")`. Several chains make a network:
   `[("feed", "reactor"), ("steam", "reactor"), ("reactor", "product")]`.
 - Relations are transitive. If the reactor's cell is missing in a row, the feed still comes before the product.
-- Features that no chain names have no fixed place. They may come before, between or after the others.
+- Features that are in no chain have no fixed place. They may come before, between or after the others.
 - With `groups`, name the groups: `groups={"feed": ["F1", "T1"]}, upstream=[("feed", "reactor")]`. To put all features of
   one stage before all features of the next without blaming them together, use
   `upstream=list(itertools.product(stage_1, stage_2))`.
-- Cycles are rejected. So are `given` columns, because they are always known first. If a control loop makes the flow sheet
-  cyclic, put the loop into a group, or leave out the weaker relation.
+- Cycles are rejected. `given` columns are rejected, too, because they come before all others anyway. If a control loop
+  makes the flow sheet cyclic, put the loop into a group, or leave out the weaker relation.
 
-On the command line, only `culpa explain` has `--upstream`. Join names by colons, and separate chains by commas or repeat
-the option. No quotes are needed unless a name contains spaces or shell characters. A name may itself contain a colon or a
-comma: culpa recognises it if it is the name of a column.
+On the command line, only `culpa explain` has `--upstream`. Join the names of a chain with colons. Separate chains with
+commas, or repeat the option. No quotes are needed unless a name contains spaces or shell characters. A name may itself
+contain a colon or a comma: culpa recognises it if it is the name of a column.
 
     culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor:product,steam:reactor
 
 ## What the values mean
 
 A Shapley value is what a feature adds to the score, averaged over all orders in which features become known. With
-`upstream`, only orders count in which causes become known before their effects. These are *asymmetric* Shapley values
-(Frye, Rowat and Feige 2020). So the feed gets the credit for what it implies about the reactor, and the reactor only for
-what is off given the feed.
+`upstream`, the average is only over orders in which causes become known before their effects. The results are *asymmetric*
+Shapley values (Frye, Rowat and Feige 2020). They blame the feed for everything that it implies about the reactor. They
+blame the reactor only for what the feed does not explain.
 
 - Values still add up to the score: `why.values.sum(1) + why.base_value == why.score`. `why.method` is `"asymmetric"`.
 - All games, groups and missing cells work as usual. `expected` and `score_if_fixed` do not change.
-- Without any relation, the values are the Shapley values.
-- Suppose only the reactor's sensor is wrong. The product then does not follow its reading, so the product looks wrong given
-  the reactor, and asymmetric values blame it. Use `upstream` for faults of the process, not for faults of sensors.
+- Without any relation, the values are ordinary Shapley values.
+- Asymmetric values mislead if a sensor is wrong. Suppose the reactor's sensor is wrong, and the process is fine. Then the
+  product does not match the reactor's reading, and asymmetric values blame the product. Use `upstream` for faults of the
+  process, not for faults of sensors.
 
 **A wrong flow sheet misleads.** A reversed one is much worse than none (see the tables below). State only relations that
 you are sure of. Even half of the true relations help.
 
 ## propagated
 
-`ranking="propagated"` finds where a fault entered without any flow sheet. It needs no more than the correlations of normal
-rows. In an order with causes before effects, whitening a row by the Cholesky factor of the covariance recovers the
-disturbance that entered at each feature. A fault that entered at one feature leaves one large disturbance there, whatever
-else it moved. The right order is unknown, so culpa tries 200 random orders and weights each by how well a single
-disturbance explains the row. This follows Li, Chu, Scheller, Gagneur and Maathuis (2024,
-[arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders instead.
+`ranking="propagated"` needs no flow sheet to find the feature at which a fault entered. It uses only the correlations of
+normal rows. Suppose that features are ordered with causes before effects. If you whiten a row with the Cholesky factor of
+the covariance in this order, you get the disturbance that entered at each feature. A fault that entered at one feature then
+shows up as one large disturbance at that feature, even if it moved many others. The right order is unknown, so culpa tries
+200 random orders and weights each by how well a single disturbance explains the row. This follows Li, Chu, Scheller,
+Gagneur and Maathuis (2024, [arXiv:2410.12151](https://arxiv.org/abs/2410.12151)), who search for suitable orders instead.
 
 ```python
 why = detector.explain(row, ranking="propagated")
 why.top(1)  # "suspicion" has the log-odds that the fault entered there
 ```
 
-`culpa.ranking.propagated_together(detector, rows)` does the same for the rows of one incident: the feature is the same in
-all rows, and the evidence adds up.
+`culpa.ranking.propagated_together(detector, rows)` does the same for all rows of one incident. It assumes that the
+fault entered at the same feature in all rows, and adds up the evidence.
 
-- For: faults that enter at one feature and travel along the normal correlations, and single wrong sensors.
-- Against: faults that enter in several places at once, and processes that are far from linear. Use `"fault-odds"` if
-  several sensors may be wrong.
+- Use `"propagated"` for faults that enter at one feature and travel along the normal correlations, and for single wrong
+  sensors.
+- Do not use it for faults that enter in several places at once, or for processes that are far from linear. If several
+  sensors may be wrong, use `"fault-odds"`.
 - The log-odds compare 'the fault entered here' with 'it entered elsewhere, or there is no fault'. They
   rank features; they are not calibrated probabilities.
 """
 _COST = """\
 ## Exact or sampled
 
-`detector.explainer(upstream=...).chosen` tells what is done.
+`detector.explainer(upstream=...).chosen` shows which method culpa uses.
 
-- Values are exact if the coalitions that the flow sheet allows are few enough: about 300,000 by default
-  (`exact_operations`). A chain of 200 features has 201 of them, three stages of ten features 3,070, and 18 features with
-  a single relation 196,608. culpa visits each coalition once and weights it by the
-  number of orders that pass through it.
+- By default, values are exact if the flow sheet allows at most about 300,000 coalitions (`exact_operations`). A coalition
+  is a set of known features. The flow sheet allows it if it contains all causes of its features. A chain of 200 features
+  has 201 such coalitions, three stages of ten features have 3,070, and 18 features with a single relation have 196,608.
+  culpa visits each coalition once and weights it by the number of orders that pass through it.
 - Otherwise culpa samples orders until `tolerance` is met, and `why.std_error` shows the uncertainty. All orders that the
-  flow sheet allows are equally likely. They are drawn exactly if the flow sheet consists of stages and
-  independent parts, or of parts that are small enough: `Explainer.chosen` then says `counted`. If not, they come from
-  random swaps of neighbours, and `Explainer.chosen` says `by random swaps`. This takes seconds to minutes for about 60
+  flow sheet allows are equally likely. culpa draws them directly if the flow sheet consists of stages and independent
+  parts, or of small parts. Then `Explainer.chosen` says `counted`. Otherwise culpa makes new orders by random swaps of
+  neighbouring features, and `Explainer.chosen` says `by random swaps`. This takes seconds to minutes for about 60
   features with an irregular flow sheet.
 - For many rows, culpa compiles the explainer as usual.
 """
@@ -150,25 +152,30 @@ def _in_short(result: PropagatedFaults) -> str:
         return number(result.first(criterion, most, fault), 2)
 
     return f"""
-## What it is worth
+## How well it works
 
 `culpa reproduce propagation -o docs` writes this page from the numbers in [flow-sheets.json](flow-sheets.json). It
-simulates random linear processes: every feature is a weighted sum of some features upstream and an error of its own. A
-detector learns from {N_TRAINING:,} normal rows. Then a shock is added to the error of one feature and travels downstream.
-Its size is in standard deviations of that error. The tables show how often a criterion ranks the feature first, and in
-brackets among the first three, in {result.n_processes} processes of each size (standard error at most .035). For several
-rows together, blame is summed over the rows (for z-scores, their squares), and "propagated" is `propagated_together`. A
-wrong sensor adds the same amount to the reading of one feature, and nothing else moves.
+simulates random linear processes, {result.n_processes} for each number of features. Every feature is a weighted
+sum of some features upstream, plus an error of its own. A detector learns from {N_TRAINING:,} normal rows. Then one of two
+faults is simulated:
+
+- A *shock* is added to the error of one feature, and spreads downstream. Its size is in standard deviations of that error.
+- A *wrong sensor* adds the same amount to the reading of one feature, but no other feature moves.
+
+The tables show the share of processes in which a criterion ranks the faulty feature first. The share in which it is among
+the first three is in brackets. The standard error is at most .035. If several rows are judged together, blame is summed
+over the rows (for z-scores, the squares are summed), and "propagated" is `propagated_together`.
 
 In short, with {most} features and a shock of 4 standard deviations:
 
-- Shapley values rank the feature first in {first("Shapley")}, z-scores in {first("z-score")}, and "propagated" in
-  {first("propagated")} of the processes.
-- With the true flow sheet, asymmetric values do so in {first("asymmetric, true flow sheet")}, with a random half of its
-  relations in {first("asymmetric, half of it")}, and with a reversed flow sheet in {first("asymmetric, reversed")}.
-- If a sensor is wrong instead, and nothing else moves, the true flow sheet does harm:
-  {first("asymmetric, true flow sheet", sensor)} against {first("Shapley", sensor)} of the Shapley values and
-  {first("propagated", sensor)} of "propagated".
+- **Without a flow sheet**, the share is {first("Shapley")} for Shapley values, {first("z-score")} for z-scores and
+  {first("propagated")} for "propagated".
+- **With a flow sheet**, asymmetric values reach {first("asymmetric, true flow sheet")} if it is true,
+  {first("asymmetric, half of it")} with a random half of its relations, and {first("asymmetric, reversed")} if it is
+  reversed.
+- **If a sensor is wrong instead**, the true flow sheet does harm: asymmetric values reach
+  {first("asymmetric, true flow sheet", sensor)}, compared with {first("Shapley", sensor)} for Shapley values and
+  {first("propagated", sensor)} for "propagated".
 """
 
 

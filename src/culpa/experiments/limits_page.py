@@ -70,20 +70,21 @@ def _in_short(result: FalseAlarms) -> str:
     return f"""
 ## In short
 
-The numbers are false alarms of the 99% limit of SPE, except where a line names another statistic.
+The numbers are false alarms of the 99% limit of SPE, except where a line names another statistic. The target is 1%.
 
 - **The assumptions are met.** With 1,000 Gaussian training rows: {formulas(_GOOD)}, {alarms(_GOOD, "empirical")}
   (empirical), {alarms(_GOOD, "conformal")} (conformal).
-- **One component too few.** One direction dominates the residuals: {formulas(_FEW)}, {alarms(_FEW, "conformal")}
-  (conformal).
-- **Only 100 training rows.** Their residuals are smaller than those of new rows, and no formula for SPE corrects for that:
-  {formulas(_SMALL)}.
+- **One component too few.** {formulas(_FEW)}, {alarms(_FEW, "conformal")} (conformal). The missing component becomes a
+  direction that dominates the residuals.
+- **Only 100 training rows.** {formulas(_SMALL)}. The residuals of so few training rows are smaller than those of new rows,
+  and no formula for SPE corrects for that.
 - **Heavy tails.** {formulas(_HEAVY)}, {alarms(_HEAVY, "conformal")} (conformal).
-- **Real data.** On {len(real)} data sets, whose rows are not Gaussian, the Jackson-Mudholkar limit raises
-  {_from_to(formula)} false alarms where the target is 1%. On the {len(conformal)} data sets with enough rows for it, the
-  conformal limit raises {_from_to(conformal)}.
-- **Rows that depend on earlier rows.** The conformal guarantee is for rows that could have come in any order. In the
-  simulated plant the states depend on the past, but the noise does not. Its conformal 99% limits raise
+- **Real data.** The {len(real)} data sets are not Gaussian. The Jackson-Mudholkar limit raises {_from_to(formula)} false
+  alarms on them. The conformal limit raises {_from_to(conformal)} on the {len(conformal)} data sets that have enough
+  rows for it.
+- **Rows that depend on earlier rows.** The conformal guarantee holds only if the order of the rows
+  carries no information. In the simulated plant, sensors measure hidden states plus noise. The states depend on
+  earlier states, but the noise does not depend on earlier noise. There, conformal 99% limits raise
   {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, which measures the noise, and
   {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, which measures the states.
 - **Trimming clean rows.** Trimming removes the most extreme normal rows, so the limit becomes tighter. With trim = 0.05
@@ -105,8 +106,9 @@ def _rates(result: FalseAlarms, score: str) -> Sheet:
         f"False alarms of {_TITLES[score]} at 95% / 99%",
         ("normal rows", "training rows x features", *KINDS[score]),
         rows,
-        "Share of new normal rows above the limit. The targets are 5% / 1%. A dash means that there are too few rows to "
-        f"hold out (19 for 95%, 99 for 99%). Simulated rows: mean of {result.sources[0].n_runs} runs. Real rows: mean of "
+        "Share of new normal rows above the limit. The targets are 5% / 1%. A dash means that there are too few rows: a "
+        f"conformal limit needs 19 held-out rows for 95% and 99 for 99%. Simulated rows: mean of "
+        f"{result.sources[0].n_runs} runs. Real rows: mean of "
         f"{result.sources[-1].n_runs} random splits. Conformal limits hold out 20% of the training rows.",
     )
 
@@ -137,12 +139,12 @@ def _trimmed(result: FalseAlarms) -> Sheet:
     )
     return Sheet(
         "Dirty training rows",
-        ("abnormal training rows", "trim", "of these listed", "false alarms", "faults detected", "limit"),
+        ("abnormal training rows", "trim", "abnormal rows listed", "false alarms", "faults detected", "limit"),
         rows,
         "500 Gaussian training rows, 12 features, 99% limit of SPE. In each abnormal training row, one feature is off by 6 "
-        'standard deviations. In each fault to detect, one feature is off by 3. "Of these listed" is the share of the '
-        "abnormal training rows that `abnormal_training_rows_` lists. The last column is the limit, divided by the "
-        "limit of a detector that was fitted to the clean rows alone.",
+        'standard deviations. In each fault to detect, one feature is off by 3 standard deviations. "Abnormal rows '
+        'listed" is the share of the abnormal training rows that `abnormal_training_rows_` lists. The last column is the '
+        "limit, divided by the limit of a detector that was fitted to the clean rows alone.",
     )
 
 
