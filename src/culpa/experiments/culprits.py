@@ -1,4 +1,4 @@
-"""Who finds the culprits of real incidents? Servers with labelled culprits, and faults of a chemical plant.
+"""Who finds the culprits of known incidents? Servers with labelled culprits, and faults of a chemical plant.
 
 **Servers.** Every labelled incident of six servers is a stretch of rows and a set of metrics that explain it. A ranking
 gets, for an incident with m culprits, the share of them among its first m features (HitRate@100%) and among its first 1.5 m

@@ -1,4 +1,4 @@
-"""Write ``culprits.md`` and ``culprits.json``: which rankings find the culprits of real incidents."""
+"""Write ``culprits.md`` and ``culprits.json``: which rankings find the culprits of known incidents."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown
 
 _HEAD = """\
-# Culprits of real incidents
+# Culprits of known incidents
 
 `culpa reproduce culprits` writes this page. It needs two data sets in the folder that the environment variable `CULPA_DATA`
 points to: servers with labelled culprits (`asd/`) and fault runs of the Tennessee Eastman process (`tep/`).
