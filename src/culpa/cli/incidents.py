@@ -26,7 +26,7 @@ def incidents(
         ),
     ] = None,
 ) -> None:
-    """Group flagged rows into incidents, and show how each began and spread, which features are to blame, and what was expected.
+    """Group flagged rows into incidents: how each began and spread, which features are to blame, and what was expected.
 
     culpa writes each incident as soon as it is over. If the rows come from a pipe, it also writes a line when an incident
     opens and when it spreads to more features.
