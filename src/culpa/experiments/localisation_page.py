@@ -218,7 +218,8 @@ changes are dropped.
 
 With several culprits, Hits@3 can be below Hits@1. For Hits@1, it is enough that one culprit is in first position. For
 Hits@3, all culprits must be in the first three positions to reach 100%. Features with equal blame share their positions,
-so the order of the columns has no effect. Shapley values are exact up to 13 features and sampled beyond. The retraining game is computed up to
+so the order of the columns has no effect. Shapley values are exact up to 13 features and sampled beyond. The
+retraining game is computed up to
 {MOST_RETRAINED} features. Intervals come from resampling rows, because trials of the same row are similar.
 """
 
