@@ -182,8 +182,8 @@ def _noise(figures: Figures, pictures: str) -> str:
 
 The conditional value function depends on the noise variance of probabilistic PCA. With the maximum-likelihood value,
 Hits@1 is {number(ours.max)} (MAX) and {number(ours.min)} (MIN). As the noise approaches zero, it falls to
-{number(least.max)} and {number(least.min)}. The best value that we tried, {best.factor:g} times maximum likelihood, gives {number(best.max)} and
-{number(best.min)}.
+{number(least.max)} and {number(least.min)}. The best value that we tried, {best.factor:g} times maximum likelihood, gives
+{number(best.max)} and {number(best.min)}.
 
 ![Hits@1 against the noise variance]({pictures}/noise-variance.png)
 
@@ -231,12 +231,12 @@ the anomalous rows (bad).
 Our values come from the default settings. They are exact for the {len(exact)} data sets with up to {max(exact)} features.
 For the others they are sampled until the relative standard error is 1%.
 
-**Why the paper's numbers are mostly lower.** One reason is sampling noise, which lowers the correlation of the
-values with anything else. A bias explains the numbers better.
-[The author's code](https://github.com/n-takeishi/pca_shapley) skips orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
-the score. With infinitely many orders, the biased values give correlations that differ from the paper's
-by {number(distance_skipping)} on average. The correlations of the true Shapley values differ by {number(distance)}.
-The next table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
+**Why the paper's numbers are mostly lower.** One reason is sampling noise, which lowers the correlation of the values with
+anything else. A bias explains the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
+orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
+the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
+{number(distance_skipping)} on average. The correlations of the true Shapley values differ by {number(distance)}. The next
+table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 
 {sheets.to_markdown(sheets.algorithm1_sheet(result))}
 
