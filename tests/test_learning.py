@@ -253,7 +253,7 @@ class TestStatistics:
     def test_a_formula_has_none(self):
         detector = PCADetector(limit="formula").fit(plant(203, 0))
         assert detector.statistics(plant(5, 1))["p_value"].isna().all()
-        with pytest.raises(ValueError, match=r"fdr=... needs p-values, which a limit by formula does not have"):
+        with pytest.raises(ValueError, match=r"fdr=... needs p-values, but a formula limit does not provide them"):
             detector.statistics(plant(5, 1), fdr=0.1)
 
     @pytest.mark.parametrize("fdr", [0.05, 0.3])

@@ -484,13 +484,11 @@ class Explainer:
             if self.method == "exact":
                 plan.check_affordable(self.game, len(self.players))
         elif self.method == "algorithm1":
-            raise ValueError(
-                "method='algorithm1' draws orders of all kinds: with upstream, use 'auto' or 'permutation'."
-            )
+            raise ValueError("method='algorithm1' does not support upstream. Use method='auto' or 'permutation'.")
         elif self.method == "exact" and self._down_sets is None:
             raise ValueError(
-                f"method='exact' would value every coalition of the {len(self.players)} players that upstream allows, and "
-                "these are too many: use method='auto' or 'permutation', or put features into groups."
+                f"method='exact' is too slow here, because upstream allows too many coalitions of the "
+                f"{len(self.players)} players. Use method='auto' or 'permutation', or put features into groups."
             )
 
     def _check_retraining(self, features: object) -> None:
@@ -548,10 +546,12 @@ def _partial_order(
         if name in players:
             return players.index(name)
         if name in group_of:
-            raise ValueError(f"upstream names {name!r}, which is in the group {group_of[name]!r}: name the group.")
+            raise ValueError(
+                f"upstream contains {name!r}, which is in the group {group_of[name]!r}. Use the group instead."
+            )
         if name in (*names, *columns.inputs) and name not in columns.names:
             raise ValueError(
-                f"upstream names {name!r}, which is given or not used: it is never blamed, and is known before all others."
+                f"upstream contains {name!r}, which is given or not used, so it is never blamed. Leave it out of upstream."
             )
         unknown(name, players, "feature or group in upstream:")
 

@@ -100,6 +100,8 @@ def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: 
 def _worst_culprits(explainer: Explainer, rows: ScoredRows, k: int, n_features: int) -> Positions:
     """Positions of the ``k`` most blamed features of each row, (rows, k)."""
     if not 1 <= k <= n_features:
-        raise ValueError(f"features={k} culprits to fix: choose 1 to {n_features}, or name the features.")
+        raise ValueError(
+            f"features={k} is not a possible number of features to fix. Use 1 to {n_features}, or a list of names."
+        )
     why = explainer.explain_scored(rows)
     return np.argsort(np.where(why.observed, -why.blame, np.inf), axis=1, kind="stable")[:, :k]

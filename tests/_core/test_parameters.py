@@ -102,7 +102,7 @@ def test_two_names_of_one_parameter():
     same = [detector.explain(X[:3], **{name: "t2"}).values for name in ("score", "statistic")]
     np.testing.assert_array_equal(*same)
     assert detector.explainer(statistic="t2") is detector.explainer(score="t2")
-    with pytest.raises(ValueError, match="score='spe' and statistic='t2' are two names of one parameter: give one"):
+    with pytest.raises(ValueError, match="score='spe' and statistic='t2' are two names for the same parameter"):
         Explainer(detector, "spe", statistic="t2")
 
 

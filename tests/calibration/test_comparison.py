@@ -75,7 +75,7 @@ def test_all_settings_and_numbers_of_components():
 
 def test_smoothed_rows_are_refused():
     with pytest.raises(
-        ValueError, match="does not work with smooth: calibrate without smooth, and set it on the result"
+        ValueError, match=r"does not work with smooth\. Calibrate without smooth, and set smooth on the result"
     ):
         culpa.calibrate(plant(), PCADetector(smooth=0.2))
     with pytest.raises(ValueError, match="does not work with smooth"):

@@ -118,8 +118,8 @@ def test_columns_that_imply_each_other(folder):
     (sentence,) = (line for line in told.splitlines() if "imply each other" in line)
     strength = PCADetector().fit(table()).suggested_groups()[0].strength
     assert sentence == (
-        f"valve and flow imply each other (partial correlation {strength:.2f}): faults in one cannot be told from faults "
-        "in the other. Consider --group 'valve/flow=valve,flow (m3/h)'"
+        f"valve and flow imply each other (partial correlation {strength:.2f}): faults in one cannot be "
+        "distinguished from faults in the other. Consider --group 'valve/flow=valve,flow (m3/h)'"
     )
     assert sentence in run("info", folder / "m.culpa").stdout
     about = json.loads(run("info", folder / "m.culpa", "--json").stdout)

@@ -150,7 +150,7 @@ def test_fit_warns_of_few_rows(folder):
     assert "Warning: the limit is a formula and may be too low, because 29 rows are too few to check it" in told
     assert "held-out rows:" not in told
     told = fitted_to(30, folder)
-    assert "Warning: 30 rows are few for a limit at 0.99. The limit is higher than all their scores" in told
+    assert "Warning: 30 rows are few for a limit at confidence 0.99. The limit is extrapolated" in told
     assert "held-out rows: 0% above the 99% limit" in told  # it lies beyond all of them
     assert "extrapolated" in fitted_to(98, folder)
     assert "extrapolated" not in fitted_to(98, folder, "--confidence", "0.95")
@@ -172,7 +172,7 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
 def test_csv_on_a_pipe_taken_for_json(folder, library):
     library.save(folder / "plant.culpa")
     told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
-    assert "If the table has another format, name it with --input-format" in " ".join(told.split())
+    assert "If the table has another format, specify it with --input-format" in " ".join(told.split())
 
 
 def test_fit_names_the_worst_training_row(folder):

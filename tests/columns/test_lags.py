@@ -194,7 +194,7 @@ class TestDetector:
 
     def test_a_column_with_the_name_of_a_past_value(self, normal):
         table = normal.rename(columns={"level": "feed (t-1)"})
-        with pytest.raises(ValueError, match=r"with lags=1, 'feed \(t-1\)' is the name of a past value\. Rename"):
+        with pytest.raises(ValueError, match=r"'feed \(t-1\)' is the name that culpa gives to a past value\. Rename"):
             PCADetector(lags=1).fit(table)
 
     def test_too_few_rows(self, normal):

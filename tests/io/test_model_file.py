@@ -176,14 +176,14 @@ HOSTILE = {
     "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
     "limits without scores": (set_limits("empirical", {"spe": 5}), "'limits.spe' is missing"),
     "scores without limits": (set_limits("empirical", {}, spe=np.ones(3)), "'limits.spe' is missing or unknown"),
-    "more scores than rows": (set_limits("empirical", {"spe": 2}, spe=np.arange(3.0)), "largest of 2 scores"),
+    "more scores than rows": (set_limits("empirical", {"spe": 2}, spe=np.arange(3.0)), "sorted scores, at most 2"),
     "scores not sorted": (
         set_limits("empirical", {"spe": 9}, spe=np.arange(3.0)[::-1].copy()),
-        "largest of 9 scores",
+        "sorted scores, at most 9",
     ),
     "more held-out scores than rows": (
         set_limits("held-out", {"spe": [4, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS),
-        "largest of 9 scores",
+        "sorted scores, at most 9",
     ),
     "held-out scores without blocks": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0)),
@@ -191,19 +191,19 @@ HOSTILE = {
     ),
     "blocks too few": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS[:9]),
-        "'limits.spe.block' does not contain the blocks",
+        "'limits.spe.block' does not contain the block of each score",
     ),
     "a block that is not there": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 1),
-        "'limits.spe.block' does not contain the blocks",
+        "'limits.spe.block' does not contain the block of each score",
     ),
     "a negative block": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS - 1),
-        "'limits.spe.block' does not contain the blocks",
+        "'limits.spe.block' does not contain the block of each score",
     ),
     "blocks that are not whole": (
         set_limits("held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS + 0.5),
-        "'limits.spe.block' does not contain the blocks",
+        "'limits.spe.block' does not contain the block of each score",
     ),
     "blocks of nothing": (
         set_limits("held-out", {"spe": [0, 0]}, spe=np.arange(5.0), spe_block=_BLOCKS[:5]),
@@ -211,13 +211,13 @@ HOSTILE = {
     ),
     "more scores than rows in a block": (
         set_limits("held-out", {"spe": [10, 0]}, spe=np.arange(10.0), spe_block=_BLOCKS),
-        "has more scores of a block than it has rows",
+        "has more scores in a block than the block has rows",
     ),
     "weights of other blocks": (
         set_limits(
             "held-out", {"spe": [5, 5]}, spe=np.arange(10.0), spe_block=_BLOCKS, spe_weight=np.array([1.0, 2.0])
         ),
-        "'limits.spe.weight' does not hold the weight",
+        "'limits.spe.weight' does not contain a weight",
     ),
     "no blocks": (set_limits("held-out", {"spe": []}), "'limits'"),
     "held-out scores in one number": (set_limits("held-out", {"spe": 10}, spe=np.arange(10.0)), "'limits'"),

@@ -53,7 +53,7 @@ class TestTheLimit:
     def test_beyond_all_rows(self):
         [text] = told(rows(98))
         assert text.startswith(
-            "98 rows are few for a limit at 0.99. The limit is higher than all their scores and is extrapolated."
+            "98 rows are few for a limit at confidence 0.99. The limit is extrapolated and higher than all their scores."
         )
         assert text.endswith("Pass more rows, or choose a lower confidence (confidence=).")
         assert told(rows(98), confidence=0.95) == []
@@ -63,7 +63,9 @@ class TestTheLimit:
         X = rows(1000)
         X.iloc[700:] = 5 + (X.iloc[700:] - 5) * 2
         [text] = told(X)
-        assert text.startswith("the training rows are not alike from one stretch to the next, so the limit was raised.")
+        assert text.startswith(
+            "the training rows differ from one stretch of rows to the next, so the limit was raised."
+        )
         assert re.search(r"The stretch from (70|80|90)% to \d+% of the rows has the largest share of high scores", text)
         assert told(X.sample(frac=1, random_state=0)) == []
 
@@ -176,10 +178,10 @@ def test_ties_in_words():
     fitted = PCADetector().fit(pd.DataFrame(X, columns=names)).fitted
     strong, weak = (group.strength for group in fitted.suggested_groups())
     assert ties_in_words(fitted) == [
-        f"flow, b and e imply each other (partial correlations of {strong:.2f} or more): faults in one cannot be told from "
-        "faults in another. Consider --group 'flow/b/e=flow [m3/h],b,e'",
-        f"p and it's imply each other (partial correlation {weak:.2f}): faults in one cannot be told from faults in the "
-        "other. Consider --group 'p/it'\"'\"'s=p [bar],it'\"'\"'s'",
+        f"flow, b and e imply each other (partial correlations of {strong:.2f} or more): faults in one cannot be "
+        "distinguished from faults in another. Consider --group 'flow/b/e=flow [m3/h],b,e'",
+        f"p and it's imply each other (partial correlation {weak:.2f}): faults in one cannot be "
+        "distinguished from faults in the other. Consider --group 'p/it'\"'\"'s=p [bar],it'\"'\"'s'",
     ]
 
 

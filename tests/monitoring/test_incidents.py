@@ -213,7 +213,7 @@ class TestFixingSeveral:
     def test_mistakes(self, detector, new):
         with pytest.raises(ValueError, match="did you mean 'flow_feed'"):
             detector.fix(new, ["flow_fed"])
-        with pytest.raises(ValueError, match="choose 1 to 12"):
+        with pytest.raises(ValueError, match="Use 1 to 12"):
             detector.fix(new, 13)
         with pytest.raises(ValueError, match="at least one"):
             detector.fix(new, [])

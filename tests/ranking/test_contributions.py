@@ -217,7 +217,7 @@ def test_clear_refusals(detector):
     X = rows(3, 1)
     with pytest.raises(ValueError, match="did you mean 'rbc'"):
         detector.contributions(X, "rbcc")
-    with pytest.raises(ValueError, match="leave the score out"):
+    with pytest.raises(ValueError, match="Do not pass a score"):
         detector.contributions(X, "leave-one-out", statistic="t2")
     with pytest.raises(ValueError, match="unknown score"):
         detector.contributions(X, "rbc", statistic="q")

@@ -504,7 +504,7 @@ def test_save_is_all_or_nothing(report, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert json.loads(report.save(tmp_path / "report.json").read_text()) == json.loads(report.to_json())
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(ValueError, match="already exists"):
         report.save(path, force=False)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "report.json"]
 
@@ -552,7 +552,7 @@ def test_command_line_with_lags(folder, table):
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "wehn"], "there is no column 'wehn'; did you mean 'when'?"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "batch"], "which is not a time"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min"], "so the rows need"),
-        (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/there.html"], "exists already"),
+        (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/there.html"], "already exists"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/no/r.html"], "does not exist"),
         (["{}/none.csv", "-m", "{}/plant.culpa"], "No such file"),
         (["{}/empty.csv", "-m", "{}/plant.culpa"], "there are no rows to report on"),
@@ -575,5 +575,5 @@ def test_fail_on_anomaly_and_default_name(folder, monkeypatch):
     monkeypatch.chdir(folder)
     run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=1)
     assert (folder / "report.html").stat().st_size > 4e6
-    assert "exists already" in run("report", "new.csv", "-m", "plant.culpa", code=2).stderr
+    assert "already exists" in run("report", "new.csv", "-m", "plant.culpa", code=2).stderr
     run("report", "new.csv", "-m", "plant.culpa", "--force")

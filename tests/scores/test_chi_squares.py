@@ -122,5 +122,5 @@ def test_nothing_and_rounding_errors_do_not_count():
 @pytest.mark.parametrize(("name", "few"), [("_POINTS", (32,)), ("_STEPS", 2)])
 def test_what_does_not_converge_is_an_error(name, few, monkeypatch):
     monkeypatch.setattr(_chi_squares, name, few)
-    with pytest.raises(ValueError, match=r"sum of 501 chi-squares did not converge .*: use another limit"):
+    with pytest.raises(ValueError, match=r"sum of 501 chi-squares did not converge .*\. Use another limit"):
         imhof(np.r_[1.0, np.full(500, 1.5e-3)], 0.99)

@@ -189,7 +189,7 @@ class TestConformal:
     @pytest.mark.parametrize(("confidence", "needed"), [(0.95, 19), (0.99, 99), (0.999, 999), (0.9, 9)])
     def test_how_many_rows_it_takes(self, confidence, needed):
         Tail.of(np.arange(needed, dtype=float)).conformal(confidence)
-        with pytest.raises(ValueError, match=f"needs at least {needed} held-out rows, got {needed - 1}:"):
+        with pytest.raises(ValueError, match=rf"needs at least {needed} held-out rows, got {needed - 1}\."):
             Tail.of(np.arange(needed - 1, dtype=float)).conformal(confidence)
 
     def test_false_alarms_stay_within_the_bound_over_1000_simulations(self):

@@ -37,4 +37,4 @@ def check_free(path: Path, *, force: bool = False) -> None:
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {str(path.parent)!r} does not exist.")
     if path.is_file() and not force:
-        raise ValueError(f"{path} exists already. Choose another name, or replace it with --force.")
+        raise ValueError(f"{path} already exists. Choose another name, or replace it with --force.")

@@ -45,7 +45,8 @@ class Parameter:
         """The value given under the name or under the alias, or the default; both may be given if they agree."""
         if value is not None and other is not None and value != other:
             raise ValueError(
-                f"{self.name}={value!r} and {self.alias}={other!r} are two names of one parameter: give one of them."
+                f"{self.name}={value!r} and {self.alias}={other!r} are two names for the same parameter. "
+                "Pass only one of them."
             )
         return next((given for given in (value, other) if given is not None), self.default)
 

@@ -47,8 +47,8 @@ _COMPONENTS = Parameter(
     AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))),
     0.95,
     "Number of components, or the share of variance that they must explain.",
-    'A share takes the smallest number of components that explains it, at most d - 1 for d features. "mle" is Minka\'s '
-    "estimate.",
+    "For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features. "
+    '"mle" is Minka\'s estimate.',
     option="components",
 )
 _NOISE = Parameter(
@@ -81,14 +81,14 @@ _RANKING = Parameter(
     "Criterion that ranks the features of a row (see docs/localisation.md).",
     '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`. "leave-one-out" finds a single '
     'wrong feature more often than Shapley values, and "fault-odds" finds one or several wrong features more often. '
-    '"propagated" finds where a fault entered that then moved other features.',
+    '"propagated" is for faults that spread: it finds the feature where the fault entered.',
 )
 _GROUPS = Parameter(
     "groups",
     GROUPS,
     None,
     "Features that are blamed together, such as those of one subsystem.",
-    "Features in no group stay on their own.",
+    "Features that are in no group are blamed individually.",
     optional=True,
 )
 _SEED = Parameter(
@@ -102,7 +102,7 @@ FORGET = Parameter(
     "forget",
     Number(at_least=0, below=1),
     0.0,
-    "Share of its weight that every earlier row loses with each new row.",
+    "Forgetting rate: with each new row, all earlier rows lose this share of their weight.",
     "With 0.001, a row has half of its weight after 693 more rows, and all weights add up to about 1,000 rows. 0 forgets "
     "nothing.",
 )
@@ -118,14 +118,16 @@ DETECTOR = Parameters(
             default="auto",
             more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood. For the statistics '
             '"spe" and "mse", it takes as many components as explain 95% of the variance. '
-            "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
+            "`culpa.calibration.components_by_detection` finds the number with the highest detection rate of injected "
+            "faults.",
         ),
         Parameter(
             "scale",
             Flag(),
             True,
             "Divide each column by its standard deviation in the training rows.",
-            "The divisor is n - 1; scikit-learn's StandardScaler uses n. A constant column keeps scale 1.",
+            "The standard deviation has the divisor n - 1; scikit-learn's StandardScaler uses n. A constant column keeps "
+            "scale 1.",
         ),
         Parameter(
             "statistic",
@@ -156,13 +158,13 @@ DETECTOR = Parameters(
             "holdout",
             Number(above=0, below=1, note="0.2 means 20%"),
             0.2,
-            "Share of the rows, taken from the end, that the conformal limit holds out.",
+            "Conformal limit: share of the rows to hold out, taken from the end.",
         ),
         Parameter(
             "trim",
             Number(at_least=0, below=0.5),
             0.0,
-            "Share of the training rows to leave out: the most abnormal ones, which may be faulty.",
+            "Share of the training rows to leave out. The most abnormal rows are left out, because they may be faulty.",
         ),
         Parameter(
             "robust",
@@ -170,7 +172,7 @@ DETECTOR = Parameters(
             None,
             "Protect the fit from wrong values in the training rows.",
             '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other '
-            "cells of their rows are used.",
+            "cells of their rows are still used.",
             optional=True,
         ),
         Parameter(
@@ -178,13 +180,14 @@ DETECTOR = Parameters(
             Whole(0),
             0,
             "Number of preceding rows that are judged together with each row (dynamic PCA).",
-            "Rows must be consecutive. Each feature is blamed for its present and past values together.",
+            "Rows must be consecutive. The blame of a feature covers its present and its past values.",
         ),
         Parameter(
             "given",
             FEATURES,
             None,
-            "Columns that describe the context, such as load or grade. Rows are judged by what their context implies.",
+            "Columns that describe the context, such as load or grade. Rows are compared with what is normal in their "
+            "context.",
             "Given columns are never flagged and never blamed. Their effect on the other columns is learned by linear "
             "regression.",
             optional=True,
@@ -200,7 +203,7 @@ DETECTOR = Parameters(
             Number(above=0, at_most=1),
             None,
             "Judge a moving average of the rows, to find small, persistent faults (MEWMA). The value is the weight of the "
-            "present row.",
+            "current row.",
             "Rows must be consecutive. 0.2 is a usual choice. None and 1 judge each row alone.",
             optional=True,
         ),
@@ -286,8 +289,8 @@ EXPLAINER = Parameters(
             CHAINS,
             None,
             "Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].",
-            "Values are then asymmetric Shapley values: only orders in which causes join before their effects count, so a "
-            "cause is also credited with what it implies about its effects. A flow sheet that is wrong misleads.",
+            "Values are then asymmetric Shapley values: they only use orders in which causes join before their effects. So "
+            "a cause is also credited with what it implies about its effects. A wrong flow sheet gives misleading values.",
             optional=True,
         ),
         Parameter(
@@ -296,7 +299,8 @@ EXPLAINER = Parameters(
             0.01,
             "Sampled values: relative standard error to reach.",
             "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
-            "culpa samples until the median over some rows drawn from the model is at most this.",
+            "culpa draws some rows from the model, and samples until the median of their relative standard errors is at "
+            "most the tolerance.",
         ),
         Parameter(
             "max_coalitions",
@@ -330,7 +334,7 @@ EXPLAINER = Parameters(
             "retraining_rank",
             Choice(RETRAINING_RANKS),
             "components",
-            "Retraining game: a retrained PCA keeps the number of components, or their share of the variance.",
+            "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
         ),
         replace(_SEED, alias="random_state"),
         Parameter(
@@ -367,7 +371,7 @@ CALIBRATION = Parameters(
             "at_once",
             list_of(Whole(1), "a list of whole numbers of at least 1"),
             (1, 2, 3),
-            "Numbers of columns that a fault changes at once.",
+            "How many columns a fault changes at once.",
         ),
         Parameter("n_folds", Whole(2), 5, "Number of consecutive folds; each is held out once."),
         Parameter("n_trials", Whole(1), 1800, "Number of faults to inject, over all folds.", option="trials"),
@@ -376,7 +380,7 @@ CALIBRATION = Parameters(
             "progress",
             FUNCTION,
             None,
-            "Function that is called with the share of the work done and what is being done.",
+            "Function that is called with the share of the work done and the name of the current step.",
             optional=True,
         ),
     ],

@@ -15,7 +15,7 @@ _EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer
 _HEAD = f"""# Parameters
 
 This page lists every parameter of the detector, the explainer, the calibration and the model. It is generated from
-`src/culpa/_core/parameters.py`. The same file defines how parameters are checked, and the options of the command line.
+`src/culpa/_core/parameters.py`. The checks of parameters and the options of the command line use the same file.
 
 | what | in Python | on the command line |
 | --- | --- | --- |

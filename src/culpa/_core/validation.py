@@ -108,7 +108,7 @@ def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, ar
         )
     if names is not None and table.names is not None and table.names != names:
         missing = [name for name in names if name not in table.names]
-        what = f"lacks the column {missing[0]!r}" if missing else "has the model's columns in another order"
+        what = f"has no column {missing[0]!r}" if missing else "has the model's columns in another order"
         shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
         raise ValueError(f"{argument} {what}. Pass the columns that the model was fitted to, in this order: {shown}.")
 

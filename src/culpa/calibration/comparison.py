@@ -107,8 +107,8 @@ def by_position(detector: PCADetector, names: Sequence[str]) -> PCADetector:
     """
     if detector.smooth not in (None, 1):
         raise ValueError(
-            "calibrate injects faults into single rows, so it does not work with smooth: calibrate without smooth, and "
-            "set it on the result."
+            "calibrate injects faults into single rows, so it does not work with smooth. Calibrate without "
+            "smooth, and set smooth on the result afterwards."
         )
     if detector.given is None:
         return detector

@@ -125,7 +125,9 @@ def take_turns(
     most = rows.shape[1] - len(spared) - 1
     sizes = [k for k in at_once if 0 < k <= most]
     if not (len(kinds) and sizes and len(rows)):
-        raise ValueError(f"no faults can be injected: give rows, kinds of faults, and at_once between 1 and {most}.")
+        raise ValueError(
+            f"no faults can be injected. Pass rows and kinds of faults, and choose at_once between 1 and {most}."
+        )
     each = -(-n_trials // (len(kinds) * len(sizes)))
     turns = np.concatenate([rng.permutation(len(rows)) for _ in range(-(-each * len(kinds) * len(sizes) // len(rows)))])
     faults = [(kind, k) for kind in kinds for k in sizes]

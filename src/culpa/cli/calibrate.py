@@ -46,8 +46,8 @@ def calibrate(
     choose: Annotated[
         Choice,
         typer.Option(
-            help="What to choose: the settings that find faulty features best, or the number of components that detects "
-            "most faults. In both cases the comparison is at the same rate of false alarms."
+            help="What to choose: the settings that find faulty features best, or the number of components with the "
+            "highest detection rate. In both cases, all candidates are compared at the same rate of false alarms."
         ),
     ] = Choice.settings,
     kinds: Annotated[
@@ -63,7 +63,7 @@ def calibrate(
     at_once: Annotated[
         list[str] | None,
         typer.Option(
-            help="Numbers of columns that a fault changes at once, such as '1,2'. Repeatable.",
+            help="How many columns a fault changes at once, such as '1,2'. Repeatable.",
             show_default="1,2,3",
             rich_help_panel=FAULTS,
         ),
@@ -76,11 +76,11 @@ def calibrate(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare settings by injecting faults into held-out normal rows. With -o, write a model file of the best setting.
+    """Compare settings by injecting faults into held-out normal rows. With -o, write a model file with the best setting.
 
     You only need normal rows. All settings are compared at the same rate of false alarms. The comparison uses at most
-    20,000 complete rows, and the model learns from all rows. The model options are the starting point. Only
-    --statistic, --noise, --shrinkage, --game and --ranking may change, if another value is clearly better.
+    20,000 complete rows, and the model learns from all rows. The model options are the starting point. calibrate
+    changes only --statistic, --noise, --shrinkage, --game and --ranking, and only if another value is clearly better.
 
     \b
     culpa calibrate normal.csv

@@ -91,7 +91,7 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     elif names:
         help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."
     if kind is FEATURES:
-        help = f"{help} Write them as 'a,b'."
+        help = f"{help} Write the columns as 'a,b'."
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)

@@ -16,20 +16,20 @@ def incidents(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     grouping: options.IncidentOptions,
-    text: Annotated[bool, typer.Option("--text", help="Print only sentences.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print sentences instead of a table.")] = False,
     events: Annotated[
         bool | None,
         typer.Option(
             "--events/--no-events",
-            help="Also write a line when an incident opens and when it grows.",
-            show_default="if rows come from a pipe and are answered as text or NDJSON",
+            help="Also write a line when an incident opens, and when it spreads to more features.",
+            show_default="if rows come from a pipe and the output is text or NDJSON",
         ),
     ] = None,
 ) -> None:
-    """Group flagged rows into incidents: how they began and spread, which features are to blame, what was expected.
+    """Group flagged rows into incidents: how each began and spread, which features are to blame, and what was expected.
 
-    Each incident is written as soon as it is over. Rows from a pipe also get a line when an incident opens, and when it
-    reaches more features.
+    culpa writes each incident as soon as it is over. If the rows come from a pipe, it also writes a line when an incident
+    opens and when it spreads to more features.
 
     \b
     culpa incidents new.csv -m plant.culpa --time time --gap 5min --text

@@ -26,10 +26,13 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
 Model = Annotated[
-    Path, typer.Option("--model", "-m", help="Model file of 'culpa fit', 'calibrate' or 'update'.", show_default=False)
+    Path,
+    typer.Option(
+        "--model", "-m", help="Model file, written by 'culpa fit', 'calibrate' or 'update'.", show_default=False
+    ),
 ]
 ModelArgument = Annotated[
-    Path, typer.Argument(help="Model file of 'culpa fit', 'calibrate' or 'update'.", show_default=False)
+    Path, typer.Argument(help="Model file, written by 'culpa fit', 'calibrate' or 'update'.", show_default=False)
 ]
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
@@ -82,8 +85,8 @@ class TableOptions:
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Value that means a missing cell, in addition to 'NA' and similar texts: a number such as -9999, or "
-            "(CSV and NDJSON only) a text. Repeatable.",
+            help="Number that marks a missing cell, such as -9999, or in CSV and NDJSON also a text. 'NA' and similar "
+            "texts are always missing. Repeatable.",
             show_default=False,
             rich_help_panel=READING,
         ),
@@ -256,7 +259,7 @@ class IncidentOptions:
 
     time: Annotated[
         str | None,
-        typer.Option(help="Column with the times of the rows, in ascending order.", show_default="row numbers"),
+        typer.Option(help="Column with the time of each row, in ascending order.", show_default="row numbers"),
     ] = None
     gap: Annotated[
         str,
@@ -267,7 +270,11 @@ class IncidentOptions:
     min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
     baseline: Annotated[
         int,
-        typer.Option(min=0, help="Judge movements against the mean of this many normal rows before the incident."),
+        typer.Option(
+            min=0,
+            help="Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
+            "training rows.",
+        ),
     ] = 0
 
     def grouping(self) -> dict[str, Any]:

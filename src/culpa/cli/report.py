@@ -27,7 +27,7 @@ def report(
     ] = False,
     id: Annotated[
         str | None,
-        typer.Option(help="Column with labels of the rows, if they have no times.", show_default="row numbers"),
+        typer.Option(help="Column with row labels, if the table has no times.", show_default="row numbers"),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Whose fault is it?",
     force: options.Force = False,

@@ -33,16 +33,16 @@ def reproduce(
     what: Annotated[
         Part,
         typer.Argument(
-            help="Part of the paper, or 'all'. Beyond the paper: localisation, alarms (false alarms of the default "
-            "detector), limits (false alarms of other limits), propagation, culprits.",
+            help="Part of the paper to reproduce (table1, table2, figures), or 'all' of them; or one of culpa's own "
+            "experiments (see above).",
             show_default=False,
         ),
     ],
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with the data files (cars04.csv, odds/*.npz, or the original files). If they are not there, they "
-            "are downloaded.",
+            help="Folder with the data files (cars04.csv, odds/*.npz, or the original files). Missing files are "
+            "downloaded.",
             show_default="$CULPA_DATA",
         ),
     ] = None,
@@ -54,10 +54,14 @@ def reproduce(
 ) -> None:
     """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones.
 
-    'localisation' injects faults into twelve data sets and compares which criterion finds the faulty features; 'alarms'
-    counts false alarms of the default detector, and 'limits' those of other limits; 'propagation' simulates faults that
-    travel; 'culprits' compares rankings on recorded incidents.
-    Each takes some minutes, and none is part of 'all'.
+    There are five more experiments, which 'all' does not include. Each takes some minutes.
+
+    \b
+    localisation  which ranking criterion finds faults injected into twelve data sets
+    alarms        false alarms of the default detector
+    limits        false alarms of other control limits
+    propagation   simulated faults that spread to other features
+    culprits      rankings compared on recorded incidents
     """
     results = _run(what.value, data, output, seeds)
     if json:

@@ -60,7 +60,7 @@ def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
     result = tuple(f"{name} (t-{lag})" if lag else name for lag in range(lags + 1) for name in names)
     if taken := set(names) & set(result[len(names) :]):
         raise ValueError(
-            f"with lags={lags}, {min(taken)!r} is the name of a past value. Rename the column that has this name."
+            f"with lags={lags}, {min(taken)!r} is the name that culpa gives to a past value. Rename your column."
         )
     return result
 

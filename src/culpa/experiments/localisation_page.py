@@ -50,14 +50,15 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
 - `cdc` is the classical contribution plot. For SPE it is the squared residual. `culpa.ranking.contributions` defines `pdc`,
   `dc`, `rbc` and `relative`, with references. `abc` is left out, because it ranks the features of a row exactly as `rbc`
   does.
-- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. As an option, it is
-  `ranking="leave-one-out"`. "mahalanobis, pdc" is the Shapley value of the Mahalanobis distance in closed form. As an
-  option, it is `ranking="mahalanobis-shapley"`.
-- `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features (two with more
-  than 44 features, one with more than 172). They assume faults like those injected here: independent errors of about two
-  standard deviations in a few features. They do not cover a fault of the whole process that moves many features together.
-  The size (2) and the prior odds (0.1) were chosen with results on seven of these data sets (cars, wine, vowels,
-  mammography, shuttle, cover, cardio). The other five (ionosphere, musk, satimage-2, wbc and the plant) were not used.
+- "mahalanobis, rbc" is how much the Mahalanobis distance falls if the feature is left out. To use it, set
+  `ranking="leave-one-out"`. "mahalanobis, pdc" is the Shapley value of the Mahalanobis distance in closed form. To use it,
+  set `ranking="mahalanobis-shapley"`.
+- `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features. With more
+  than 44 features the sets have at most two features, and with more than 172 features only one. The odds assume faults like
+  those injected here: independent errors of about two standard deviations in a few features. They do not cover a fault of
+  the whole process that moves many features together. We chose the size of the errors (2) and the prior odds (0.1) by their
+  results on seven of these data sets (cars, wine, vowels, mammography, shuttle, cover, cardio). We did not use the other
+  five (ionosphere, musk, satimage-2, wbc and the plant) for this.
 - "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
   `pdc` by a constant per feature.
 """
@@ -115,9 +116,9 @@ def overall_sheet(result: Result) -> Sheet:
         f"Mean over {len(result['sets'])} data sets",
         ("criterion", "Hits@1", "Hits@3", "mean rank"),
         rows,
-        "± is half of a 95% interval, from resampling the rows behind the trials of each data set. Bold: the paper's "
-        "method, which is the default of `Explainer`. The default of `PCADetector` is closest to 'mahalanobis, "
-        "conditional Shapley'.",
+        "± is half the width of a 95% interval. The intervals come from resampling the test rows of each data set. The "
+        "line in bold is the paper's method, which is the default of `Explainer`. The default of `PCADetector` is closest "
+        "to 'mahalanobis, conditional Shapley'.",
         frozenset(k for k, row in enumerate(rows) if row[0] == _DEFAULT),
     )
 
@@ -154,8 +155,8 @@ def sets_sheet(result: Result) -> Sheet:
             "short of the best",
         ),
         tuple(rows),
-        "The best criterion was picked on the same trials on which it is judged, so even an ideal choice falls a "
-        "little short.",
+        "The best criterion is selected by the same trials that judge it, which favours it. So even an ideal calibrated "
+        "choice would be slightly worse.",
     )
 
 
@@ -172,12 +173,12 @@ def _in_short(result: Result) -> str:
 - **Best over all data sets.** The criterion "{winner}" ranks a culprit first in {_percent(first["hits1"][0])} of the
   trials. The classical contribution plot (`cdc` of SPE) reaches {_percent(plot)}, reconstruction-based contributions of
   SPE reach {_percent(rbc)}, and the paper's Shapley values of SPE reach {_percent(default)}.
-- **A choice by injected faults works.** You can choose the criterion that has the highest Hits@1 for faults injected into
-  the training rows alone. On {close} of {len(others)} ODDS data sets, its Hits@1 on the test rows is within
-  {number(WITHIN, 2)} of that of the best criterion.{_cars_gap(found)}
+- **You can choose a criterion with the training rows alone.** Inject faults into them, and take the criterion that ranks a
+  culprit first most often (Hits@1). On {close} of {len(others)} ODDS data sets, the Hits@1 of this choice on the test
+  rows is within {number(WITHIN, 2)} of the best criterion's.{_cars_gap(found)}
 - **The paper's own trials** (cars, one cell at its maximum or minimum). The best criterion, "{cars[0]}", finds the
   culprit in {_percent(cars[1]["MAX"][0])} (MAX) and {_percent(cars[1]["MIN"][0])} (MIN) of the trials.
-  The criterion chosen with faults of these two kinds in the training rows finds it in
+  If you choose the criterion by injecting these two kinds of faults into the training rows, it finds the culprit in
   {_percent(calibrated["MAX"][0])} and {_percent(calibrated["MIN"][0])}.{_mixed_choice(result)}
 """
 
@@ -189,7 +190,7 @@ def _mixed_choice(result: Result) -> str:
     if entry is None or chosen == result["cars"]["calibrated"]:
         return ""
     shares = f"{_percent(entry['MAX'][0])} and {_percent(entry['MIN'][0])}"
-    return f' The choice for all kinds of faults, "{chosen}", finds it in {shares}.'
+    return f' If you inject all kinds of faults, the choice is "{chosen}", which finds it in {shares}.'
 
 
 def _cars_gap(found: dict[str, float]) -> str:
@@ -203,7 +204,8 @@ def _protocol(result: Result) -> str:
 
 - Cars: the first 300 complete rows train the model. The other 87 get the faults.
 - Plant: the simulated plant of `culpa.datasets` without its own faults, with 1,000 training rows and 400 rows for faults.
-- ODDS: the normal rows, shuffled, at most 3,000. Two thirds train the model.
+- ODDS: the ten anomaly detection data sets of the paper's Table II. We shuffle their normal rows and use at most 3,000 of
+  them. Two thirds train the model, and the others get the faults.
 
 Each data set gets about {result["trials"]:,} faults. The kinds are {", ".join(FAULT_KINDS[:-1])} and {FAULT_KINDS[-1]}.
 Each kind affects {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which no value
@@ -214,9 +216,10 @@ changes are dropped.
 - **Mean rank** is the mean position of the culprits. The best possible value is 1, 1.5 and 2 for one, two and three
   culprits.
 
-With several culprits, Hits@3 can be below Hits@1: one culprit in first position is a hit, but a full Hits@3 needs all
-culprits in the first three positions. Features with equal blame share their positions, so the order of the columns has no
-effect. Shapley values are exact up to 13 features and sampled beyond. The retraining game is computed up to
+With several culprits, Hits@3 can be below Hits@1. For Hits@1, it is enough that one culprit is in first position. For
+Hits@3, all culprits must be in the first three positions to reach 100%. Features with equal blame share their positions,
+so the order of the columns has no effect. Shapley values are exact up to 13 features and sampled beyond. The
+retraining game is computed up to
 {MOST_RETRAINED} features. Intervals come from resampling rows, because trials of the same row are similar.
 """
 
@@ -226,12 +229,12 @@ def _calibration(result: Result) -> str:
 `culpa.calibration.most_hits` makes the same comparison within the training rows. It splits them into five consecutive
 folds and injects faults into each fold. The models of a fold are fitted to the other four folds. It tries every criterion
 of the table above and takes the one with the highest Hits@1. A criterion that is not a Shapley value must win by more than
-one standard error. With this rule, the largest shortfall on the {_count(len(result["sets"]))} data sets is
-{number(max(gaps(result).values()))}.
+one standard error. On the {_count(len(result["sets"]))} data sets, the Hits@1 of this choice is at most
+{number(max(gaps(result).values()))} below that of the best criterion.
 
 This choice compares how features are blamed, not which rows are flagged. `culpa.calibrate` and `culpa calibrate` compare
-both, at the same rate of false alarms, and change a detector only where intervals do not overlap: see
-[monitoring.md](monitoring.md#calibration).
+both, at the same rate of false alarms. They change a detector only if intervals do not overlap (see
+[monitoring.md](monitoring.md#calibration)).
 
 If you know which faults to expect, pass them: `--kinds 'maximum,minimum' --at-once 1` on the command line, `kinds=` and
 `at_once=` in Python.
@@ -260,7 +263,7 @@ def _by_fault(result: Result) -> Sheet:
     )
     columns = ("criterion", *FAULT_KINDS, *(f"{k} feature{'s' * (k > 1)}" for k in SIMULTANEOUS_FAULTS))
     note = (
-        "Hits@1, mean over data sets. With several culprits, it is enough that the most blamed feature is one of them."
+        "Hits@1, mean over data sets. A trial with several culprits is a hit if the most blamed feature is one of them."
     )
     return Sheet("Hits@1", columns, rows, note)
 
@@ -279,8 +282,8 @@ def _cars(result: Result) -> str:
 
 These are the trials of the paper's Table I. The model keeps 8 components. One cell of a test car is set to the maximum or
 minimum of its feature, with 957 trials each (see [reproduction.md](reproduction.md)). The table shows the {_LINES_OF_CARS}
-criteria with the largest sum of both Hits@1, and some others. The calibrated choice is in bold. It was made on the 300
-training cars with faults of these two kinds.
+criteria with the highest Hits@1, summed over MAX and MIN, and some others. The calibrated choice is in bold. It was made
+on the 300 training cars with faults of these two kinds.
 
 {to_markdown(sheet)}
 """

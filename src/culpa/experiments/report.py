@@ -86,16 +86,17 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
 - **Reproduced exactly.** The paper's reconstruction errors (first row of Table I) and the culprits in its three figures
   are the same here. {_share(sum(check.holds for check in checks), len(checks))} numbers of an independent prototype agree
   with this run.
-- **Mislabelled.** In the error row, one number that the paper calls Hits@3 is really Hits@2. In the Shapley row, both
-  numbers that it calls Hits@3 seem to be Hits@2.
+- **Mislabelled.** Table I has a row for reconstruction errors and a row for Shapley values. In the first, one number that
+  the paper calls Hits@3 is really Hits@2. In the second, both numbers that it calls Hits@3 seem to be Hits@2.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
-- **A bias.** The author's published code skips orders in which the feature comes first or last. We repeated it with
-  {table2.n_seeds} seeds for {numbers} numbers of Table II. {_share(skipping, numbers)} printed numbers lie in the
-  range over the seeds. Algorithm 1 as printed in the paper skips nothing, and its range contains only {plain}.
+- **A bias.** The author's published code skips orders in which the feature comes first or last. We ran this variant
+  with {table2.n_seeds} seeds and compared {numbers} numbers of Table II. {_share(skipping, numbers)} lie between the
+  lowest and the highest result of our runs. Algorithm 1 as described in the paper skips nothing. Only {plain} numbers
+  lie in the range of its results.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
   {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
   {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.
-- **What they do not gain.** If a single cell is wrong, another criterion finds it even more often
+- **Where exact values do not win.** If a single cell is wrong, another criterion finds it even more often
   ({_percent(best.max.mean[0])} and {_percent(best.min.mean[0])}). It ranks features by how much the Mahalanobis distance
   falls if the feature is left out. Shapley values answer a different question. They split the error that raised the alarm,
   and they add up to it.
@@ -129,7 +130,8 @@ def _error_row(result: Table1) -> str:
     return f"""\
 **The error row** is reproduced exactly: {number(ours.max.mean[0])} and {number(ours.max.mean[2])} for MAX,
 {number(ours.min.mean[0])} for MIN. One label is wrong. The number that the paper calls MIN Hits@3,
-{number(printed["MIN"]["3"])}, is Hits@2 ({number(ours.min.mean[1])}). The true Hits@3 is {number(ours.min.mean[2])}.
+{number(printed["MIN"]["3"])}, equals our Hits@2 ({number(ours.min.mean[1])}).
+The true Hits@3 is {number(ours.min.mean[2])}.
 """
 
 
@@ -144,7 +146,7 @@ for all rows, shows absolute values, and skips orders in which the feature comes
 skipped, the ranges are {_between(row.max, 1)} and {_between(row.min, 1)}. The paper prints {number(printed["MAX"]["1"])}
 and {number(printed["MIN"]["1"])}. Its "Hits@3", {number(printed["MAX"]["3"])} and {number(printed["MIN"]["3"])}, match
 our Hits@2 ({_between(skipping.max, 2)} and {_between(skipping.min, 2)}). They do not match our Hits@3
-({_between(skipping.max, 3)} and {_between(skipping.min, 3)}). So this column, too, seems to be Hits@2.
+({_between(skipping.max, 3)} and {_between(skipping.min, 3)}). So these two numbers also seem to be Hits@2.
 
 All trials share the same orders, so a lucky or unlucky draw affects all of them at once. If each trial draws its own
 orders, the luck averages out. Then Hits@1 hardly depends on the seed ({number(own.max.mean[0])} and
@@ -179,9 +181,9 @@ def _noise(figures: Figures, pictures: str) -> str:
 ### The assumed noise matters
 
 The conditional value function depends on the noise variance of probabilistic PCA. With the maximum-likelihood value,
-Hits@1 is {number(ours.max)} (MAX) and {number(ours.min)} (MIN). Towards zero noise it falls to {number(least.max)} and
-{number(least.min)}. The best value tried, {best.factor:g} times maximum likelihood, gives {number(best.max)} and
-{number(best.min)}.
+Hits@1 is {number(ours.max)} (MAX) and {number(ours.min)} (MIN). As the noise approaches zero, it falls to
+{number(least.max)} and {number(least.min)}. The best value that we tried, {best.factor:g} times maximum likelihood, gives
+{number(best.max)} and {number(best.min)}.
 
 ![Hits@1 against the noise variance]({pictures}/noise-variance.png)
 
@@ -217,10 +219,11 @@ def _table2(result: Table2) -> str:
     return f"""
 ## Table II: ten anomaly detection data sets
 
-We test on every anomaly and on equally many normal rows, taken from the end of the file. The other normal rows train the
-model. The number of components p is the smallest that explains 95% of the training variance. For every feature, we
-correlate squared residuals and Shapley values over the test rows. The table shows the median of these correlations over
-the features (in terms of Fisher's z), for all test rows, for the normal ones (good) and for the anomalous ones (bad).
+The test rows are every anomaly and an equal number of normal rows, taken from the end of the file. The other normal rows
+train the model. The number of components p is the smallest that explains 95% of the training variance. For every feature,
+we correlate squared residuals and Shapley values over the test rows. The table shows the median of these correlations over
+the features, computed on Fisher's z scale. It has one median for all test rows, one for the normal rows (good) and one for
+the anomalous rows (bad).
 
 {sheets.to_markdown(sheets.table2_sheet(result))}
 
@@ -228,17 +231,17 @@ the features (in terms of Fisher's z), for all test rows, for the normal ones (g
 Our values come from the default settings. They are exact for the {len(exact)} data sets with up to {max(exact)} features.
 For the others they are sampled until the relative standard error is 1%.
 
-**Why the paper's numbers are mostly lower.** One reason is noise, because noise in the values lowers their correlation
-with anything else. A bias fits the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
+**Why the paper's numbers are mostly lower.** One reason is sampling noise, which lowers the correlation of the values with
+anything else. A bias explains the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
 orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
-the score. With these orders left out, the correlations in the limit of infinitely many orders differ from the printed
-ones by {number(distance_skipping)} on average. Those of the true Shapley values differ by {number(distance)}. The next
+the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
+{number(distance_skipping)} on average. The correlations of the true Shapley values differ by {number(distance)}. The next
 table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 
 {sheets.to_markdown(sheets.algorithm1_sheet(result))}
 
-Of the {numbers} numbers that the paper prints for these data sets, {plain} lie in the range of Algorithm 1 as printed, and
-{skipping} in the range of the variant that skips first and last places.
+Of the {numbers} numbers that the paper prints for these data sets, {plain} lie in the range of Algorithm 1 as described in
+the paper, and {skipping} lie in the range of the variant that skips orders in which the feature comes first or last.
 """
 
 
@@ -255,8 +258,8 @@ def _wbc(result: Table2) -> str:
     if row is None:
         return ""
     return (
-        f"The paper prints {row.paper_rows} rows for {row.name}. The file has {row.n_rows}, and only that number agrees "
-        "with the share of anomalies that its source states.\n"
+        f"The paper prints {row.paper_rows} rows for {row.name}. The file has {row.n_rows}, and only this number is "
+        "consistent with the share of anomalies that the source of the data states.\n"
     )
 
 

@@ -39,7 +39,7 @@ def table1_sheet(result: Table1) -> Sheet:
         ("criterion", "MAX @1", "@2", "@3", "MIN @1", "@2", "@3"),
         rows,
         f"{result.n_trials} trials per setting. Algorithm 1: mean ± standard deviation over {result.n_seeds} seeds. All "
-        f'trials share the same orders, except in the lines "orders per trial" ({PER_TRIAL_SEEDS} seeds). '
+        f'trials share the same orders. In the lines "orders per trial", each trial has its own ({PER_TRIAL_SEEDS} seeds). '
         "|.| means that features are ranked by absolute value.",
         frozenset(k for k, row in enumerate(result.rows) if row.origin == "paper"),
     )
@@ -75,9 +75,9 @@ def table2_sheet(result: Table2) -> Sheet:
         "Table II: median correlation of reconstruction errors and their Shapley values",
         ("data set", "d", "rows", "p", "AUROC", "values", "r all / good / bad", "paper", "ends skipped"),
         rows,
-        "AUROC rates the reconstruction error as a detector. Sampled values come from the default rule at 1% relative "
-        'error. "Ends skipped" leaves out orders in which the feature comes first or last, in the limit of infinitely many '
-        "orders.",
+        "AUROC measures how well the reconstruction error detects the anomalies. Sampled values come from the default rule "
+        'at 1% relative error. "Ends skipped" shows the limit for infinitely many orders, without those in which the '
+        "feature comes first or last.",
     )
 
 
@@ -90,7 +90,7 @@ def algorithm1_sheet(result: Table2) -> Sheet:
     )
     return Sheet(
         "Table II by Algorithm 1 with Q = 100 orders: minimum and maximum over seeds",
-        ("data set", "paper: r all / good / bad", "as printed", "first and last places skipped"),
+        ("data set", "paper: r all / good / bad", "as described in the paper", "ends skipped"),
         rows,
         f"{result.n_seeds} seeds. All rows share the same orders.",
     )

@@ -76,17 +76,17 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     for name, n in rows.items():
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
-        raise ModelFileError("array 'components' does not hold a number for each number of components.")
+        raise ModelFileError("array 'components' does not contain a value for each possible number of components.")
     if "range.features" in arrays:
         shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():
-            raise ModelFileError("array 'range.features' or 'range.rows' holds a negative number.")
+            raise ModelFileError("array 'range.features' or 'range.rows' contains a negative number.")
     if "blocks.n" in arrays:
         K, parameters = len(np.atleast_1d(arrays["blocks.n"])), header["parameters"]
         whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)  # given features are among the blocks'
         shapes |= {"blocks.n": (K,), "blocks.mean": (K, whole), "blocks.scatter": (K, whole * (whole + 1) // 2)}
         if not K or (arrays["blocks.n"] <= 0).any():
-            raise ModelFileError("array 'blocks.n' does not contain numbers of rows.")
+            raise ModelFileError("array 'blocks.n' does not contain positive numbers of rows.")
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
@@ -103,16 +103,16 @@ def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
     """The largest of so many scores, and for held-out scores the block of each."""
     largest, total = arrays[f"limits.{name}"], n if isinstance(n, int) else sum(n)
     if largest.ndim != 1 or len(largest) > total or (np.diff(largest) < 0).any():
-        raise ModelFileError(f"array 'limits.{name}' does not contain the largest of {total} scores.")
+        raise ModelFileError(f"array 'limits.{name}' does not contain sorted scores, at most {total} of them.")
     if isinstance(n, list):
         block = arrays[f"limits.{name}.block"]
         if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
-            raise ModelFileError(f"array 'limits.{name}.block' does not contain the blocks of these scores.")
+            raise ModelFileError(f"array 'limits.{name}.block' does not contain the block of each score.")
         if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
-            raise ModelFileError(f"array 'limits.{name}.block' has more scores of a block than it has rows.")
+            raise ModelFileError(f"array 'limits.{name}.block' has more scores in a block than the block has rows.")
         weights = arrays.get(f"limits.{name}.weight")
         if weights is not None and (weights.shape != (len(n),) or not ((weights >= 0) & (weights <= 1)).all()):
-            raise ModelFileError(f"array 'limits.{name}.weight' does not hold the weight of each block.")
+            raise ModelFileError(f"array 'limits.{name}.weight' does not contain a weight from 0 to 1 for each block.")
 
 
 def check_header(header: dict[str, Any], d: int) -> None:

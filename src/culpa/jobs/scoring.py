@@ -46,10 +46,10 @@ def _level(fitted: FittedDetector, source: Source, fdr: float) -> float:
     """The largest p-value of a discovery."""
     if fitted.p_values(np.empty(0)) is None:
         raise TableError(
-            "a false discovery rate needs p-values, which a limit by formula does not have: fit with --limit auto."
+            "a false discovery rate needs p-values, but a formula limit does not provide them. Fit with --limit auto."
         )
     if not source.again:
-        raise TableError(f"a false discovery rate reads the rows twice, which {source.name} cannot: give a file.")
+        raise TableError(f"--fdr reads the rows twice, which is not possible with {source.name}. Pass a file.")
     batches = scored_batches(fitted, source, (), Summary(), lambda summary: None, lambda text: None)
     return discovery_level(np.concatenate([_p_values(fitted, scored.rows.score) for scored in batches]), fdr)
 

@@ -102,6 +102,6 @@ def _inverse(covariance: Floats) -> Floats:
 def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"{n_rows:.0f} rows with all given cells are too few to learn the effect of {n_given} given feature(s): "
-            f"at least {n_given + 2} are needed."
+            f"only {n_rows:.0f} row(s) have values in all given columns, which is too few to learn the effect of "
+            f"{n_given} given column(s). At least {n_given + 2} are needed."
         )

@@ -258,7 +258,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = roughly + steps
         if not self.converged_:
             warnings.warn(
-                f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: take fewer components, "
+                f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging. Use fewer components, "
                 "leave out columns or rows with many missing cells, or allow more steps (max_iter of PPCA).",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -350,5 +350,6 @@ def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(
-            f"column {table.feature_names()[empty[0]]!r} of X contains only NaN: drop it, nothing can be learned from it."
+            f"column {table.feature_names()[empty[0]]!r} of X contains only NaN, so nothing can be learned from "
+            "it. Drop it."
         )

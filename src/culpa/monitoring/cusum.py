@@ -49,9 +49,11 @@ def cusum(fitted: FittedDetector, score: Floats, run_length: float | None = None
     run_length = 1 / (1 - fitted.confidence) if run_length is None else run_length
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is None:
-        raise ValueError("a CUSUM needs held-out scores, which this limit does not have: fit with limit='auto'.")
+        raise ValueError("a CUSUM needs held-out scores, but this limit does not have them. Fit with limit='auto'.")
     if fitted.columns.smooth is not None:
-        raise ValueError("smoothed rows accumulate small faults already: draw a CUSUM without smooth.")
+        raise ValueError(
+            "a CUSUM does not work with smooth, because smoothed rows already accumulate small faults. Fit without smooth."
+        )
     Number(at_least=10).check(run_length, "cusum")
     steps = normal_scores(held_out, score) - REFERENCE
     sums, level = np.empty(len(score)), 0.0

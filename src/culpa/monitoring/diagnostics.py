@@ -61,11 +61,11 @@ def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
     if len(names) == 2:
         return (
             f"{names[0]} and {names[1]} imply each other (partial correlation {group.strength:.2f}): faults in one cannot "
-            f"be told from faults in the other. Consider --group {option}"
+            f"be distinguished from faults in the other. Consider --group {option}"
         )
     return (
         f"{', '.join(names[:-1])} and {names[-1]} imply each other (partial correlations of {group.strength:.2f} or more): "
-        f"faults in one cannot be told from faults in another. Consider --group {option}"
+        f"faults in one cannot be distinguished from faults in another. Consider --group {option}"
     )
 
 
@@ -107,15 +107,15 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         if differing is not None:
             start, stop, rate = differing
             yield (
-                f"the training rows are not alike from one stretch to the next, so the limit was raised. Rows of a new "
-                f"stretch may still exceed it more often than the {1 - fitted.confidence:.4g} asked for. The stretch from "
-                f"{start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}). Leave it out if "
-                "it was not normal, or pass rows of more stretches."
+                f"the training rows differ from one stretch of rows to the next, so the limit was raised. Rows of a new "
+                f"stretch may still exceed it more often than the chosen share of {1 - fitted.confidence:.4g}. The stretch "
+                f"from {start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}). Leave it "
+                "out if it was not normal, or pass rows of more stretches."
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,.0f} rows are few for a limit at {fitted.confidence:.4g}. The limit is higher than all "
-                "their scores and is extrapolated. Pass more rows, or choose a lower confidence "
+                f"{held_out.n:,.0f} rows are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
+                "extrapolated and higher than all their scores. Pass more rows, or choose a lower confidence "
                 f"({remedies.more_confidence})."
             )
         return
@@ -138,7 +138,9 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
         return f"{few} too few to check it on held-out rows. Pass at least {FEWEST_ROWS}"
     blocks, lags = fitted.blocks, fitted.columns.lags
     if blocks is None:
-        return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it on held-out rows"
+        return (
+            f"fewer than {FEWEST_ROWS} rows have at least half of their cells, so it cannot be checked on held-out rows"
+        )
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
         return f"{n:,.0f} rows are too few to check it on held-out rows with {lags} lag(s)"
     if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
@@ -152,8 +154,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     constant = [name for name, still in zip(names, _did_not_vary(fitted), strict=True) if still]
     if constant:
         yield (
-            f"column {constant[0]!r} did not vary in training, so the model cannot tell which changes of it are "
-            f"unusual. If it may change, {remedies.drop}."
+            f"column {constant[0]!r} did not vary in training, so the model cannot tell which of its values are "
+            f"unusual. If the column may change, {remedies.drop}."
         )
     std = np.sqrt(np.where(variance > 0, variance, 1.0))
     n = len(fitted.columns.names)  # present values only: the past of a column cannot be dropped
@@ -162,7 +164,7 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
         if not {names[a], names[b]} & set(constant):
             yield (
                 f"columns {names[a]!r} and {names[b]!r} always move together. If one is computed from the other, "
-                f"{remedies.drop}. If both are measured, keep them: a difference shows that one of them fails."
+                f"{remedies.drop}. If both are measured, keep them, because a difference shows that one of them is faulty."
             )
             break
 

@@ -98,10 +98,10 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     times, stretches, baseline = search.times, search.stretches, search.baseline
     if times is not None:
         if len(times) != len(table.array):
-            raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows: give one time per row.")
+            raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows. Pass one time per row.")
         check_order(times, search.time_name)
     if wrong := {"score", "statistic", "features"} & options.keys():
-        raise TypeError(f"incidents follow the detector's own score, so {wrong.pop()!r} cannot be chosen here.")
+        raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
     finder = IncidentFinder(
         fitted,
@@ -143,10 +143,11 @@ def _known(stretches: Sequence[tuple[int, int]], n_rows: int) -> tuple[Mask, Mas
     for first, last in stretches:
         if not 0 <= first <= last < n_rows:
             raise ValueError(
-                f"stretches has ({first}, {last}): give positions of first and last rows, 0 to {n_rows - 1}."
+                f"stretches contains ({first}, {last}). Pass the positions of the first and last rows, "
+                f"from 0 to {n_rows - 1}."
             )
         if members[first : last + 1].any():
-            raise ValueError(f"stretches has ({first}, {last}), which overlaps another one.")
+            raise ValueError(f"stretches contains ({first}, {last}), which overlaps another stretch.")
         members[first : last + 1], begins[first] = True, True
     return members, begins
 
@@ -186,7 +187,7 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
             raise ValueError(
-                f"time={time!r} names a column, but X has no column names: give an array of times instead."
+                f"time={time!r} names a column, but X has no column names. Pass an array of times instead."
             )
         one_of(time, frame.columns, "time column")
         return frame.drop(time).to_native(), read_times(frame.get_column(time).to_native(), time), time

@@ -30,7 +30,9 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
     if fdr is not None:
         FRACTION.check(fdr, "fdr")
         if p_value is None:
-            raise ValueError("fdr=... needs p-values, which a limit by formula does not have. Fit with limit='auto'.")
+            raise ValueError(
+                "fdr=... needs p-values, but a formula limit does not provide them. Fit with limit='auto'."
+            )
         columns["discovery"] = discoveries(p_value, fdr)
     return frame_like(table.native, columns)
 

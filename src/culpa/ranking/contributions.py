@@ -134,7 +134,7 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     name = score.name if isinstance(score, QuadraticScore) else score
     if criterion in OF_MAHALANOBIS and name not in (None, "mahalanobis"):
         raise ValueError(
-            f"criterion={criterion!r} is about the Mahalanobis distance, not {name!r}: leave the score out."
+            f"criterion={criterion!r} always uses the Mahalanobis distance, not {name!r}. Do not pass a score."
         )
     model = as_fitted_model(model)
     reading = model.columns.read(X)

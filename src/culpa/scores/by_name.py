@@ -19,7 +19,7 @@ def named_score(
     if features is not None:
         if name not in ("spe", "mse"):
             raise ValueError(
-                f"features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not {name!r}."
+                f"features=... selects reconstruction errors, so it needs score='spe' or 'mse', not {name!r}."
             )
         if not len(features):
             raise ValueError("features must name at least one feature.")

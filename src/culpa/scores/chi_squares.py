@@ -111,6 +111,6 @@ def _phi(weights: Floats, x: float, s: Complexes) -> tuple[Complexes, Complexes]
 
 def _did_not_converge(weights: Floats, x: float) -> ValueError:
     return ValueError(
-        f"the exact distribution of a sum of {len(weights):,} chi-squares did not converge at {x:g} largest weights: "
-        "use another limit, such as 'box'."
+        f"the exact distribution of a sum of {len(weights):,} chi-squares did not converge at {x:g} times the "
+        "largest weight. Use another limit, such as 'box'."
     )

@@ -149,7 +149,7 @@ class HeldOutScores:
         """The limit that a share 1 - ``confidence`` of normal rows exceeds."""
         if not self.reaches(confidence):
             raise ValueError(
-                f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept: ask for more confidence."
+                f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept. Choose a higher confidence."
             )
         asked = 1 - confidence
         if not self._blocks_differ(asked):

@@ -119,7 +119,7 @@ class Tail:
             needed = math.ceil(confidence / (1 - confidence) - 1e-9)
             raise ValueError(
                 f"a conformal limit with confidence={confidence:g} needs at least {needed:,} held-out rows, "
-                f"got {self.n:,}: give more rows, hold out a larger share, or ask for less confidence."
+                f"got {self.n:,}. Pass more rows, hold out a larger share, or choose a lower confidence."
             )
         return self._at(rank - 1)
 

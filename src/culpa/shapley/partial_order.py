@@ -118,8 +118,8 @@ def _close(player: int, direct: list[list[int]], before: dict[int, int], names: 
         elif following in path:
             circle = [*path[path.index(following) :], following][::-1]
             raise ValueError(
-                f"upstream goes round in a circle, {' > '.join(repr(names[i]) for i in circle)}: nothing can be upstream "
-                "of itself; leave out one of these relations."
+                f"upstream contains a cycle, {' > '.join(repr(names[i]) for i in circle)}. Nothing can be upstream "
+                "of itself, so leave out one of these relations."
             )
         elif following not in before:
             path.append(following)

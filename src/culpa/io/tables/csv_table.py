@@ -76,8 +76,8 @@ class CsvTable:
             raise TableError(self._sentence(str(error))) from None
         except UnicodeError:
             raise TableError(
-                f"{self.name}: the text is not encoded in {self.encoding}. Name its encoding, for example --encoding "
-                "latin-1."
+                f"{self.name}: the text is not encoded in {self.encoding}. Specify its encoding, for example "
+                "--encoding latin-1."
             ) from None
 
     def share(self) -> float | None:

@@ -22,7 +22,7 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
         raise TableError(f"unknown encoding {encoding!r}: try utf-8, latin-1 or cp1252.") from None
     except UnicodeError:
         raise TableError(
-            f"{table}: the text is not encoded in {encoding}. Name its encoding, for example --encoding latin-1."
+            f"{table}: the text is not encoded in {encoding}. Specify its encoding, for example --encoding latin-1."
         ) from None
     text = text.removeprefix("\ufeff")
     if not complete and "\n" in text:

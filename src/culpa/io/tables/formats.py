@@ -50,7 +50,7 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
     if otherwise is not None:
         return otherwise
     raise TableError(
-        f"{path}: the file extension is not known. Name the format with --input-format (input) or --format (output): "
+        f"{path}: the file extension is not known. Specify the format with --input-format (input) or --format (output): "
         f"{', '.join(TABLE_FORMATS)}."
     )
 

@@ -57,7 +57,7 @@ class NdjsonTable:
                     continue
                 return {name: _column(None if self.missing.has(value) else value) for name, value in record.items()}
         raise TableError(
-            f"{self.name}: no line is a JSON object. If the table has another format, name it with --input-format."
+            f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
         )
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
@@ -83,7 +83,7 @@ class NdjsonTable:
         if self.skipped and not used:
             raise TableError(
                 f"{self.name}: no line could be used. Each line must be a JSON object. If the table has another "
-                "format, name it with --input-format."
+                "format, specify it with --input-format."
             )
 
     def share(self) -> float | None:

@@ -31,7 +31,7 @@ def open_sink(path: Path | None, kind: str, *, force: bool = False, flush: bool 
     """
     if path is None:
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
-            raise TableError(f"{kind} cannot be shown on a terminal. Name a file with -o, or use --format csv.")
+            raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
         with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
             yield sink
         sys.stdout.buffer.flush()
