@@ -29,7 +29,7 @@ def compare(problem: Problem, quick: bool) -> list[dict[str, Any]]:
 
 def _ours(problem: Problem, n: int, compiled: bool = False) -> dict[str, Any]:
     """The whole of `explain`, warm: values, errors, expected values and scores; by forms found before, or without."""
-    explainer = Explainer(problem.explainer.model, **{} if compiled else {"memory": 0.0})
+    explainer = Explainer(problem.explainer.model, **{} if compiled else {"memory_bytes": 0.0})
     if compiled:
         explainer.compile()
     repeats = -(-n // len(problem.rows))
