@@ -10,8 +10,9 @@ from culpa.experiments.sheets import Sheet, to_markdown
 _HEAD = """\
 # False alarms of the default detector
 
-This page shows how often `PCADetector()` flags normal rows that it was not fitted to, with limits of 99% and
-95%. For comparison, it also shows a limit from a formula (`PCADetector(0.95, statistic="spe", limit="formula")`).
+This page shows how often `PCADetector()` flags normal rows that it was not fitted to, with limits of 99% and 95%. For
+comparison, it also shows limits from a formula, for SPE with as many components as explain 95% of the variance
+(`PCADetector(n_components=0.95, statistic="spe", limit="formula")`).
 
 Real rows are split into five folds. Each fold is judged by a detector that is fitted to the other four. *Consecutive*
 folds are five stretches of the rows in their recorded order. For *shuffled* folds, the rows are put into a random order
@@ -87,7 +88,8 @@ def _cells(lines: list[Alarms]) -> list[str]:
 
 _KINDS_OF_ROWS = (
     '"Fitted to" is rows x features. The features of "independent" rows are Gaussian and independent of each other. '
-    '"Gaussian" rows have correlated features: a few hidden states, a third as many as features, plus noise. "t4" rows are '
+    '"Gaussian" rows have correlated features: each feature is a sum of hidden states plus noise. There are a third as many '
+    'hidden states as features. "t4" rows are '
     'the same with heavy tails (t with 4 degrees of freedom), and "lognormal" rows are the same with skewed features. "Low '
     'rank" rows are Gaussian with three hidden states and little noise.'
 )

@@ -54,8 +54,8 @@ first one after the start of the fault is shown. In the table below:
   moved.
 - "Explained by few" is `incident.explained`, the share of the excess score of the first rows that one to three features
   explain.
-- "Found" says whether one of the first two culprits is a feature next to the disturbance ("none named" if there is no such
-  feature).
+- "Found" says whether one of the first two culprits is a feature next to the disturbance. For fault 13, no
+  feature is known to be next to the disturbance, so the table says "none named".
 - A star marks a feature next to the disturbance, here and in the last table of this section.
 
 These features are next to the disturbance:

@@ -212,7 +212,7 @@ Each kind affects {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equa
 changes are dropped.
 
 - **Hits@1** is the share of trials in which the most blamed feature is a culprit.
-- **Hits@3** is the share of culprits among the three most blamed features.
+- **Hits@3** is the share of the culprits that are among the three most blamed features.
 - **Mean rank** is the mean position of the culprits. The best possible value is 1, 1.5 and 2 for one, two and three
   culprits.
 

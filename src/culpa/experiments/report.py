@@ -89,8 +89,8 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
 - **Mislabelled.** Table I has a row for reconstruction errors and a row for Shapley values. In the first, one number that
   the paper calls Hits@3 is really Hits@2. In the second, both numbers that it calls Hits@3 seem to be Hits@2.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
-- **A bias.** The author's published code skips orders in which the feature comes first or last. We ran this variant
-  with {table2.n_seeds} seeds and compared {numbers} numbers of Table II. {_share(skipping, numbers)} lie between the
+- **A bias.** For each feature, the author's published code skips the orders in which that feature comes first or last.
+  We ran this variant with {table2.n_seeds} seeds and compared {numbers} numbers of Table II. {_share(skipping, numbers)} lie between the
   lowest and the highest result of our runs. Algorithm 1 as described in the paper skips nothing. Only {plain} numbers
   lie in the range of its results.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
