@@ -88,8 +88,8 @@ def _cells(lines: list[Alarms]) -> list[str]:
 
 _KINDS_OF_ROWS = (
     '"Fitted to" is rows x features. The features of "independent" rows are Gaussian and independent of each other. '
-    '"Gaussian" rows have correlated features: each feature is a sum of hidden states plus noise. There are a third as many '
-    'hidden states as features. "t4" rows are '
+    '"Gaussian" rows have correlated features: each feature is a sum of hidden states plus noise. There are a third as '
+    'many hidden states as features. "t4" rows are '
     'the same with heavy tails (t with 4 degrees of freedom), and "lognormal" rows are the same with skewed features. "Low '
     'rank" rows are Gaussian with three hidden states and little noise.'
 )

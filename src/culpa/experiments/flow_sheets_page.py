@@ -110,14 +110,15 @@ _COST = """\
 `detector.explainer(upstream=...).chosen` shows which method culpa uses.
 
 - By default, values are exact if the flow sheet allows at most about 300,000 coalitions (more with a larger
-  `exact_operations`). A coalition is a set of known features. The flow sheet allows it if it contains all causes of its features. A chain of 200 features
-  has 201 such coalitions, three stages of ten features have 3,070, and 18 features with a single relation have 196,608.
-  culpa visits each coalition once and weights it by the number of orders that pass through it.
-- Otherwise culpa samples orders until `tolerance` is met, and `why.std_error` shows the uncertainty. All orders that the
-  flow sheet allows are equally likely. culpa draws them directly if the flow sheet can be split into stages that follow
-  each other and into unrelated parts, until all pieces are small. Then `Explainer.chosen` says `counted`. Otherwise
-  culpa makes new orders by random swaps of neighbouring features, and `Explainer.chosen` says `by random swaps`. This takes seconds to minutes for about 60
-  features with an irregular flow sheet.
+  `exact_operations`). A coalition is a set of known features. The flow sheet allows it if it contains all causes of its
+  features. A chain of 200 features has 201 such coalitions, three stages of ten features have 3,070, and 18 features
+  with a single relation have 196,608. culpa visits each coalition once and weights it by the number of orders that pass
+  through it.
+- Otherwise culpa samples orders until `tolerance` is met, and `why.std_error` shows the uncertainty. All orders that
+  the flow sheet allows are equally likely. culpa draws them directly if the flow sheet can be split into stages that
+  follow each other and into unrelated parts, until all pieces are small. Then `Explainer.chosen` says `counted`.
+  Otherwise culpa makes new orders by random swaps of neighbouring features, and `Explainer.chosen` says `by random
+  swaps`. This takes seconds to minutes for about 60 features with an irregular flow sheet.
 - For many rows, culpa compiles the explainer, as it does without a flow sheet: it computes quadratic forms once and
   uses them for all rows.
 """

@@ -90,7 +90,8 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
   the paper calls Hits@3 is really Hits@2. In the second, both numbers that it calls Hits@3 seem to be Hits@2.
 - **Sampling noise.** The paper's Shapley row is a single Monte Carlo run, and such runs vary widely from seed to seed.
 - **A bias.** For each feature, the author's published code skips the orders in which that feature comes first or last.
-  We ran this variant with {table2.n_seeds} seeds and compared {numbers} numbers of Table II. {_share(skipping, numbers)} lie between the
+  We ran this variant with {table2.n_seeds} seeds and compared {numbers} numbers of Table II.
+  {_share(skipping, numbers)} lie between the
   lowest and the highest result of our runs. Algorithm 1 as described in the paper skips nothing. Only {plain} numbers
   lie in the range of its results.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
