@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa import Explainer, LatentGaussian, scores, shapley
+from culpa import Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional
 
 TINY = 1e-9
@@ -33,6 +33,12 @@ def problem(d: int, p: int, n: int, noise: float) -> tuple[Any, np.ndarray, list
 def groups(d: int, p: int, n: int) -> tuple[Any, np.ndarray, list[list[int]]]:
     game, X, _ = problem(d, p, n, 0.3)
     return game, X, [list(part) for part in np.array_split(np.arange(d), d // 3)]
+
+
+@cache
+def normal_rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(100_000, 5)) @ rng.normal(size=(5, 20)) + rng.normal(size=(100_000, 20))
 
 
 @cache
@@ -60,6 +66,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     explainer = Explainer(LatentGaussian(np.zeros(11), np.random.default_rng(0).normal(size=(11, 8)), 0.3))
     row = np.ones((1, 11))
     found["explain one row d=11"] = lambda: explainer.explain(row)
+    found["fit 100,000 x 20"] = lambda: PCADetector().fit(normal_rows())  # with whatever limit is the default
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.columns import Lagged, Smoother, lagged_names
@@ -34,6 +35,7 @@ _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that h
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
 _ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
+_NARROW = 256  # features up to which BLAS threads gain little
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
 
 
@@ -125,6 +127,10 @@ class Recipe:
 
     def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
+        with one_blas_thread(len(X) if X.shape[1] <= _NARROW else 0):
+            return self._fit_rows(X, labels)
+
+    def _fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
         if n < 2:
             raise ValueError(

@@ -13,7 +13,7 @@ _ROWS_PER_PATTERN = 40  # rows that take about as long one by one as all rows of
 
 def mostly_alone(missing: NDArray[np.bool_]) -> bool:
     """Whether few rows share a pattern of missing cells, so that going through patterns would not pay."""
-    if len(missing) < _FEW_ROWS:
+    if len(missing) < _FEW_ROWS or not missing.any():
         return False
     return _ROWS_PER_PATTERN * len(np.unique(np.packbits(missing, axis=1), axis=0)) > len(missing)
 
