@@ -50,7 +50,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
@@ -127,6 +127,10 @@ class Game(ABC):
     def total(self, X: Floats, observed: Positions) -> Floats:
         """Value of the coalition of all observed features, (n,): the score that is explained."""
         return self.value(X, observed)
+
+    def where(self, observed: Mask) -> "Game":
+        """The game of rows in which only some features are observed, (d,); the others are nobody's members."""
+        return self
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""

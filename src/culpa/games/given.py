@@ -6,7 +6,7 @@ is worth, v(G), differs from row to row: see `Given.known_value`.
 
 import numpy as np
 
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions, Game
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
@@ -37,6 +37,10 @@ class Given(Game):
             coalitions, change = coalitions.join()
             value = value + change[0]
         return value
+
+    def where(self, observed: Mask) -> "Given":
+        """Given features that are missing are not known."""
+        return Given(self.game, self.known[observed[self.known]])
 
     def value(self, X: Floats, members: Positions) -> Floats:
         """By the definition."""
