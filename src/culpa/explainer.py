@@ -78,6 +78,7 @@ class Explainer:
         exact_operations: float = EXACT_OPERATIONS,
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
+        locality: float = 0.01,
         seed: int | None = None,
         n_jobs: int | None = -1,
         progress: Progress | None = None,
@@ -89,6 +90,7 @@ class Explainer:
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
+        self.locality = locality
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
@@ -171,7 +173,7 @@ class Explainer:
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, n_players)),
         }
-        if self._given:
+        if self.game.base_varies:
             parts["base_value"] = np.full(n, np.nan)
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, n_players))
@@ -271,6 +273,8 @@ class Explainer:
             return games.Conditional(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
+        if self.game_name == "minimal":
+            return games.Minimal(self.score, self.locality)
         assert self.game_name == "retraining"
         assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
@@ -307,10 +311,9 @@ class Explainer:
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self._explained_score(rows, at)
-            if self._given:
+            if self.game.base_varies:
                 game = self.game.where(~np.isnan(standard[at[0]]))
-                assert isinstance(game, games.Given)
-                part["base_value"][at] = game.known_value(np.nan_to_num(standard[at], nan=0.0))
+                part["base_value"][at] = game.base_values(np.nan_to_num(standard[at], nan=0.0))
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
         part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
