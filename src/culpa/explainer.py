@@ -24,6 +24,7 @@ from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.ranking import contributions
+from culpa.readable.origin import Origin
 from culpa.scores import QuadraticScore, ScoredRows, named_score
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
@@ -198,6 +199,7 @@ class Explainer:
             ranking=self.ranking,
             method=self._engine.method_used(exact=not replicates),
             native=reading.native,
+            origin=Origin.of(self, reading),
         )
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
