@@ -112,6 +112,31 @@ def how_soon(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
     return result
 
 
+def how_few(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
+    """Coalitions and seconds after which the median relative error of kernel regression is below ``goal``."""
+    constants, seconds_of = [], []
+    for n_pairs in (500, 1000, 2000) if quick else (1000, 2000, 4000, 8000):
+        for seed in range(2):
+            preparing, rule = once(lambda n=n_pairs, s=seed: shapley.paired_rule(problem.d, n, s))
+            seconds, shares = once(lambda r=rule: shapley.kernel(problem.game, problem.some_rows, problem.players, r))
+            constants.append((rule.n_evaluations, problem.error(shares.values)))
+            seconds_of.append((rule.n_evaluations, preparing, seconds))
+    logs = np.log(np.array(constants))
+    slope, intercept = np.polyfit(logs[:, 0], logs[:, 1], 1)
+    coalitions = float(np.exp((np.log(goal) - intercept) / slope))
+    largest = seconds_of[-1]
+    return {
+        "problem": problem.name,
+        "d": problem.d,
+        "goal": goal,
+        "kernel coalitions": coalitions,
+        "kernel seconds": coalitions * largest[2] / largest[0],
+        "seconds to prepare the rule": largest[1],
+        "largest measured coalitions": largest[0],
+        "error there": constants[-1][1],
+    }
+
+
 def tight(problem: Problem) -> dict[str, Any]:
     """Seconds for 32 rows with a large rule, and the relative standard error it reaches."""
     rule = shapley.default_rule(problem.d, 14, 0)
