@@ -6,10 +6,11 @@ of everybody (Charnes and others 1988). Here coalitions are sampled, in three st
 
 1. *Pairs.* A coalition and its complement are valued together, because only the odd part of a game,
    h(S) = (v(S) - v(complement of S)) / 2, determines its Shapley values. Sizes are spread evenly from 1 to P - 1.
-2. *A surrogate.* h is smoothed by a regression on all odd interactions: single players, triples, sets of five and so on,
-   each order with a prior variance rho^order per interaction. There are far too many interactions to list, but the
-   covariance of h at two coalitions depends only on how many players tell them apart, so as many equations as pairs are
-   enough (a Gaussian process on coalitions). The Shapley values of the surrogate g follow in closed form.
+2. *A surrogate.* What an additive game leaves of h is smoothed by a regression on all odd interactions: single players,
+   triples, sets of five and so on, each order with a prior variance rho^order per interaction. There are far too many
+   interactions to list, but the covariance of h at two coalitions depends only on how many players tell them apart, so as
+   many equations as pairs are enough (a Gaussian process on coalitions). The Shapley values of the surrogate follow in
+   closed form.
 3. *Kernel regression of what is left.* The pairs are divided into folds. Each fold is predicted by a surrogate that has
    not seen it, and the least-squares fit above is applied to the prediction errors of all folds. Its result is added to
    the mean of the surrogates' Shapley values. So a poor surrogate costs precision, but does not bias the result.
@@ -86,11 +87,13 @@ class PairedRule:
         m, n_players = self.signs.shape
         h, total = (values[:m] - values[m : 2 * m]) / 2, values[-1] - values[-2]
         fold = np.arange(m) % N_FOLDS
-        error, by_fold = self._surrogates(h, fold)
-        surrogate = by_fold.mean(axis=0)
-        # an additive game has h = sum of phi s / 2; k shares out what the sum still lacks
         normal = self.signs * self.weights[:, None]
-        k = self.solve.sum(axis=1) / self.solve.sum()
+        k = self.solve.sum(axis=1) / self.solve.sum()  # shares out what a sum lacks
+        # an additive game has h = sum of phi s / 2. It is taken out first, so that surrogates need not learn it
+        additive = (self.solve @ (normal.T @ (2 * h))).T
+        error, by_fold = self._surrogates(h - self.signs @ additive.T / 2, fold)
+        by_fold += additive
+        surrogate = by_fold.mean(axis=0)
         slopes = (self.solve @ (normal.T @ (2 * error))).T
         slopes = slopes + (total - surrogate.sum(axis=1) - slopes.sum(axis=1))[:, None] * k
         left = 2 * error - self.signs @ slopes.T
