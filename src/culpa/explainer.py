@@ -1,16 +1,15 @@
 """model + score + game + engine -> Explanation."""
 
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa import games, shapley
+from culpa import games
 from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.parameter import documented, known_keywords
@@ -23,15 +22,15 @@ from culpa.columns.groups import complete_groups
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
-from culpa.models.latent import shrunk
+from culpa.models.latent import LatentGaussian, shrunk
 from culpa.ranking import contributions
+from culpa.readable.origin import Origin
 from culpa.scores import QuadraticScore, ScoredRows, named_score
-from culpa.shapley import DownSets, PartialOrder, Players, Progress, QuadraticForms, Rule, Shares, plan
-from culpa.shapley.extensions import is_counted
+from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
+from culpa.shapley.engine import Engine, Settings
 
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
-_ALGORITHM1_ORDERS = 1000  # per feature
 
 
 @documented(EXPLAINER)
@@ -80,6 +79,7 @@ class Explainer:
         exact_operations: float = EXACT_OPERATIONS,
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
+        locality: float = 0.01,
         seed: int | None = None,
         n_jobs: int | None = -1,
         progress: Progress | None = None,
@@ -91,6 +91,7 @@ class Explainer:
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
+        self.locality = locality
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
@@ -112,13 +113,17 @@ class Explainer:
             if not self.columns.names:
                 raise ValueError("given names all features: at least one must be left to blame.")
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
-        self._order = _partial_order(upstream or (), names, self.columns, self.groups)
-        self._forms: QuadraticForms | None = None
-        self._compiling = threading.RLock()
-        self._n_rows = 0  # explained so far
+        order = _partial_order(upstream or (), names, self.columns, self.groups)
         if game == "retraining":
             self._check_retraining(features)
-        self._check_method()
+        self._engine = Engine(
+            self.game,
+            self.players,
+            Settings(**{name: getattr(self, name) for name in Settings._fields}),
+            order=order,
+            reference=partial(_reference_rows, self.score.gaussian, self.seed),
+        )
+        self._engine.check_method()
 
     def __repr__(self) -> str:
         return f"<Explainer of {self.score.name}, {self.game_name} game, {len(self.players)} players, {self.method}>"
@@ -126,17 +131,7 @@ class Explainer:
     @property
     def chosen(self) -> str:
         """What the method means for this model: how many coalitions are valued, and how."""
-        n_players = len(self.players)
-        if self._order is not None:
-            return self._chosen_in_order(self._order)
-        if self._is_exact(n_players):
-            if self.game.has_closed_form:
-                return "exact: closed form"
-            return f"exact: {1 << n_players:,} coalitions of {n_players} players"
-        if self.method == "algorithm1":
-            return f"algorithm1: {self.n_orders or _ALGORITHM1_ORDERS:,} orders for each of {n_players} players"
-        rule = self._rule(n_players)
-        return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
+        return self._engine.chosen
 
     def explain(self, X: Any, rows: Any = None) -> Explanation:
         """Split the score of every row among its features.
@@ -179,7 +174,7 @@ class Explainer:
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, n_players)),
         }
-        if self._given:
+        if self.game.base_varies:
             parts["base_value"] = np.full(n, np.nan)
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, n_players))
@@ -202,14 +197,10 @@ class Explainer:
             score_name=self.score.name,
             game=self.game_name,
             ranking=self.ranking,
-            method=self._method_used(exact=not replicates),
+            method=self._engine.method_used(exact=not replicates),
             native=reading.native,
+            origin=Origin.of(self, reading),
         )
-
-    def _method_used(self, *, exact: bool) -> str:
-        if self._order is not None:
-            return "asymmetric"
-        return "exact" if exact else "permutation" if self.method == "auto" else self.method
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
@@ -233,14 +224,7 @@ class Explainer:
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
-        return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
-
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _compiling=threading.RLock())
+        return self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
@@ -256,40 +240,28 @@ class Explainer:
                 stacklevel=2,
             )
             return self
-        with self._compiling:  # so that threads that share an explainer do it once
-            if self._forms is None:
-                self._forms = self._compile()
+        if self.forms is None and not self._engine.can_compile:
+            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
+        self._engine.compile()
         return self
 
     def count_rows(self, features: Floats) -> None:
         """Note that these rows are being explained: enough of them make compiling worth while."""
-        self._n_rows += int((~np.isnan(features).any(axis=1)).sum())
+        self._engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
 
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
-            return False
-        rule = self._rule_of_complete_rows()
-        n_down_sets = None if self._down_sets is None else len(self._down_sets)
-        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes, n_down_sets)
+        return self._engine.compiling_is_due
 
     @property
     def forms(self) -> QuadraticForms | None:
         """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""
-        return self._forms
+        return self._engine.forms
 
     @forms.setter
     def forms(self, forms: QuadraticForms | None) -> None:
-        if forms is not None and (forms.n_features, forms.constants.shape[1]) != (
-            self.game.n_features,
-            len(self.players),
-        ):
-            raise ValueError(
-                f"the forms have {forms.constants.shape[1]} players and {forms.n_features} features, but the model has "
-                f"{len(self.players)} and {self.game.n_features}."
-            )
-        self._forms = forms
+        self._engine.forms = forms
 
     @cached_property
     def game(self) -> games.Game:
@@ -303,6 +275,8 @@ class Explainer:
             return games.Conditional(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
+        if self.game_name == "minimal":
+            return games.Minimal(self.score, self.locality)
         assert self.game_name == "retraining"
         assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
@@ -339,9 +313,9 @@ class Explainer:
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self._explained_score(rows, at)
-            if self._given:
-                known = self._game_given(standard[at[0]]).known_value(np.nan_to_num(standard[at], nan=0.0))
-                part["base_value"][at] = known
+            if self.game.base_varies:
+                game = self.game.where(~np.isnan(standard[at[0]]))
+                part["base_value"][at] = game.base_values(np.nan_to_num(standard[at], nan=0.0))
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
         part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
@@ -363,7 +337,7 @@ class Explainer:
                 nothing = np.zeros((len(at), 0))
                 yield at, present, Shares(nothing, nothing, 0, 0)
                 continue
-            yield at, present, self._share_out(standard[at], members, present)
+            yield at, present, self._engine.share_out(standard[at], members, present)
 
     def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
         """What the values of rows with the same features observed add up to: the score, but for some games."""
@@ -372,124 +346,9 @@ class Explainer:
         standard = rows.standard[at]
         return self._whole_game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
 
-    def _game_given(self, row: Floats) -> games.Given:
-        """The game of rows with the same features observed: given features that are missing are not known."""
-        return games.Given(self._whole_game, np.array([i for i in self._given if not np.isnan(row[i])], dtype=np.intp))
-
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
         return self.score.gaussian.expected(rows, None if alone else self.players)
-
-    def _share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
-        """Shapley values of rows with the same features observed; ``present`` tells which players these are, if not all."""
-        complete = sum(map(len, players)) + len(self._given) == self.game.n_features and not _any_missing(rows)
-        game = self.game
-        if complete and self._forms is not None:
-            return self._forms(rows, n_jobs=self.n_jobs)
-        if not complete:
-            game = self._game_given(rows[0]) if self._given and len(rows) else game
-            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
-        order = self._order if self._order is None or present is None else self._order.among(present)
-        if order is not None and order.constrains:
-            return self._share_out_in_order(game, rows, players, order)
-        if self._is_exact(len(players)):
-            return shapley.exact(game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
-        if self.method == "algorithm1":
-            return shapley.algorithm1(game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed)
-        rule = self._rule(len(players))
-        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    def _share_out_in_order(self, game: games.Game, rows: Any, players: Players, order: PartialOrder) -> Shares:
-        """The same, where some players join before others."""
-        down_sets = self._down_sets if order == self._order else self._find_down_sets(order, players)
-        if down_sets is not None:
-            return shapley.asymmetric(game, rows, players, down_sets, progress=self.progress)
-        rule = shapley.extension_rule(order, self._net, self.seed)
-        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    @cached_property
-    def _down_sets(self) -> DownSets | None:
-        """Coalitions of complete rows in which everybody joins after those upstream, if they are few enough to value."""
-        return None if self._order is None else self._find_down_sets(self._order, self.players)
-
-    def _find_down_sets(self, order: PartialOrder, players: Players) -> DownSets | None:
-        if self.method == "permutation":
-            return None
-        budget = {"budget": self.exact_operations} if self.method == "auto" else {}
-        return DownSets.find(order, plan.most_down_sets(self.game, **budget), self.game.deciding_order(players))
-
-    def _chosen_in_order(self, order: PartialOrder) -> str:
-        players = f"{len(order)} players"
-        if self._down_sets is not None:
-            return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
-        rule = shapley.extension_rule(order, self._net, self.seed)
-        how = "counted" if is_counted(order) else "by random swaps"
-        return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
-
-    def _is_exact(self, n_players: int) -> bool:
-        if self.method == "auto":
-            return plan.affordable(self.game, n_players, self.exact_operations)
-        return self.method == "exact"
-
-    def _rule(self, n_players: int) -> Rule:
-        return shapley.default_rule(n_players, self._net, self.seed)
-
-    def _rule_of_complete_rows(self) -> Rule | None:
-        """The sampling rule; ``None`` where values are exact."""
-        if self._order is not None:
-            return None if self._down_sets is not None else shapley.extension_rule(self._order, self._net, self.seed)
-        return None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-
-    @cached_property
-    def _net(self) -> int:
-        """log2 of the orders per net, from what was asked for; found on rows that belong to the model."""
-        if self.n_orders is not None:
-            return plan.net_for_orders(self.n_orders)
-        return plan.net_for_tolerance(
-            self.game,
-            self.players,
-            self._reference_rows(),
-            self.tolerance,
-            rule=lambda net: (
-                shapley.default_rule(len(self.players), net, self.seed)
-                if self._order is None
-                else shapley.extension_rule(self._order, net, self.seed)
-            ),
-            budget=self.max_coalitions,
-            n_jobs=self.n_jobs,
-            progress=self.progress,
-        )
-
-    def _reference_rows(self) -> Floats:
-        """Rows drawn from the model, every other one with one feature far off."""
-        rng = np.random.default_rng(self.seed)
-        rows = self.score.gaussian.sample(_REFERENCE_ROWS, rng)
-        spoiled = np.arange(0, _REFERENCE_ROWS, 2)
-        which = rng.integers(self.game.n_features, size=len(spoiled))
-        rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.gaussian.covariance))[which]
-        return rows
-
-    def _compile(self) -> QuadraticForms:
-        if not self.game.quadratic or self.method == "algorithm1":
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
-        rule = self._rule_of_complete_rows()
-        if rule is None:
-            return shapley.compile_exact(
-                self.game, self.players, self._down_sets, n_jobs=self.n_jobs, progress=self.progress
-            )
-        return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    def _check_method(self) -> None:
-        if self._order is None:
-            if self.method == "exact":
-                plan.check_affordable(self.game, len(self.players))
-        elif self.method == "algorithm1":
-            raise ValueError("method='algorithm1' does not support upstream. Use method='auto' or 'permutation'.")
-        elif self.method == "exact" and self._down_sets is None:
-            raise ValueError(
-                f"method='exact' is too slow here, because upstream allows too many coalitions of the "
-                f"{len(self.players)} players. Use method='auto' or 'permutation', or put features into groups."
-            )
 
     def _check_retraining(self, features: object) -> None:
         if self.score.name not in games.RETRAINABLE or features is not None:
@@ -504,9 +363,14 @@ class Explainer:
             )
 
 
-def _any_missing(rows: Any) -> bool:
-    """Of rows with the same features observed."""
-    return isinstance(rows, np.ndarray) and bool(len(rows)) and bool(np.isnan(rows[0]).any())
+def _reference_rows(gaussian: LatentGaussian, seed: int) -> Floats:
+    """Rows drawn from the model, every other one with one feature far off."""
+    rng = np.random.default_rng(seed)
+    rows = gaussian.sample(_REFERENCE_ROWS, rng)
+    spoiled = np.arange(0, _REFERENCE_ROWS, 2)
+    which = rng.integers(gaussian.n_features, size=len(spoiled))
+    rows[spoiled, which] += 5 * np.sqrt(np.diag(gaussian.covariance))[which]
+    return rows
 
 
 def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstream: Any) -> Columns:

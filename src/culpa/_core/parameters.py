@@ -72,7 +72,8 @@ _GAME = Parameter(
     "Coalition game whose Shapley values explain a score.",
     'The game says how the score is computed if only some features are known. "conditional": the others follow from the '
     'known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at '
-    "random, independently of the known ones.",
+    'random, independently of the known ones. "minimal": the others take the values near the row that make the score '
+    "smallest.",
 )
 _RANKING = Parameter(
     "ranking",
@@ -263,8 +264,10 @@ EXPLAINER = Parameters(
             Choice(METHODS),
             "auto",
             "How Shapley values are computed.",
-            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
-            "shows the choice.",
+            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. "kernel" samples '
+            "coalitions and computes values by regression: it needs fewer coalitions than orders do, but more time for "
+            "each, so it pays where values of coalitions are expensive (see docs/sampling.md). `Explainer.chosen` shows "
+            "the choice.",
         ),
         _RANKING,
         Parameter(
@@ -314,7 +317,8 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1" it is the number of orders per feature, and None means 1000.',
+            'For method="algorithm1" it is the number of orders per feature, and None means 1000. For method="kernel" it '
+            "stands for as many coalitions as these orders have.",
             optional=True,
         ),
         Parameter(
@@ -335,6 +339,15 @@ EXPLAINER = Parameters(
             Choice(RETRAINING_RANKS),
             "components",
             "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
+        ),
+        Parameter(
+            "locality",
+            POSITIVE,
+            0.01,
+            "Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.",
+            "Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score "
+            "and d the number of features. A small value asks what the score could be anywhere, a large one what it could "
+            "be next to the row.",
         ),
         replace(_SEED, alias="random_state"),
         Parameter(

@@ -50,7 +50,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
@@ -111,7 +111,16 @@ class Game(ABC):
     @property
     @abstractmethod
     def base_value(self) -> float:
-        """Value of the empty coalition, the same for all rows."""
+        """Value of the empty coalition, the same for all rows; 0 if `base_varies`."""
+
+    @property
+    def base_varies(self) -> bool:
+        """Whether the empty coalition is worth more in some rows than in others. Values are then counted from there."""
+        return False
+
+    def base_values(self, X: Floats) -> Floats:
+        """What the empty coalition is worth in each row, (n,), where that differs from row to row."""
+        return np.full(len(X), self.base_value)
 
     @abstractmethod
     def value(self, X: Floats, members: Positions) -> Floats:
@@ -127,6 +136,10 @@ class Game(ABC):
     def total(self, X: Floats, observed: Positions) -> Floats:
         """Value of the coalition of all observed features, (n,): the score that is explained."""
         return self.value(X, observed)
+
+    def where(self, observed: Mask) -> "Game":
+        """The game of rows in which only some features are observed, (d,); the others are nobody's members."""
+        return self
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""
