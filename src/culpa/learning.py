@@ -17,7 +17,7 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.columns import Lagged, Smoother, lagged_names
-from culpa.columns.smoothing import clustering
+from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
 from culpa.models import PPCA, FittedModel, Moments
@@ -328,7 +328,7 @@ class Recipe:
         ends: NDArray[np.int64],
         portions: Iterable[tuple[Floats, NDArray[np.integer]]],
     ) -> Limits:
-        lags = self.columns.lags
+        lags, settling = self.columns.lags, settling_rows(self.columns.smooth, int((ends - starts).min()))
         judges: dict[int, Judge] = {}
         found: dict[str, list[Floats]] = {}
         where: list[NDArray[np.int64]] = []
@@ -342,14 +342,18 @@ class Recipe:
                 if k not in judges:
                     judges[k] = self.judge(model_without(k))
                 here = np.flatnonzero(inner & (block == k))
+                settled = positions[here] - starts[k] >= settling
                 for name, values in judges[k].scores(rows[here]).items():
-                    found.setdefault(name, []).append(values)
-                where.append(np.full(len(here), k))
+                    found.setdefault(name, []).append(values[settled])
+                where.append(np.full(int(settled.sum()), k))
         blocks = np.concatenate(where)
-        alike = clustering(self.columns.smooth)
-        scores = {
-            name: HeldOutScores.of(np.concatenate(parts), blocks, clustering=alike) for name, parts in found.items()
-        }
+        smooth = self.columns.smooth
+        scores = {}
+        for name, parts in found.items():
+            values = np.concatenate(parts)
+            scores[name] = HeldOutScores.of(
+                values, blocks, clustering=clustering(smooth), dependence=dependence(smooth, values)
+            )
         return Limits(learned.model, "held-out", scores)
 
 

@@ -1,13 +1,16 @@
 """Exponentially weighted rows: by hand, in pieces, and in a detector."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 import culpa
-from culpa import PCADetector
+from culpa import FitWarning, PCADetector
 from culpa.columns import Smoother
 
 
@@ -150,3 +153,24 @@ def test_conformal_and_empirical_limits_are_of_smoothed_rows():
         .calibrate_limit(rows_of(1000, seed=5))
     )
     assert (calibrated.predict(rows_of(5000, seed=2)) == -1).mean() < 0.04
+
+
+def test_limits_of_averages_hold_where_rows_resemble_each_other(tmp_path):
+    """Few independent averages are left of 500 rows that follow each other: a plain quantile would be far too low."""
+    rates = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows = lfilter([1.0], [1.0, -0.7], rng.normal(size=(4500, 8)), axis=0)[500:] @ rng.normal(size=(8, 8))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            detector = PCADetector(smooth=0.2, confidence=0.95).fit(rows[:500])
+        rates.append((detector.predict(rows[500:]) == -1).mean())
+    assert np.mean(rates) < 0.1
+    detector.save(tmp_path / "smooth.culpa")
+    assert culpa.load(tmp_path / "smooth.culpa").limit_ == detector.limit_
+
+
+def test_few_averages_are_warned_about():
+    rows = lfilter([1.0], [1.0, -0.7], np.random.default_rng(0).normal(size=(500, 5)), axis=0)
+    with pytest.warns(FitWarning, match="rows, which after smoothing are worth about"):
+        PCADetector(smooth=0.1).fit(rows)

@@ -77,7 +77,9 @@ class TestTheLimit:
             for n in (60, 119, 300):
                 X = rng.standard_t(4, size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(n, 6))
                 tried += 1
-                warned += any("differ from one stretch" in text for text in told(pd.DataFrame(X, columns=list("abcdef"))))
+                warned += any(
+                    "differ from one stretch" in text for text in told(pd.DataFrame(X, columns=list("abcdef")))
+                )
         assert warned <= 0.05 * tried
 
     def test_mostly_empty_rows_do_not_count(self):

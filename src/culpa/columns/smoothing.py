@@ -12,12 +12,15 @@ References
 Lowry, Woodall, Champ and Rigdon (1992), "A multivariate exponentially weighted moving average control chart".
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy.signal import lfilter
 
 from culpa._core.types import Floats
+
+_MOST_ALIKE = 0.98  # correlation of successive scores that is still believed
 
 
 def clustering(weight: float | None) -> float:
@@ -26,8 +29,41 @@ def clustering(weight: float | None) -> float:
     >>> clustering(None), round(clustering(0.2), 2)
     (1.0, 4.56)
     """
-    kept = 0.0 if weight is None else (1 - weight) ** 2
-    return (1 + kept) / (1 - kept)
+    return _worth_one(0.0 if weight is None else (1 - weight) ** 2)
+
+
+def dependence(weight: float | None, scores: Floats) -> float:
+    """By how much more the scores of successive smoothed rows resemble each other than if the rows were independent.
+
+    Averaging makes more of what successive rows have in common, so that it matters only for smoothed rows.
+    """
+    if weight is None or weight == 1:
+        return 1.0
+    found = min(_successive_correlation(scores), _MOST_ALIKE)
+    return max(_worth_one(found) / clustering(weight), 1.0)
+
+
+def _worth_one(correlation: float) -> float:
+    """Scores that count as one where successive ones are correlated, as if they were autoregressive."""
+    return (1 + correlation) / (1 - correlation)
+
+
+def _successive_correlation(scores: Floats) -> float:
+    logs = np.log(np.maximum(scores[~np.isnan(scores)], np.finfo(np.float64).tiny))
+    if len(logs) < 3 or not np.ptp(logs):
+        return 0.0
+    return float(np.corrcoef(logs[:-1], logs[1:])[0, 1])
+
+
+def settling_rows(weight: float | None, available: int) -> int:
+    """Rows after which the start of an average hardly matters; at most a quarter of the rows that are available.
+
+    Where successive rows resemble each other, averages vary less at their start than later on.
+
+    >>> settling_rows(0.2, 50), settling_rows(0.1, 50), settling_rows(None, 50)
+    (10, 12, 0)
+    """
+    return 0 if weight is None or weight == 1 else min(math.ceil(2 / weight), available // 4)
 
 
 class Smoothed(NamedTuple):

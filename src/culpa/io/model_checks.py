@@ -61,7 +61,8 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     rows = header["limits"]["rows"]
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
-    expected |= {f"limits.{name}.weight" for name, n in rows.items() if isinstance(n, list)} & set(arrays)
+    held_out = [name for name, n in rows.items() if isinstance(n, list)]
+    expected |= {f"limits.{name}.{what}" for name in held_out for what in ("weight", "dependence")} & set(arrays)
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
@@ -110,6 +111,9 @@ def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
             raise ModelFileError(f"array 'limits.{name}.block' does not contain the block of each score.")
         if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
             raise ModelFileError(f"array 'limits.{name}.block' has more scores in a block than the block has rows.")
+        dependence = arrays.get(f"limits.{name}.dependence", np.ones(1))
+        if dependence.shape != (1,) or not 1 <= dependence[0] < 100:
+            raise ModelFileError(f"array 'limits.{name}.dependence' is not a number from 1 to 100.")
         weights = arrays.get(f"limits.{name}.weight")
         if weights is not None and (weights.shape != (len(n),) or not ((weights >= 0) & (weights <= 1)).all()):
             raise ModelFileError(f"array 'limits.{name}.weight' does not contain a weight from 0 to 1 for each block.")

@@ -102,6 +102,8 @@ def _arrays(fitted: FittedDetector) -> Arrays:
             arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
             if tail.weights is not None:
                 arrays[f"limits.{name}.weight"] = tail.weights
+            if tail.dependence != 1:
+                arrays[f"limits.{name}.dependence"] = np.array([tail.dependence])
     d = fitted.model.gaussian.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
@@ -291,7 +293,12 @@ def _tail(arrays: Arrays, name: str, n: int | list[int], smooth: float | None) -
         return Tail(n, largest)
     block = arrays[f"limits.{name}.block"].astype(np.int64)
     return HeldOutScores(
-        np.array(n, dtype=np.int64), largest, block, clustering(smooth), arrays.get(f"limits.{name}.weight")
+        np.array(n, dtype=np.int64),
+        largest,
+        block,
+        clustering(smooth),
+        arrays.get(f"limits.{name}.weight"),
+        float(arrays.get(f"limits.{name}.dependence", np.ones(1))[0]),
     )
 
 

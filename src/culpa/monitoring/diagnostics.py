@@ -14,7 +14,7 @@ from culpa.models import PPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
-from culpa.scores.held_out import FEWEST_ROWS
+from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _TIES_TOLD = 10
@@ -114,7 +114,7 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
             )
         if found.extrapolated:
             yield (
-                f"{held_out.n:,.0f} rows are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
+                f"{_worth(held_out)} are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
                 "extrapolated and higher than all their scores. Pass more rows, or choose a lower confidence "
                 f"({remedies.more_confidence})."
             )
@@ -128,6 +128,14 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
+
+
+def _worth(held_out: HeldOutScores) -> str:
+    rows = f"{held_out.n:,.0f} rows"
+    if held_out.dependence == 1:
+        return rows
+    alone = max(held_out.n / (held_out.clustering * held_out.dependence), 1)
+    return f"{rows}, which after smoothing are worth about {alone:,.0f} independent ones,"
 
 
 def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:

@@ -4,12 +4,14 @@ The training rows are cut into consecutive blocks, and every block is scored by 
 scores, with the finite-sample correction of conformal prediction, is a limit that new normal rows exceed as often as
 asked, for any distribution, if they come from where the training rows came from.
 
-Three things need more than a quantile:
+Four things need more than a quantile:
 
 - **Too few rows.** Where the quantile lies beyond the largest score, the tail is extrapolated: a geometric mean of an
   exponential and a Pareto tail, or a generalised Pareto distribution where 400 rows or more are there.
 - **Rows that come later.** When a model learns from more rows, these are scored by the model of the other blocks, too, and
   join the scores of before, which count less and less if the model is told to forget.
+- **Rows that resemble each other.** Averages of successive rows then resemble each other even more, and a few of them
+  are worth one. The correction is that of so many fewer scores.
 - **Blocks that differ.** Where some blocks have many more rows above the limit than chance allows, normal operation
   itself changes, and the next stretch of rows may differ, too. The limit is then raised until the mean rate of the blocks
   plus twice its standard error is what was asked, at most to half the asked rate, and users are warned.
@@ -83,17 +85,25 @@ class HeldOutScores:
     block: Counts  # of each of the largest
     clustering: float = 1.0  # scores that count as one, because each resembles those before it
     weights: Floats | None = None  # of a row of each block; 1 unless old rows were to be forgotten
+    dependence: float = 1.0  # by how much more the scores resemble each other, because rows do
 
     @classmethod
     def of(
-        cls, values: Floats, block: NDArray[np.integer], n_blocks: int | None = None, *, clustering: float = 1.0
+        cls,
+        values: Floats,
+        block: NDArray[np.integer],
+        n_blocks: int | None = None,
+        *,
+        clustering: float = 1.0,
+        dependence: float = 1.0,
     ) -> Self:
         """Scores of rows and their blocks; NaN, for rows without any observed feature, does not count."""
         seen = ~np.isnan(values)
         values, block = values[seen], np.asarray(block)[seen].astype(np.int64)
         counts = np.bincount(block, minlength=n_blocks or 0)
         order = np.argsort(values, kind="stable")[-_kept(len(values)) :]
-        return cls(counts[counts > 0], values[order], (np.cumsum(counts > 0) - 1)[block[order]], clustering)
+        places = (np.cumsum(counts > 0) - 1)[block[order]]
+        return cls(counts[counts > 0], values[order], places, clustering, dependence=dependence)
 
     @classmethod
     def none(cls, n_blocks: int, clustering: float = 1.0) -> Self:
@@ -125,7 +135,7 @@ class HeldOutScores:
         order = np.argsort(everything, kind="stable")
         order = order[everything[order] >= floor][-_kept(rows.sum()) :]
         weights = rows / np.maximum(counts, 1) if forget or self.weights is not None else None
-        return HeldOutScores(counts, everything[order], block[order], self.clustering, weights)
+        return HeldOutScores(counts, everything[order], block[order], self.clustering, weights, self.dependence)
 
     def restated(self, shift_from: Floats, shift_to: Floats, factor: Floats) -> "HeldOutScores":
         """The scores as another model sees them: for each block, the mean before and after, and the ratio of spreads."""
@@ -165,7 +175,8 @@ class HeldOutScores:
         """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
         rates = self._rates(limit)
         value = self._pooled(rates)
-        above_alone, n_alone = value * self.n / self.clustering, self.n / self.clustering
+        alike = self.clustering * self.dependence
+        above_alone, n_alone = value * self.n / alike, self.n / alike
         low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if value > 0 else 0.0
         high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if value < 1 else 1.0
         if self._n_blocks > 1:
@@ -196,6 +207,15 @@ class HeldOutScores:
             result[beyond] = self._tail_rates(score[beyond])
         return np.where(np.isnan(score), np.nan, result)
 
+    @property
+    def _alike(self) -> float:
+        """Scores that count as one when a limit is set.
+
+        Averages of independent rows need no correction, because a quantile of them is right on average. The more the rows
+        themselves resemble each other, the fewer averages there are that differ.
+        """
+        return 1 + (self.clustering * self.dependence - 1) * (1 - 1 / self.dependence)
+
     @cached_property
     def _weights(self) -> Floats:
         return np.where(self.n_per_block > 0, 1.0, 0.0) if self.weights is None else self.weights
@@ -217,7 +237,14 @@ class HeldOutScores:
 
     def _n_above(self, rate: float) -> int:
         """How many of the largest scores lie above the level of a rate; -1 if even the largest is below it."""
-        return int(np.searchsorted(self._from_top, (self.n + 1) * rate - 1 + 1e-9, side="right")) - 1
+        return (
+            int(
+                np.searchsorted(
+                    self._from_top, (self.n + self._alike) * rate - self._alike + 1e-9, side="right"
+                )
+            )
+            - 1
+        )
 
     def _is_beyond(self, rate: float) -> bool:
         return self._n_above(rate) < 0
@@ -294,17 +321,16 @@ class HeldOutScores:
     def _tail_levels(self) -> Callable[[Floats], Floats]:
         """Levels as a function of rates, by a distribution that is fitted once."""
         threshold, top, rows = self._tail()
-        m, largest, n = len(top), float(self.largest[-1]), self.n
+        m, largest, n = len(top), float(self.largest[-1]), self.n + self._alike
+        alone = m / self._alike  # scores of the tail that say something new
         if threshold <= 0:
             return lambda rates: np.full(np.shape(rates), largest)
-        if m >= _GENERALISED_FROM:
+        if alone >= _GENERALISED_FROM:
             shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))
-            return lambda rates: np.maximum(
-                threshold + scale / shape * ((rates * (n + 1) / rows) ** -shape - 1), largest
-            )
+            return lambda rates: np.maximum(threshold + scale / shape * ((rates * n / rows) ** -shape - 1), largest)
         # the predictive exponential distribution, not the one with a known mean
         return lambda rates: np.maximum(
-            _blended(threshold, top, m * ((rates * (n + 1) / rows) ** (-1 / m) - 1)), largest
+            _blended(threshold, top, alone * ((rates * n / rows) ** (-1 / alone) - 1)), largest
         )
 
     def _tail_rates(self, levels: Floats) -> Floats:
