@@ -104,12 +104,12 @@ class Engine:
                 plan.check_affordable(self.game, len(self.players))
         elif self.settings.method in ("algorithm1", "kernel"):
             raise ValueError(
-                f"method={self.settings.method!r} draws orders of all kinds: with upstream, use 'auto' or 'permutation'."
+                f"method={self.settings.method!r} does not support upstream. Use method='auto' or 'permutation'."
             )
         elif self.settings.method == "exact" and self._down_sets is None:
             raise ValueError(
-                f"method='exact' would value every coalition of the {len(self.players)} players that upstream allows, and "
-                "these are too many: use method='auto' or 'permutation', or put features into groups."
+                f"method='exact' is too slow here, because upstream allows too many coalitions of the "
+                f"{len(self.players)} players. Use method='auto' or 'permutation', or put features into groups."
             )
 
     def share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
