@@ -116,13 +116,9 @@ class Explainer:
         order = _partial_order(upstream or (), names, self.columns, self.groups)
         if game == "retraining":
             self._check_retraining(features)
-        self._engine = Engine(
-            self.game,
-            self.players,
-            Settings(**{name: getattr(self, name) for name in Settings._fields}),
-            order=order,
-            reference=partial(_reference_rows, self.score.gaussian, self.seed),
-        )
+        settings = Settings(**{name: getattr(self, name) for name in Settings._fields})
+        reference = partial(_reference_rows, self.score.gaussian, self.seed)
+        self._engine = Engine(self.game, self.players, settings, order=order, reference=reference)
         self._engine.check_method()
 
     def __repr__(self) -> str:

@@ -146,7 +146,7 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     fitted = signs[:_MOST_FITTED]
     covariance = _covariance(fitted, fitted) + _NUGGET * np.eye(len(fitted))
     precision = linalg.cho_solve(linalg.cho_factor(covariance), np.eye(len(fitted)))
-    return PairedRule(signs, weights, np.linalg.inv(normal), precision, _cross(fitted))
+    return PairedRule(signs, weights, np.asarray(np.linalg.inv(normal), dtype=np.float64), precision, _cross(fitted))
 
 
 def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progress: Progress | None = None) -> Shares:
