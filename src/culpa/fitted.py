@@ -20,7 +20,7 @@ from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
-from culpa.models import PPCA, FittedModel
+from culpa.models import PPCA, FittedModel, OwnChoices
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
@@ -98,6 +98,18 @@ class FittedDetector:
         many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
         covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
         return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
+
+    @property
+    def deciding_model(self) -> FittedModel:
+        """The model together with what the detector decides by and how it explains that."""
+        names, of = self.columns.names, self.columns.features_of
+        groups = tuple(
+            (group, tuple(of(names.index(name) for name in members))) for group, members in self.groups.items()
+        )
+        own = OwnChoices(
+            self.statistic.name, self.parameters["game"], self.parameters["ranking"], self.confidence, groups
+        )
+        return replace(self.model, own=own)
 
     @property
     def limit_kind(self) -> str:

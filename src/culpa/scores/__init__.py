@@ -2,6 +2,8 @@
 
 from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score
+from culpa.scores.form import QuadraticForm, reconstruction_error
+from culpa.scores.function import FunctionScore
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
@@ -9,8 +11,10 @@ from culpa.scores.rows import ScoredRows
 
 __all__ = [
     "SCORE_NAMES",
+    "FunctionScore",
     "HeldOutScores",
     "Limits",
+    "QuadraticForm",
     "QuadraticScore",
     "ScoredRows",
     "combined",
@@ -20,6 +24,7 @@ __all__ = [
     "mse",
     "named_score",
     "of_features",
+    "reconstruction_error",
     "spe",
     "t2",
 ]
