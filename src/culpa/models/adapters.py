@@ -7,7 +7,7 @@ import numpy as np
 
 from culpa._core.types import Floats
 from culpa.models.fitted_model import FittedModel
-from culpa.models.gaussians import covariance_estimator, from_covariance_estimator
+from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
 from culpa.models.ppca import PPCA
 
@@ -55,8 +55,9 @@ def _from_sklearn(model: Any) -> FittedModel:
         )
     if isinstance(model, FactorAnalysis):
         return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
-    p, d = model.components_.shape
-    return FittedModel.plain(_from_pca(model), no_residuals=p == d, **known)
+    if len(model.components_) == model.components_.shape[1]:
+        return from_all_components(model, **known)
+    return FittedModel.plain(_from_pca(model), **known)
 
 
 def _not_a_model(model: Any) -> str:
@@ -76,14 +77,6 @@ def _not_a_model(model: Any) -> str:
 
 def _from_pca(pca: Any) -> LatentGaussian:
     p, d = pca.components_.shape
-    if p == d:
-        try:
-            return LatentGaussian.saturated(pca.mean_, pca.components_, pca.explained_variance_)
-        except ValueError:
-            raise ValueError(
-                f"model keeps all {d} components, and there is no variance along some of them. Refit it with fewer "
-                "components."
-            ) from None
     # scikit-learn's own noise_variance_ divides by min(n, d) - p, and IncrementalPCA's can be far off
     kept = pca.explained_variance_.sum()
     noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)

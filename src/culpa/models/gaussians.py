@@ -19,9 +19,7 @@ from scipy import linalg
 
 from culpa._core.types import Floats
 from culpa.models.fitted_model import FittedModel, OwnChoices
-from culpa.models.latent import LatentGaussian
-
-_INVERSE = 1e-7  # how far covariance times precision may be from the identity, to be each other's inverse
+from culpa.models.latent import RELATIVE_FLOOR, LatentGaussian
 
 
 def covariance_estimator(model: Any) -> Any | None:
@@ -49,35 +47,49 @@ def from_covariance_estimator(estimator: Any, **known: Any) -> FittedModel:
     try:
         gaussian = LatentGaussian.saturated(np.zeros(len(scale)), axes.T, variances)
     except ValueError:
-        _refuse_singular(estimator, len(scale), int((variances > 1e-12 * variances[-1]).sum()))
-    return FittedModel(
-        gaussian,
-        np.asarray(estimator.location_, dtype=np.float64),
-        scale,
-        own=OwnChoices(score="mahalanobis"),
-        no_residuals=True,
-        **known,
-    )
+        _refuse_singular(estimator, len(scale), int((variances > RELATIVE_FLOOR * variances[-1]).sum()))
+    location = np.asarray(estimator.location_, dtype=np.float64)
+    return FittedModel(gaussian, location, scale, own=OwnChoices(score="mahalanobis"), no_residuals=True, **known)
+
+
+def from_all_components(pca: Any, **known: Any) -> FittedModel:
+    """A PCA that keeps all components: T2 is the Mahalanobis distance, and nothing is left to reconstruct."""
+    variances = np.asarray(pca.explained_variance_, dtype=np.float64)
+    rounding = 10 * len(variances) * np.finfo(np.float64).eps * variances.max()
+    # what rounding left of a direction without variance would pass for one
+    root = pca.components_.T * np.sqrt(np.where(variances > rounding, variances, 0.0))
+    scale = np.linalg.norm(root, axis=1)
+    # singular values of the root rather than eigenvalues of the covariance, which would lose half of the digits
+    axes, sizes, _ = np.linalg.svd(root / np.where(scale > 0, scale, 1.0)[:, None])
+    try:
+        gaussian = LatentGaussian.saturated(np.zeros(len(scale)), axes.T, sizes**2)
+    except ValueError:
+        raise ValueError(
+            f"model keeps all {len(scale)} components, and there is no variance along some of them: refit it with fewer."
+        ) from None
+    return FittedModel(gaussian, np.asarray(pca.mean_, dtype=np.float64), scale, no_residuals=True, **known)
 
 
 def _covariance(estimator: Any) -> Floats:
     """The inverse of the precision that scores use: the covariance itself, unless the two were estimated apart."""
+    from sklearn.covariance import GraphicalLasso, GraphicalLassoCV
+
     covariance = np.asarray(estimator.covariance_, dtype=np.float64)
     precision = np.asarray(estimator.get_precision(), dtype=np.float64)
     d = len(covariance)
-    product = precision @ covariance
-    # a pseudo-inverse ignores the directions in which rows did not vary; then this is the number of the others
-    rank = round(float(np.trace(product)))
+    # a pseudo-inverse ignores the directions in which rows did not vary; this is the number of the others
+    rank = round(float(np.trace(precision @ covariance)))
     if rank < d or (np.diag(covariance) <= 0).any():
         _refuse_singular(estimator, d, rank)
-    if np.abs(product - np.eye(d)).max() <= _INVERSE:
-        return covariance
-    return np.asarray(linalg.inv((precision + precision.T) / 2))  # GraphicalLasso stops before they are
+    if isinstance(estimator, (GraphicalLasso, GraphicalLassoCV)):  # which stops before they are each other's inverse
+        return np.asarray(linalg.inv((precision + precision.T) / 2))
+    return covariance
 
 
 def _refuse_singular(estimator: Any, d: int, rank: int) -> NoReturn:
     raise ValueError(
-        f"the covariance of this {type(estimator).__name__} is singular: its rows varied in {rank} directions only, and "
-        f"have {d} features. Its Mahalanobis distance ignores the other directions, so no exact explanation exists. "
-        "Pass more rows than features, leave out columns that follow from others, or fit LedoitWolf or culpa.PPCA."
+        f"the covariance of this {type(estimator).__name__} is singular: it has {rank} directions and {d} features. Its "
+        "Mahalanobis distance ignores the other directions, so no exact explanation exists. Fit it to more rows than "
+        "features, leave out columns that follow from others, scale columns of very different size, or fit LedoitWolf or "
+        "culpa.PPCA."
     )
