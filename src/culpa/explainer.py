@@ -370,7 +370,8 @@ class Explainer:
         if not isinstance(self.score, FunctionScore):
             return contributions.of_rows(self.model, standard, self.ranking, self.score)
         gaussian = self.score.gaussian
-        model = FittedModel.plain(replace(gaussian, mean=np.zeros(gaussian.n_features)))
+        centred = replace(gaussian, mean=np.zeros(gaussian.n_features))
+        model = FittedModel.plain(centred, sample_covariance=self.model.sample_covariance)
         return contributions.of_rows(model, standard - gaussian.mean, self.ranking, named_score("mahalanobis", model))
 
     def _check_game(self, features: object, upstream: object) -> None:
@@ -380,9 +381,7 @@ class Explainer:
         about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
         if isinstance(self.score, FunctionScore):
             if self.method not in ("auto", "permutation"):
-                raise ValueError(
-                    f"method={self.method!r} needs exact values of coalitions: a function has none. Use 'auto'."
-                )
+                raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
             if upstream:
                 raise ValueError("upstream is not available for a score that is a function.")
         elif not np.any(self.score.offset):

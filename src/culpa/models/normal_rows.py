@@ -56,8 +56,9 @@ def in_user_units(model: FittedModel) -> "UnscaledModel":
     g, scale = model.gaussian, model.scale
     gaussian = LatentGaussian(model.location, scale[:, None] * g.loadings, g.noise * scale**2)
     d = len(scale)
-    known = {name: getattr(model, name) for name in ("n_samples", "feature_names", "encoding")}
-    return UnscaledModel(gaussian, np.zeros(d), np.ones(d), **known)
+    sampled = None if model.sample_covariance is None else model.sample_covariance * np.outer(scale, scale)
+    known = {name: getattr(model, name) for name in ("n_samples", "feature_names", "encoding", "shrinkage")}
+    return UnscaledModel(gaussian, np.zeros(d), np.ones(d), sampled, **known)
 
 
 class UnscaledModel(FittedModel):
