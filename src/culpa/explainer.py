@@ -25,7 +25,8 @@ from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.ranking import contributions
-from culpa.scores import FunctionScore, QuadraticForm, QuadraticScore, ScoredRows, named_score
+from culpa.readable.origin import Origin
+from culpa.scores import FunctionScore, QuadraticForm, QuadraticScore, Score, ScoredRows, named_score
 from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
@@ -86,6 +87,7 @@ class Explainer:
         exact_operations: float = EXACT_OPERATIONS,
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
+        locality: float = 0.01,
         seed: int | None = None,
         n_jobs: int | None = -1,
         progress: Progress | None = None,
@@ -104,6 +106,7 @@ class Explainer:
         self.max_evaluations = max_evaluations
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
+        self.locality = locality
         self.n_jobs, self.progress = n_jobs, progress
         checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
@@ -113,7 +116,7 @@ class Explainer:
         self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = subject.score(None if chosen is None else self.columns.features_of(chosen))
+        self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
         if given is not None:
             known = feature_positions(given, names, "given")
@@ -134,7 +137,7 @@ class Explainer:
             self.players,
             Settings(**{name: getattr(self, name) for name in Settings._fields}),
             order=order,
-            reference=partial(_reference_rows, self.score.gaussian, self.seed),
+            reference=partial(_reference_rows, self.score.distribution, self.seed),
         )
         engine.check_method()
         return engine
@@ -188,7 +191,7 @@ class Explainer:
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, n_players)),
         }
-        if self._given:
+        if self.game.base_varies:
             parts["base_value"] = np.full(n, np.nan)
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, n_players))
@@ -213,6 +216,7 @@ class Explainer:
             ranking=self.ranking,
             method=self._engine.method_used(exact=not replicates),
             native=reading.native,
+            origin=Origin.of(self, reading),
         )
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
@@ -288,10 +292,13 @@ class Explainer:
         """The game of all features."""
         if isinstance(self.score, FunctionScore):
             return games.Simulated(self.score, independent=self.game_name == "interventional")
+        assert isinstance(self.score, QuadraticScore)
         if self.game_name == "conditional":
             return games.conditional_game(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
+        if self.game_name == "minimal":
+            return games.Minimal(self.score, self.locality)
         assert self.game_name == "retraining"
         assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
@@ -328,10 +335,9 @@ class Explainer:
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self._explained_score(rows, at)
-            if self._given:
+            if self.game.base_varies:
                 game = self.game.where(~np.isnan(standard[at[0]]))
-                assert isinstance(game, games.Given)
-                part["base_value"][at] = game.known_value(np.nan_to_num(standard[at], nan=0.0))
+                part["base_value"][at] = game.base_values(np.nan_to_num(standard[at], nan=0.0))
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
         part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
@@ -363,13 +369,13 @@ class Explainer:
 
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
-        return self.score.gaussian.expected(rows, None if alone else self.players)
+        return self.score.distribution.expected(rows, None if alone else self.players)
 
     def _suspicion(self, standard: Floats) -> Floats:
         """Contributions of features by the criterion that is not a Shapley value."""
-        if not isinstance(self.score, FunctionScore):
+        if isinstance(self.score, QuadraticScore):
             return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        gaussian = self.score.gaussian
+        gaussian = self.score.distribution
         centred = replace(gaussian, mean=np.zeros(gaussian.n_features))
         model = FittedModel.plain(centred, sample_covariance=self.model.sample_covariance)
         return contributions.of_rows(model, standard - gaussian.mean, self.ranking, named_score("mahalanobis", model))
@@ -384,10 +390,12 @@ class Explainer:
                 raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
             if upstream:
                 raise ValueError("upstream is not available for a score that is a function.")
-        elif not np.any(self.score.offset):
+            if self.game_name == "minimal":
+                raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
+        elif not isinstance(self.score, QuadraticForm) or not self.score.form_offset.any():
             return
-        elif self.game_name == "interventional":
-            raise ValueError("game='interventional' needs a score that is smallest at the mean of normal rows.")
+        elif self.game_name in ("interventional", "minimal"):
+            raise ValueError(f"game={self.game_name!r} needs a score that is smallest at the mean of normal rows.")
         if not about_rows:
             raise ValueError(f"ranking={self.ranking!r} is a part of a quadratic score: use 'shapley' or 'fault-odds'.")
 

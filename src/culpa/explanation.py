@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,10 @@ from culpa._core.validation import frame_like
 
 if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
+    from culpa.readable import Counterfactual, Interactions, Shortest
+    from culpa.readable.origin import Origin
+
+_NOT_STORED = ("native", "origin")  # fields that are not data
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = (
@@ -90,6 +94,10 @@ class Explanation:
     ranking: str = "shapley"
     suspicion: Floats | None = None
     native: Any = None  # the table that was explained, kept to answer in kind
+    origin: "Origin | None" = field(default=None, repr=False)  # what made it, kept for further questions
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"origin": None}  # an explainer may hold large compiled forms
 
     def __len__(self) -> int:
         return len(self.score)
@@ -103,7 +111,8 @@ class Explanation:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"row {key} is out of range: the explanation has {len(self)} rows.")
             key = [int(key)]
-        return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
+        origin = None if self.origin is None else self.origin.choose(key)
+        return replace(self, origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
         how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
@@ -157,7 +166,10 @@ class Explanation:
             name: np.concatenate([getattr(part, name) for part in parts]) for name in first._per_row()
         }
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
-        return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
+        from culpa.readable.origin import Origin
+
+        origin = Origin.joined([part.origin for part in parts])
+        return replace(first, **joined, **counts, exact=all(part.exact for part in parts), origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
@@ -205,6 +217,49 @@ class Explanation:
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
         return frame_like(self.native, columns)
 
+    def nonnegative(self) -> Self:
+        """The same explanation without negative values: the closest values that have none and the same sum.
+
+        Players that keep some blame pay equally for those that had less than none, so nobody changes rank. In a row below
+        its base value there is no blame to share: its values are 0, and its base value is its score. Standard errors are
+        those of the values before.
+        """
+        from culpa.readable.shortest import nonnegative
+
+        base = np.minimum(self.base_value, np.where(np.isnan(self.score), np.inf, self.score))
+        return replace(self, values=nonnegative(self.values, self.observed), base_value=base)
+
+    def shortest(self, share: float = 0.9) -> "Shortest":
+        """The fewest players of each row whose values add up to a share of the score less the base value."""
+        from culpa.readable import Shortest
+
+        return Shortest.of(self, share)
+
+    def interactions(self) -> "Interactions":
+        """Which players matter together: exact pairwise Shapley interactions, for up to 20 players."""
+        from culpa.readable import Interactions
+
+        if self.method == "asymmetric":
+            raise ValueError("interactions() are those of symmetric Shapley values: explain without upstream.")
+        return Interactions.of(self)
+
+    def counterfactual(self, limit: float | None = None) -> "Counterfactual":
+        """The fewest players to change, and their new values, so that each row is not flagged.
+
+        The limit is that of the detector that explained its own statistic, unless given.
+        """
+        from culpa.readable import Counterfactual
+
+        return Counterfactual.of(self, limit)
+
+    def known_origin(self, asked: str) -> "Origin":
+        """What made the explanation; an error if that is not known."""
+        if self.origin is None:
+            raise ValueError(
+                f"{asked} needs the explainer, which stored and copied explanations do not keep: explain again."
+            )
+        return self.origin
+
     def to_frame(self) -> DataFrame:
         """One line per row: its label, its score, and a column of Shapley values per player."""
         columns: dict[str, Any] = {}
@@ -217,13 +272,15 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""
         return {
-            field.name: to_json_value(getattr(self, field.name)) for field in fields(self) if field.name != "native"
+            field.name: to_json_value(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in _NOT_STORED
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Inverse of `to_dict`, also after a trip through JSON."""
-        known = {field.name for field in fields(cls)} - {"native"}
+        known = {field.name for field in fields(cls)} - set(_NOT_STORED)
         if missing := known - content.keys():
             raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
         read = {name: content[name] for name in known}

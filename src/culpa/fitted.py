@@ -202,7 +202,11 @@ class FittedDetector:
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
-        return self.explainer(**options).explain(X, rows)
+        explainer = self.explainer(**options)
+        why = explainer.explain(X, rows)
+        if explainer.score is not self.statistic or why.origin is None:
+            return why
+        return replace(why, origin=why.origin.judged_by(self.limit))
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""

@@ -24,6 +24,7 @@ class BlameOptions(TypedDict, total=False):
     exact_operations: float
     memory_bytes: float
     retraining_rank: RetrainingRank
+    locality: float
     seed: int | None
     random_state: int | None
     n_jobs: int | None

@@ -650,6 +650,38 @@ def test_flow_sheets_that_make_no_sense(folder, upstream, error):
     assert error in " ".join(result.output.split())
 
 
+def test_short_explanations_and_counterfactuals(folder, library):
+    """The lines are those of the library."""
+    new = new_rows().drop(columns="time")
+    flagged = np.flatnonzero(library.predict(new.drop(index=7)) == -1)
+    new = new.drop(index=7).iloc[flagged]
+    why = library.explain(new)
+    given = ("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--id", "time")
+    run(*given, "--shortest", "0.8", "-o", folder / "short.csv")
+    short, wanted = pd.read_csv(folder / "short.csv"), why.shortest(0.8).to_frame()
+    assert list(short["feature"]) == list(wanted["feature"])
+    np.testing.assert_allclose(short["value"], wanted["value"], rtol=1e-6)
+    assert set(short["time"]) == {f"t{row:02}" for row in new.index}
+    run(*given, "--counterfactual", "-o", folder / "change.csv")
+    change, wanted = pd.read_csv(folder / "change.csv"), why.counterfactual().to_frame()
+    assert list(change["feature"]) == list(wanted["feature"])
+    np.testing.assert_allclose(change["change_to"], wanted["change_to"], rtol=1e-6)
+    assert (change["score_if_changed"] <= change["limit"]).all()
+    assert change["exact"].all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--shortest", "0.9", "--top", "3"), "choose one of --top, --shortest and --counterfactual"),
+        (("--shortest", "1.5"), "a share above 0 and up to 1"),
+    ],
+)
+def test_short_explanations_that_make_no_sense(folder, options, error):
+    result = run("explain", folder / "new.csv", "-m", folder / "plant.culpa", *options, code=2)
+    assert error in " ".join(result.output.split())
+
+
 def test_names_with_colons_and_commas_in_a_flow_sheet(folder):
     names = ["T1: inlet", "a,b", "T1", "x", "y"]
     write(frame().set_axis(names, axis=1), folder / "odd.csv")

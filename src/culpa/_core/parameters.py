@@ -73,7 +73,8 @@ _GAME = Parameter(
     "Coalition game whose Shapley values explain a score.",
     'The game says how the score is computed if only some features are known. "conditional": the others follow from the '
     'known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at '
-    "random, independently of the known ones.",
+    'random, independently of the known ones. "minimal": the others take the values near the row that make the score '
+    "smallest.",
 )
 _RANKING = Parameter(
     "ranking",
@@ -375,6 +376,15 @@ EXPLAINER = Parameters(
             Choice(RETRAINING_RANKS),
             "components",
             "Retraining game: a retrained PCA keeps the number of components, or their share of the variance.",
+        ),
+        Parameter(
+            "locality",
+            POSITIVE,
+            0.01,
+            "Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.",
+            "Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score "
+            "and d the number of features. A small value asks what the score could be anywhere, a large one what it could "
+            "be next to the row.",
         ),
         replace(_SEED, alias="random_state"),
         Parameter(

@@ -6,6 +6,7 @@ from culpa.games.form import ConditionalForm
 from culpa.games.game import Coalitions, Game
 from culpa.games.given import Given
 from culpa.games.interventional import Interventional
+from culpa.games.minimal import Minimal
 from culpa.games.retraining import Retraining
 from culpa.games.simulated import Simulated
 from culpa.scores import QuadraticForm, QuadraticScore
@@ -21,6 +22,7 @@ __all__ = [
     "Game",
     "Given",
     "Interventional",
+    "Minimal",
     "Retraining",
     "Simulated",
     "conditional_game",

@@ -111,7 +111,16 @@ class Game(ABC):
     @property
     @abstractmethod
     def base_value(self) -> float:
-        """Value of the empty coalition, the same for all rows."""
+        """Value of the empty coalition, the same for all rows; 0 if `base_varies`."""
+
+    @property
+    def base_varies(self) -> bool:
+        """Whether the empty coalition is worth more in some rows than in others. Values are then counted from there."""
+        return False
+
+    def base_values(self, X: Floats) -> Floats:
+        """What the empty coalition is worth in each row, (n,), where that differs from row to row."""
+        return np.full(len(X), self.base_value)
 
     @abstractmethod
     def value(self, X: Floats, members: Positions) -> Floats:

@@ -1,7 +1,7 @@
 """Games in which some features are always known: they are in every coalition, and are no players.
 
 The value of a coalition S of the other features is v(S and G) - v(G), with G the given features. What the empty coalition
-is worth, v(G), differs from row to row: see `Given.known_value`.
+is worth, v(G), differs from row to row: see `Given.base_values`.
 """
 
 import numpy as np
@@ -29,10 +29,15 @@ class Given(Game):
         """Values are counted from what the given features alone are worth."""
         return 0.0
 
-    def known_value(self, X: Floats) -> Floats:
+    @property
+    def base_varies(self) -> bool:
+        """Yes."""
+        return True
+
+    def base_values(self, X: Floats) -> Floats:
         """What the given features alone are worth, (n,)."""
         coalitions = self.game.start(X, self.known[None], branching=False)
-        value = np.full(len(X), self.game.base_value)
+        value = self.game.base_values(X)
         for _ in self.known:
             coalitions, change = coalitions.join()
             value = value + change[0]
@@ -40,7 +45,7 @@ class Given(Game):
 
     def where(self, observed: Mask) -> "Given":
         """Given features that are missing are not known."""
-        return Given(self.game, self.known[observed[self.known]])
+        return Given(self.game.where(observed), self.known[observed[self.known]])
 
     def value(self, X: Floats, members: Positions) -> Floats:
         """By the definition."""

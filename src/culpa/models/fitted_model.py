@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from culpa._core.choices import GameName, Ranking, ScoreName
+from culpa._core.choices import GameName, Ranking
 from culpa._core.types import Floats
 from culpa._core.validation import default_names
 from culpa.columns import Columns, Plain, Reading
@@ -21,7 +21,7 @@ class OwnChoices:
     ``confidence`` is that of the limits that weigh the parts of the score "combined". ``groups`` are names and features.
     """
 
-    score: ScoreName = "spe"
+    score: str = "spe"
     game: GameName = "conditional"
     ranking: Ranking = "shapley"
     confidence: float = 0.99

@@ -8,6 +8,7 @@ from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
+from culpa.scores.score import Score
 
 __all__ = [
     "SCORE_NAMES",
@@ -16,6 +17,7 @@ __all__ = [
     "Limits",
     "QuadraticForm",
     "QuadraticScore",
+    "Score",
     "ScoredRows",
     "combined",
     "control_limit",

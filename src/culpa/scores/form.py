@@ -72,8 +72,8 @@ def reconstruction_error(
     root = ((np.eye(d) - encoder.matrix) * model.scale)[kept]
     offset = encoder.residual_of(model.location)[kept]
     # what rounding leaves of an offset would keep the forms from being compiled
-    size = np.linalg.norm(root @ np.sqrt(np.diag(gaussian.covariance)))
-    if np.abs(offset).max(initial=0.0) <= _ROUNDING * max(size, float(np.abs(root).max(initial=0.0))):
+    size = float(np.abs(root).max() * np.sqrt(np.diag(gaussian.covariance)).max())
+    if np.abs(offset).max() <= _ROUNDING * max(size, float(np.abs(model.location).max())):
         offset = np.zeros_like(offset)
     weight = np.sqrt(1 / len(kept)) if mean else 1.0
     zeros = np.zeros(d), np.zeros(gaussian.n_components)

@@ -47,6 +47,11 @@ class FunctionScore:
     function: Callable[[Floats], Any]
     seed: int = 0
 
+    @property
+    def distribution(self) -> LatentGaussian:
+        """Of normal rows, in the user's units."""
+        return self.gaussian
+
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
         result = np.full(len(X), np.nan)
@@ -126,9 +131,9 @@ class FunctionScore:
             if touched:
                 fixed = np.repeat(X[rows][None], len(touched), axis=0)
                 for place, (_, block) in enumerate(touched):
-                    fixed[place][:, block] = expected[np.ix_(rows, block)]
+                    fixed[place][:, block] = expected[rows[:, None], block]
                 value = self.given(fixed.reshape(-1, X.shape[1]), observed).value
-                result[np.ix_(rows, [k for k, _ in touched])] = value.reshape(len(touched), -1).T
+                result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
         return result
 
     def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:

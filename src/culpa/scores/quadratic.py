@@ -40,6 +40,11 @@ class QuadraticScore:
     residual_weights: Floats
     latent_weights: Floats
 
+    @property
+    def distribution(self) -> LatentGaussian:
+        """Of centred normal rows."""
+        return self.gaussian
+
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
         result = self.complete(self.gaussian.impute(X))

@@ -22,8 +22,7 @@ from culpa.scores.form import reconstruction_error
 from culpa.scores.function import FunctionScore
 from culpa.scores.functions import Function, SquaredError, as_function, detector_score
 from culpa.scores.quadratic import QuadraticScore
-
-Score = QuadraticScore | FunctionScore
+from culpa.scores.score import Score
 
 
 class Subject(NamedTuple):

@@ -7,7 +7,7 @@ stored as the coefficients of the products x_a x_b, a <= b.
 Forms serve complete rows only, because every pattern of missing features is a game of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -199,6 +199,11 @@ def _upper(d: int) -> tuple[Positions, Positions]:
     everybody = np.arange(d)
     first, second = np.nonzero(np.less_equal.outer(everybody, everybody))
     return first, second
+
+
+def forms_from_probes(game: Game, evaluate: Callable[[Floats], Floats]) -> QuadraticForms:
+    """Forms of any quadratic functions of the row, (n, functions), found like those of Shapley values."""
+    return _from_probes(game, evaluate(_probes(game))[None], 0)
 
 
 def _probes(game: Game) -> Floats:

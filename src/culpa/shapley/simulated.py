@@ -77,9 +77,11 @@ class Simulation:
         if not isinstance(rows, np.ndarray):
             raise TypeError("the score is a function of NumPy rows, so pass a NumPy array.")
         observed = np.flatnonzero(~np.isnan(rows[0])) if len(rows) else np.arange(rows.shape[1])
-        game, known = self.game, np.empty(0, dtype=np.intp)
+        known: Positions = np.empty(0, dtype=np.intp)
+        game = self.game
         if isinstance(game, Given):
-            game, known = game.game, np.intersect1d(game.known, observed)
+            known = np.intersect1d(game.known, observed)
+            game = game.game
         assert isinstance(game, Simulated)
         plan = _Plan(game, players, known, observed, self.seed, self.n_pairs)
         step = max(1, min(_ROWS_PER_TASK, _CELLS_PER_CALL // (_DRAWS * len(players) * game.n_features)))
