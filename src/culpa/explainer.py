@@ -119,14 +119,17 @@ class Explainer:
         self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
         if given is not None:
-            known = feature_positions(given, names, "given")
-            self._given = self.columns.features_of(set(known))
-            self.columns = Hidden(self.columns, known)
-            if not self.columns.names:
-                raise ValueError("given names all features: at least one must be left to blame.")
+            self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
         self._check_game(features, upstream)
         self._engine = self._make_engine(_partial_order(upstream or (), names, self.columns, self.groups))
+
+    def _hide(self, given: list[int]) -> None:
+        """Columns that are given are no players."""
+        self._given = self.columns.features_of(set(given))
+        self.columns = Hidden(self.columns, given)
+        if not self.columns.names:
+            raise ValueError("given names all features: at least one must be left to blame.")
 
     def _make_engine(self, order: PartialOrder | None) -> Engine | Simulation:
         if isinstance(self.score, FunctionScore):
