@@ -73,6 +73,13 @@ def test_what_is_said_overrides_the_own_choice():
     assert Explainer(detector, given=["x0"]).groups == (("a", (0,)), *((f"x{i + 1}", (i,)) for i in range(1, 5)))
 
 
+def test_a_detector_keeps_its_own_choices_where_nothing_is_said():
+    X = rows()
+    detector = PCADetector(3, statistic="t2", game="interventional", ranking="rbc", groups={"a": [0, 1]}).fit(X)
+    nothing = {"score": None, "game": None, "ranking": None, "groups": "own"}
+    assert detector.explainer(**nothing) is detector.explainer()
+
+
 def test_other_models_have_the_usual_choice():
     X = rows()
     for model in (PPCA(2).fit(X), PCA(2).fit(X)):

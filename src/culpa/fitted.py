@@ -182,7 +182,7 @@ class FittedDetector:
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
-        chosen = EXPLAINER.without_aliases(options)
+        chosen = {name: value for name, value in EXPLAINER.without_aliases(options).items() if not _is_own(name, value)}
         chosen = self._explained_by(chosen.get("given")) | chosen
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
@@ -234,6 +234,11 @@ def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore
     """SPE, T2 and a detector's own statistic."""
     centred = model.centred
     return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
+
+
+def _is_own(name: str, value: object) -> bool:
+    """Whether an option leaves the choice to the detector."""
+    return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
 
 
 def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
