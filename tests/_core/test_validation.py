@@ -249,7 +249,7 @@ def test_exact_with_too_many_features_says_how_long_and_what_instead():
 
 def test_other_bad_arguments(detector, normal):
     frame = pd.DataFrame(normal, columns=NAMES)
-    with pytest.raises(ValueError, match="groups must be a dict of group name to list of features, or None, got"):
+    with pytest.raises(ValueError, match='groups must be a dict of group name to list of features or "own", or None, got'):
         detector.explain(frame, groups=[["flow"]])
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="whole number of at least 1"):
