@@ -26,7 +26,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    parser.add_argument("--only", help="run one part: peers, exact, sampled, compiled, soon, tight, first, busy, fit")
+    parser.add_argument(
+        "--only", help="run one part: peers, exact, sampled, compiled, soon, few, tight, first, busy, fit"
+    )
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -38,6 +40,7 @@ def main() -> None:
         "sampled": lambda: engine.sampled_walks(large),
         "compiled": lambda: engine.compiled_rows(options.quick),
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
+        "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "tight": lambda: [engine.tight(problem) for problem in large],
         "first": engine.first_use,
         "busy": engine.busy_machine,

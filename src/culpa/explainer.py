@@ -262,7 +262,7 @@ class Explainer:
                 stacklevel=2,
             )
             return self
-        if self.forms is None and (not self.game.quadratic or self.method == "algorithm1"):
+        if self.forms is None and not self._engine.can_compile:
             raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
         self._engine.compile()
         return self

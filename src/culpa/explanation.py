@@ -47,11 +47,11 @@ class Explanation:
     std_error : ndarray of shape (rows, players)
         Standard errors of the values; zero where exact.
     score : ndarray of shape (rows,)
-        The score that is explained: what the values add up to. Where cells are missing, the interventional and the
-        retraining game explain the score of what is there, which is not the one that a detector compares with its limit.
+        The score that is explained: what the values add up to. Where cells are missing, the interventional, the
+        retraining and the minimal game explain another score than the one that a detector compares with its limit.
     base_value : float, or ndarray of shape (rows,)
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game). Where features are given, the
-        value of knowing these in each row.
+        value of knowing these in each row. For the minimal game, the smallest score near each row.
     data, expected : ndarray of shape (rows, features)
         The rows, and what the other features imply each feature should have been, both in the user's units. Arrays of
         objects where columns of text are among them; NaN where several columns were mixed.

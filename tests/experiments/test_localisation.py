@@ -44,6 +44,7 @@ def test_all_data_sets_and_criteria_are_there(committed):
         for index in ("spe", "t2", "mahalanobis", "combined"):
             for how in ("cdc", "pdc", "dc", "rbc", "relative", "conditional Shapley", "interventional Shapley"):
                 assert f"{index}, {how}" in names
+            assert f"{index}, minimal Shapley" in names
         assert {"z-score", "mahalanobis, rbc; shrinkage 0.01", "mahalanobis, pdc; shrinkage 0.01"} <= set(names)
         assert ("spe, retraining Shapley" in names) == (part["features"] <= 13)
 

@@ -7,7 +7,7 @@ from typing import Literal, NoReturn, get_args
 ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
 StatisticName = Literal["auto", ScoreName]
 GameName = Literal["conditional", "retraining", "interventional", "minimal"]
-Method = Literal["auto", "exact", "permutation", "algorithm1"]
+Method = Literal["auto", "exact", "permutation", "kernel", "algorithm1"]
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
 Criterion = Literal[
     "cdc",

@@ -265,8 +265,10 @@ EXPLAINER = Parameters(
             Choice(METHODS),
             "auto",
             "How Shapley values are computed.",
-            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
-            "shows the choice.",
+            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. "kernel" samples '
+            "coalitions and computes values by regression: it needs fewer coalitions than orders do, but more time for "
+            "each, so it pays where values of coalitions are expensive (see docs/sampling.md). `Explainer.chosen` shows "
+            "the choice.",
         ),
         Parameter(
             "normal",
@@ -355,7 +357,8 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1" it is the number of orders per feature, and None means 1000.',
+            'For method="algorithm1" it is the number of orders per feature, and None means 1000. For method="kernel" it '
+            "stands for as many coalitions as these orders have.",
             optional=True,
         ),
         Parameter(

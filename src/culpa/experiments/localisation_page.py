@@ -23,6 +23,7 @@ _SHOWN = (
     _RBC,
     "spe, pdc",
     _DEFAULT,
+    "spe, minimal Shapley",
     "combined, conditional Shapley",
     "mahalanobis, pdc; shrinkage 0.01",
     "mahalanobis, conditional Shapley; shrinkage 0.01",
@@ -60,6 +61,8 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
   mammography, shuttle, cover, cardio). The other five (ionosphere, musk, satimage-2, wbc and the plant) were not used.
 - "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
   `pdc` by a constant per feature.
+- "minimal Shapley" is `game="minimal"` with the default locality 0.01: absent features take the values near the row that
+  make the score smallest. `calibrate` does not try it.
 """
 
 

@@ -27,7 +27,7 @@ from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
 from culpa.games.elimination import OPERATIONS, Elimination
 from culpa.games.game import Axes, Cost, FactoredCoalitions, Game
-from culpa.games.latent import Latent, array_cost, isotropic_weights
+from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
@@ -164,6 +164,10 @@ class Conditional(Game):
         mean = X.copy()
         mean[:, hidden] = X[:, members] @ gain.T
         return np.asarray((mean @ A * mean).sum(axis=1) + (A[np.ix_(hidden, hidden)] * spread).sum())
+
+    def values(self, X: Array, members: Array) -> Array:
+        """In the latent variables, many coalitions at once; one by one where that would lose digits."""
+        return values_of(self.score, X, members) if self._well_conditioned else super().values(X, members)
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""

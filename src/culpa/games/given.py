@@ -52,6 +52,12 @@ class Given(Game):
         everybody = np.union1d(members, self.known).astype(np.intp)
         return np.asarray(self.game.value(X, everybody) - self.game.value(X, self.known))
 
+    def values(self, X: Array, members: Array) -> Array:
+        """The same for many coalitions, as the game computes them."""
+        known = np.zeros((1, self.n_features))
+        known[:, self.known] = 1.0
+        return self.game.values(X, np.maximum(members, known)) - self.game.values(X, known)
+
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """The given features join first."""
         coalitions = self.game.start(X, self._behind(queues), branching=branching)

@@ -149,3 +149,24 @@ class Latent(NamedTuple):
         """Some of the batch."""
         xp = array_namespace(self.root)
         return type(self)(self.constants, *(xp.take(array, which, axis=0) for array in self[1:]))
+
+
+def values_of(score: QuadraticScore, X: Floats, members: Floats) -> Floats:
+    """Conditional expectation (B, n) of a score, for coalitions given as (B, d) arrays of 0 and 1.
+
+    Features outside are at W z, where z is the mean of the latent variables given the coalition, with the uncertainty of
+    z and their own noise on top.
+    """
+    g, F = score.gaussian, score.root
+    W, p = g.loadings, g.n_components
+    outside = 1 - members
+    known = members / g.noise
+    # (B, p, p) and (B, p, n): the normal equations of the latent variables
+    H = np.eye(p) + (known @ (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)).reshape(-1, p, p)
+    z = np.linalg.solve(H, ((known[:, None, :] * X) @ W).transpose(0, 2, 1))
+    mean = members[:, None, :] * X + outside[:, None, :] * (z.transpose(0, 2, 1) @ W.T)
+    # F W over the features outside: how their uncertainty enters the score
+    spread = (outside @ (W[:, None, :] * F.T[:, :, None]).reshape(len(W), -1)).reshape(len(members), len(F), p)
+    doubt = (np.linalg.solve(H, spread.transpose(0, 2, 1)).transpose(0, 2, 1) * spread).sum(axis=(1, 2))
+    noise = outside @ ((F**2).sum(axis=0) * g.noise)
+    return np.asarray(((mean @ F.T) ** 2).sum(axis=2) + (doubt + noise)[:, None])

@@ -104,6 +104,13 @@ class Minimal(Game):
         gain = (pull * np.linalg.solve(curvature, pull.T).T).sum(axis=1)
         return np.asarray(((X @ A) * X).sum(axis=1) - gain - self.base_values(X))
 
+    def values(self, X: Array, members: Array) -> Array:
+        """y_S^T (P_SS)^-1 y_S, with ones for absent features on the diagonal of P."""
+        both = members[:, :, None] * members[:, None, :]
+        P = self.P * both + np.eye(self.n_features) * (1 - members)[:, None, :]
+        moves = np.asarray(self.moves(X)).T * members[:, :, None]
+        return np.asarray((np.linalg.solve(P, moves) * moves).sum(axis=1))
+
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score; its smallest value where cells are missing."""
         if not np.isnan(X).any():

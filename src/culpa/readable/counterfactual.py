@@ -188,7 +188,7 @@ def search(curvature: Floats, pull: Floats, players: Sequence[Sequence[int]], wa
             break
         if game.operations(size, len(waiting)) > _OPERATIONS:
             for row in waiting:
-                chosen = game.greedy(row, wanted[row] - tolerance)
+                chosen = game.greedy(int(row), wanted[row] - tolerance)
                 answers[row] = Answer(chosen, len(chosen) == size, True)  # smaller sizes were tried
             break
         best, gains = game.best(size, waiting)

@@ -81,7 +81,7 @@ class Interactions:
             game = explainer.game.where(np.isin(np.arange(standard.shape[1]), observed))
             rows = np.nan_to_num(standard[at], nan=0.0)
             if present:
-                result[np.ix_(at, present, present)] = matrices(game, rows, members)
+                result[np.ix_(at, np.array(present), np.array(present))] = matrices(game, rows, members)
         return cls(result, why.player_names, why.row_labels, why.native)
 
     def __len__(self) -> int:

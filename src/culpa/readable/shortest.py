@@ -1,7 +1,7 @@
 """Fewer and simpler numbers: non-negative values, and the fewest players that account for most of a score."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -97,8 +97,10 @@ class Shortest:
     def to_frame(self) -> DataFrame:
         """`Explanation.top`, with only as many lines per row as it needs."""
         why = replace(self.explanation, ranking="shapley", suspicion=None)
-        table = nw.from_native(why.top(max(1, int(self.counts.max(initial=0)))), eager_only=True)
-        observed = np.minimum(why.observed.sum(axis=1), max(1, int(self.counts.max(initial=0))))
+        most = max(1, int(self.counts.max(initial=0)))
+        listed: Any = why.top(most)
+        table = nw.from_native(listed, eager_only=True)
+        observed = np.minimum(why.observed.sum(axis=1), most)
         lines = np.where(np.isnan(why.score), 0, observed)  # that the table has of each row
         wanted = table.get_column("rank").to_numpy() <= np.repeat(self.counts, lines)
         kept: DataFrame = table.filter(wanted.tolist()).to_native()

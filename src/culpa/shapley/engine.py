@@ -21,6 +21,7 @@ from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
+from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import Rule, default_rule
@@ -84,6 +85,8 @@ class Engine:
             return f"exact: {1 << n_players:,} coalitions of {n_players} players"
         if self.settings.method == "algorithm1":
             return f"algorithm1: {self._algorithm1_orders:,} orders for each of {n_players} players"
+        if self.settings.method == "kernel":
+            return f"kernel: {self._paired_rule(n_players).n_evaluations:,} coalitions of {n_players} players"
         rule = self._rule(n_players)
         return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
 
@@ -99,9 +102,9 @@ class Engine:
         if self.order is None:
             if self.settings.method == "exact":
                 plan.check_affordable(self.game, len(self.players))
-        elif self.settings.method == "algorithm1":
+        elif self.settings.method in ("algorithm1", "kernel"):
             raise ValueError(
-                "method='algorithm1' draws orders of all kinds: with upstream, use 'auto' or 'permutation'."
+                f"method={self.settings.method!r} draws orders of all kinds: with upstream, use 'auto' or 'permutation'."
             )
         elif self.settings.method == "exact" and self._down_sets is None:
             raise ValueError(
@@ -125,7 +128,14 @@ class Engine:
             return exact(game, rows, players, n_jobs=n_jobs, progress=progress)
         if self.settings.method == "algorithm1":
             return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=self.settings.seed)
+        if self.settings.method == "kernel":
+            return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
         return permutation(game, rows, players, self._rule(len(players)), n_jobs=n_jobs, progress=progress)
+
+    @property
+    def can_compile(self) -> bool:
+        """Whether the values that the method computes are quadratic forms of the row, found once."""
+        return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel")
 
     def compile(self) -> None:
         """Find the quadratic forms behind the Shapley values of complete rows, unless they are known."""
@@ -140,7 +150,7 @@ class Engine:
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or self.settings.method == "algorithm1" or not self.game.quadratic:
+        if self._forms is not None or not self.can_compile:
             return False
         rule = self._rule_of_complete_rows()
         n_down_sets = None if self._down_sets is None else len(self._down_sets)
@@ -199,10 +209,29 @@ class Engine:
     def _is_exact(self, n_players: int) -> bool:
         if self.settings.method == "auto":
             return plan.affordable(self.game, n_players, self.settings.exact_operations)
-        return self.settings.method == "exact"
+        return self.settings.method == "exact" or (self.settings.method == "kernel" and n_players < FEWEST_PLAYERS)
 
     def _rule(self, n_players: int) -> Rule:
         return default_rule(n_players, self._net, self.settings.seed)
+
+    def _paired_rule(self, n_players: int) -> PairedRule:
+        return paired_rule(n_players, self._n_pairs, self.settings.seed)
+
+    @cached_property
+    def _n_pairs(self) -> int:
+        """Pairs of coalitions, from what was asked for; found on rows that belong to the model."""
+        settings = self.settings
+        if settings.n_orders is not None:
+            return max(1, settings.n_orders * len(self.players) // 2)
+        return pairs_for_tolerance(
+            self.game,
+            self.players,
+            self.reference(),
+            settings.tolerance,
+            seed=settings.seed,
+            budget=settings.max_coalitions,
+            progress=settings.progress,
+        )
 
     def _rule_of_complete_rows(self) -> Rule | None:
         """The sampling rule; ``None`` where values are exact."""

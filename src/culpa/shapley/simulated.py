@@ -95,6 +95,7 @@ class Simulation:
         return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
 
     compiling_is_due = False
+    can_compile = False
     forms: QuadraticForms | None = None  # a function has none
 
     def count_rows(self, n_complete: int) -> None:
