@@ -48,6 +48,9 @@ def _checked(normal: Any, columns: Columns | None) -> FittedModel:
             "normal is a model of other features than the score has: with a Pipeline, lags, smoothing or given columns, "
             "pass the normal rows themselves."
         )
+    # draws and forms assume Gaussian rows: nothing else may pass for them
+    if getattr(model, "margins", None) is not None or getattr(model.gaussian, "tail", 0.0):
+        raise ValueError("normal must be a Gaussian model, such as PPCA, or the normal rows themselves.")
     return model
 
 
