@@ -49,7 +49,7 @@ def _checked(normal: Any, columns: Columns | None) -> FittedModel:
             "pass the normal rows themselves."
         )
     # draws and forms assume Gaussian rows: nothing else may pass for them
-    if getattr(model, "margins", None) is not None or getattr(model.gaussian, "tail", 0.0):
+    if getattr(model, "margins", None) is not None or bool(getattr(model.gaussian, "tail", False)):
         raise ValueError("normal must be a Gaussian model, such as PPCA, or the normal rows themselves.")
     return model
 
