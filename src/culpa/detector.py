@@ -570,8 +570,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return np.asarray(residuals)
 
     def to_fitted_model(self) -> FittedModel:
-        """The fitted model together with scaling and columns."""
-        return self.fitted.model
+        """The fitted model together with scaling, columns, and what the detector decides by."""
+        return self.fitted.deciding_model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

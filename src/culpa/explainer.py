@@ -1,9 +1,10 @@
 """model + score + game + engine -> Explanation."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -18,16 +19,18 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Hidden, Opened, Reading
-from culpa.columns.groups import complete_groups
+from culpa.columns.groups import complete_groups, without_given
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
-from culpa.models import FittedModel, as_fitted_model
+from culpa.models import FittedModel
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
-from culpa.scores import QuadraticScore, ScoredRows, named_score
+from culpa.scores import FunctionScore, QuadraticForm, QuadraticScore, Score, ScoredRows, named_score
+from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
+from culpa.shapley.simulated import Simulation
 
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
@@ -35,13 +38,14 @@ _REFERENCE_ROWS = 48
 
 @documented(EXPLAINER)
 class Explainer:
-    """Explains the scores of a fitted model.
+    """Explains the scores of a fitted model, or any other score of rows.
 
     Parameters
     ----------
     model
-        A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a PCADetector, or a Pipeline that ends
-        in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
+        A culpa model, a PCADetector, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or covariance estimator
+        (EllipticEnvelope and the like), or a Pipeline that ends in one. Together with ``normal``, also any other fitted
+        detector. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
     {parameters}
 
     Examples
@@ -63,14 +67,18 @@ class Explainer:
     @known_keywords
     def __init__(
         self,
-        model: Any,
-        score: ScoreName | QuadraticScore | None = None,
-        game: GameName = "conditional",
+        model: Any = None,
+        score: ScoreName | QuadraticScore | Callable[[Any], Any] | None = None,
+        game: GameName | None = None,
         method: Method = "auto",
         *,
-        ranking: Ranking = "shapley",
+        normal: Any = None,
+        reconstruct: Any = None,
+        reconstruct_matrix: Any = None,
+        max_evaluations: int | None = None,
+        ranking: Ranking | None = None,
         features: Sequence[str | int] | None = None,
-        groups: Mapping[str, Sequence[str | int]] | None = None,
+        groups: Mapping[str, Sequence[str | int]] | Literal["own"] | None = "own",
         given: Sequence[str | int] | None = None,
         upstream: Sequence[Sequence[str | int]] | None = None,
         tolerance: float = 0.01,
@@ -87,39 +95,55 @@ class Explainer:
         random_state: int | None = None,
     ) -> None:
         self.seed: int = EXPLAINER["seed"].either(seed, random_state)
-        self.method, self.game_name, self.ranking = method, game, ranking
+        subject = subject_of(
+            model, EXPLAINER["score"].either(score, statistic), normal, reconstruct, reconstruct_matrix, self.seed
+        )
+        self.model, own = subject.model, subject.model.own
+        self.method: Method = method
+        self.game_name: GameName = own.game if game is None else game
+        self.ranking: Ranking = own.ranking if ranking is None else ranking
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
+        self.max_evaluations = max_evaluations
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
         self.locality = locality
         self.n_jobs, self.progress = n_jobs, progress
-        own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
+        checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
-        EXPLAINER.check(own | {"game": game} | chosen_players)
-        self.model: FittedModel = as_fitted_model(model)
+        EXPLAINER.check(checked | {"game": game} | chosen_players)
+        if groups == "own":
+            groups = without_given(self.model.own_groups, given or [], self.model.columns.names) or None
         self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = named_score(
-            EXPLAINER["score"].either(score, statistic),
-            self.model,
-            None if chosen is None else self.columns.features_of(chosen),
-        )
+        self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
         if given is not None:
-            known = feature_positions(given, names, "given")
-            self._given = self.columns.features_of(set(known))
-            self.columns = Hidden(self.columns, known)
-            if not self.columns.names:
-                raise ValueError("given names all features: at least one must be left to blame.")
+            self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
-        order = _partial_order(upstream or (), names, self.columns, self.groups)
-        if game == "retraining":
-            self._check_retraining(features)
-        settings = Settings(**{name: getattr(self, name) for name in Settings._fields})
-        reference = partial(_reference_rows, self.score.gaussian, self.seed)
-        self._engine = Engine(self.game, self.players, settings, order=order, reference=reference)
-        self._engine.check_method()
+        self._check_game(features, upstream)
+        self._engine = self._make_engine(_partial_order(upstream or (), names, self.columns, self.groups))
+
+    def _hide(self, given: list[int]) -> None:
+        """Columns that are given are no players."""
+        self._given = self.columns.features_of(set(given))
+        self.columns = Hidden(self.columns, given)
+        if not self.columns.names:
+            raise ValueError("given names all features: at least one must be left to blame.")
+
+    def _make_engine(self, order: PartialOrder | None) -> Engine | Simulation:
+        if isinstance(self.score, FunctionScore):
+            settings = {name: getattr(self, name) for name in ("seed", "n_orders", "max_evaluations", "progress")}
+            return Simulation(self.game, self.players, **settings)
+        engine = Engine(
+            self.game,
+            self.players,
+            Settings(**{name: getattr(self, name) for name in Settings._fields}),
+            order=order,
+            reference=partial(_reference_rows, self.score.distribution, self.seed),
+        )
+        engine.check_method()
+        return engine
 
     def __repr__(self) -> str:
         return f"<Explainer of {self.score.name}, {self.game_name} game, {len(self.players)} players, {self.method}>"
@@ -219,6 +243,8 @@ class Explainer:
             raise ValueError("shares does not support models with given columns. Use explain.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
+        if isinstance(self.score, FunctionScore):
+            return self._engine.share_out(X, self.players)
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
         return self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
@@ -267,8 +293,11 @@ class Explainer:
     @cached_property
     def _whole_game(self) -> games.Game:
         """The game of all features."""
+        if isinstance(self.score, FunctionScore):
+            return games.Simulated(self.score, independent=self.game_name == "interventional")
+        assert isinstance(self.score, QuadraticScore)
         if self.game_name == "conditional":
-            return games.Conditional(self.score)
+            return games.conditional_game(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
         if self.game_name == "minimal":
@@ -316,8 +345,7 @@ class Explainer:
         expected = self._expected(standard)
         part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
         if "suspicion" in part:
-            found = contributions.of_rows(self.model, standard, self.ranking, self.score)
-            part["suspicion"][:] = contributions.of_players(found, self.players)
+            part["suspicion"][:] = contributions.of_players(self._suspicion(standard), self.players)
         part["score_if_fixed"][:] = self.score.if_fixed(standard, rows.score, expected, self.players)
         return replicates, evaluations
 
@@ -344,9 +372,39 @@ class Explainer:
 
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
-        return self.score.gaussian.expected(rows, None if alone else self.players)
+        return self.score.distribution.expected(rows, None if alone else self.players)
+
+    def _suspicion(self, standard: Floats) -> Floats:
+        """Contributions of features by the criterion that is not a Shapley value."""
+        if isinstance(self.score, QuadraticScore):
+            return contributions.of_rows(self.model, standard, self.ranking, self.score)
+        gaussian = self.score.distribution
+        centred = replace(gaussian, mean=np.zeros(gaussian.n_features))
+        model = FittedModel.plain(centred, sample_covariance=self.model.sample_covariance)
+        return contributions.of_rows(model, standard - gaussian.mean, self.ranking, named_score("mahalanobis", model))
+
+    def _check_game(self, features: object, upstream: object) -> None:
+        """Refuse what does not go with the score."""
+        if self.game_name == "retraining":
+            self._check_retraining(features)
+        about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
+        if isinstance(self.score, FunctionScore):
+            if self.method not in ("auto", "permutation"):
+                raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
+            if upstream:
+                raise ValueError("upstream is not available for a score that is a function.")
+            if self.game_name == "minimal":
+                raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
+        elif not isinstance(self.score, QuadraticForm) or not self.score.form_offset.any():
+            return
+        elif self.game_name in ("interventional", "minimal"):
+            raise ValueError(f"game={self.game_name!r} needs a score that is smallest at the mean of normal rows.")
+        if not about_rows:
+            raise ValueError(f"ranking={self.ranking!r} is a part of a quadratic score: use 'shapley' or 'fault-odds'.")
 
     def _check_retraining(self, features: object) -> None:
+        if isinstance(self.score, (FunctionScore, QuadraticForm)):
+            raise ValueError("game='retraining' retrains a PCA: use game='conditional' for the score of another model.")
         if self.score.name not in games.RETRAINABLE or features is not None:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "

@@ -64,11 +64,12 @@ class Explanation:
         The players, where they are groups of features.
     exact : bool
     n_evaluations : int
-        Number of coalitions that were valued.
+        Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
-        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not.
+        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
+        where the score is a function.
     ranking : str
         Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None

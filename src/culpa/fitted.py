@@ -20,7 +20,7 @@ from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
-from culpa.models import PPCA, FittedModel
+from culpa.models import PPCA, FittedModel, OwnChoices
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
@@ -100,6 +100,18 @@ class FittedDetector:
         return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
 
     @property
+    def deciding_model(self) -> FittedModel:
+        """The model together with what the detector decides by and how it explains that."""
+        names, of = self.columns.names, self.columns.features_of
+        groups = tuple(
+            (group, tuple(of(names.index(name) for name in members))) for group, members in self.groups.items()
+        )
+        own = OwnChoices(
+            self.statistic.name, self.parameters["game"], self.parameters["ranking"], self.confidence, groups
+        )
+        return replace(self.model, own=own)
+
+    @property
     def limit_kind(self) -> str:
         """What kind of limit the detector's own one is."""
         return self.limits.kind_of(self.statistic)
@@ -170,7 +182,7 @@ class FittedDetector:
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
-        chosen = EXPLAINER.without_aliases(options)
+        chosen = {name: value for name, value in EXPLAINER.without_aliases(options).items() if not _is_own(name, value)}
         chosen = self._explained_by(chosen.get("given")) | chosen
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
@@ -222,6 +234,11 @@ def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore
     """SPE, T2 and a detector's own statistic."""
     centred = model.centred
     return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
+
+
+def _is_own(name: str, value: object) -> bool:
+    """Whether an option leaves the choice to the detector."""
+    return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
 
 
 def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -203,7 +203,7 @@ def test_all_nan_column(normal):
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0 .-1 means all cores., or None, got 0"),
         ({"progress": True}, "progress must be a function, or None, got True"),
         ({"features": 3}, "features must be a list of names or positions of features, or None, got 3"),
-        ({"groups": ["flow"]}, "groups must be a dict of group name to list of features, or None, got"),
+        ({"groups": ["flow"]}, 'groups must be a dict of group name to list of features or "own", or None, got'),
         ({"groups": {"a": None}}, "groups must be a dict of group name to list of features"),
         ({"rows": "first"}, "rows must be positions or a mask of rows, got 'first'"),
         ({"rows": [0.5]}, "rows must be positions or a mask"),
@@ -249,7 +249,9 @@ def test_exact_with_too_many_features_says_how_long_and_what_instead():
 
 def test_other_bad_arguments(detector, normal):
     frame = pd.DataFrame(normal, columns=NAMES)
-    with pytest.raises(ValueError, match="groups must be a dict of group name to list of features, or None, got"):
+    with pytest.raises(
+        ValueError, match='groups must be a dict of group name to list of features or "own", or None, got'
+    ):
         detector.explain(frame, groups=[["flow"]])
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="whole number of at least 1"):

@@ -20,6 +20,7 @@ from culpa._core.choices import (
     STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
+    ANYTHING,
     CHAINS,
     FEATURES,
     FRACTION,
@@ -250,15 +251,18 @@ EXPLAINER = Parameters(
     [
         Parameter(
             "score",
-            Choice(SCORE_NAMES),
-            "spe",
+            AnyOf((Choice(SCORE_NAMES), FUNCTION)),
+            None,
             "Score that is explained.",
-            '"mse" is "spe" divided by the number of features. In the retraining game it is divided by the number of '
-            "features "
-            "in the coalition.",
+            "None means the score that the model decides by: the statistic of a PCADetector, the Mahalanobis distance of a "
+            'covariance estimator, "spe" of a PCA. "mse" is "spe" divided by the number of features. In the retraining '
+            "game it is divided by the number of features in the coalition. A function of rows needs normal, and no model.",
+            optional=True,
             alias="statistic",
         ),
-        _GAME,
+        replace(
+            _GAME, default=None, optional=True, more=f"None means the model's own, usually conditional. {_GAME.more}"
+        ),
         Parameter(
             "method",
             Choice(METHODS),
@@ -269,7 +273,42 @@ EXPLAINER = Parameters(
             "each, so it pays where values of coalitions are expensive (see docs/sampling.md). `Explainer.chosen` shows "
             "the choice.",
         ),
-        _RANKING,
+        Parameter(
+            "normal",
+            ANYTHING,
+            None,
+            "Normal rows, or a culpa model of them, for a score that says nothing about normal rows.",
+            "Features that are left out are drawn from this model, given those that are not. Rows are described by "
+            "probabilistic PCA. See docs/any-detector.md.",
+            optional=True,
+        ),
+        Parameter(
+            "reconstruct",
+            ANYTHING,
+            None,
+            "Function that returns the reconstruction of rows, to explain its squared error.",
+            "A plain function, a torch module, an ONNX session, or an estimator with `predict`. Needs normal.",
+            optional=True,
+        ),
+        Parameter(
+            "reconstruct_matrix",
+            ANYTHING,
+            None,
+            "Matrix M, or a pair (M, c), of a linear reconstruction M x + c, to explain its squared error exactly.",
+            "Without c, the mean of normal rows is reconstructed perfectly. Needs normal.",
+            optional=True,
+        ),
+        Parameter(
+            "max_evaluations",
+            Whole(1),
+            None,
+            "Score that is a function: maximum number of evaluations per row.",
+            "None means 512 times the number of players. Values have standard errors, which fall with the square root.",
+            optional=True,
+        ),
+        replace(
+            _RANKING, default=None, optional=True, more=f"None means the model's own, usually shapley. {_RANKING.more}"
+        ),
         Parameter(
             "features",
             FEATURES,
@@ -278,7 +317,12 @@ EXPLAINER = Parameters(
             'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
             optional=True,
         ),
-        _GROUPS,
+        replace(
+            _GROUPS,
+            kind=AnyOf((GROUPS, Choice(("own",)))),
+            default="own",
+            more=f'{_GROUPS.more} "own" means the groups of a PCADetector. None blames single features.',
+        ),
         Parameter(
             "given",
             FEATURES,

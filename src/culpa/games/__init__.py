@@ -2,11 +2,14 @@
 
 from culpa._core.choices import GAME_NAMES, ScoreName
 from culpa.games.conditional import Conditional
+from culpa.games.form import ConditionalForm
 from culpa.games.game import Coalitions, Game
 from culpa.games.given import Given
 from culpa.games.interventional import Interventional
 from culpa.games.minimal import Minimal
 from culpa.games.retraining import Retraining
+from culpa.games.simulated import Simulated
+from culpa.scores import QuadraticForm, QuadraticScore
 
 RETRAINABLE: tuple[ScoreName, ...] = ("spe", "mse")  # scores that the retraining game can explain
 
@@ -15,9 +18,17 @@ __all__ = [
     "RETRAINABLE",
     "Coalitions",
     "Conditional",
+    "ConditionalForm",
     "Game",
     "Given",
     "Interventional",
     "Minimal",
     "Retraining",
+    "Simulated",
+    "conditional_game",
 ]
+
+
+def conditional_game(score: QuadraticScore) -> Conditional:
+    """The conditional game of a score."""
+    return ConditionalForm(score) if isinstance(score, QuadraticForm) else Conditional(score)

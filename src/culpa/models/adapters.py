@@ -7,6 +7,7 @@ import numpy as np
 
 from culpa._core.types import Floats
 from culpa.models.fitted_model import FittedModel
+from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
 from culpa.models.ppca import PPCA
 
@@ -21,7 +22,7 @@ class _Convertible(Protocol):
 
 
 def as_fitted_model(model: Any) -> FittedModel:
-    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, or a Pipeline ending in one.
+    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or covariance, or a Pipeline of one.
 
     Anything with a method ``to_fitted_model`` (such as PCADetector) converts itself.
     """
@@ -41,11 +42,11 @@ def _from_sklearn(model: Any) -> FittedModel:
 
     if isinstance(model, Pipeline):
         return _from_pipeline(model)
+    estimator = covariance_estimator(model)
+    if estimator is not None:
+        return from_covariance_estimator(estimator, feature_names=_names(model))
     if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
-        raise TypeError(
-            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
-            "FactorAnalysis, or a Pipeline that ends in one."
-        )
+        raise TypeError(_not_a_model(model))
     check_is_fitted(model)
     known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
     if isinstance(model, PPCA):
@@ -54,15 +55,28 @@ def _from_sklearn(model: Any) -> FittedModel:
         )
     if isinstance(model, FactorAnalysis):
         return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
+    if len(model.components_) == model.components_.shape[1]:
+        return from_all_components(model, **known)
     return FittedModel.plain(_from_pca(model), **known)
+
+
+def _not_a_model(model: Any) -> str:
+    """Why a model cannot be read, and what can be done instead."""
+    name = type(model).__name__
+    if type(model).__module__ == "pyod.models.pca":
+        return (
+            "PyOD's PCA adds up distances to its components, not their squares, so its score has no exact explanation. "
+            "Pass normal=... (rows, or a culpa model of them) for a sampled one."
+        )
+    return (
+        f"model is a {name}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or "
+        f"covariance estimator, or a Pipeline that ends in one. To explain another detector, also pass normal=..., "
+        "the normal rows or a culpa model of them."
+    )
 
 
 def _from_pca(pca: Any) -> LatentGaussian:
     p, d = pca.components_.shape
-    if p == d:
-        raise ValueError(
-            f"model keeps all {d} components, so it reconstructs every row perfectly: refit it with fewer components."
-        )
     # scikit-learn's own noise_variance_ divides by min(n, d) - p, and IncrementalPCA's can be far off
     kept = pca.explained_variance_.sum()
     noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)

@@ -5,11 +5,27 @@ from typing import Any, Self
 
 import numpy as np
 
+from culpa._core.choices import GameName, Ranking
 from culpa._core.types import Floats
+from culpa._core.validation import default_names
 from culpa.columns import Columns, Plain, Reading
 from culpa.columns.columns import Cells
 from culpa.models.context import Context
 from culpa.models.latent import LatentGaussian
+
+
+@dataclass(frozen=True)
+class OwnChoices:
+    """What a model decides by, and how it explains that: the defaults of an `Explainer` of the model.
+
+    ``confidence`` is that of the limits that weigh the parts of the score "combined". ``groups`` are names and features.
+    """
+
+    score: str = "spe"
+    game: GameName = "conditional"
+    ranking: Ranking = "shapley"
+    confidence: float = 0.99
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +35,8 @@ class FittedModel:
     ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
     that ``feature_names`` names; ``None`` where they are the same. With a ``context``, all of this is about rows that were
-    adjusted to the usual context, and rows hold the given features, too.
+    adjusted to the usual context, and rows hold the given features, too. ``own`` is what the model decides by. A model with
+    ``no_residuals`` is a Gaussian without a subspace, so there is no reconstruction error.
     """
 
     gaussian: LatentGaussian
@@ -31,11 +48,28 @@ class FittedModel:
     encoding: Columns | None = None
     shrinkage: float = 0.0
     context: Context | None = None
+    own: OwnChoices = OwnChoices()
+    no_residuals: bool = False
 
     @property
     def columns(self) -> Columns:
         """The user's columns."""
         return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
+
+    @property
+    def own_groups(self) -> dict[str, list[str]]:
+        """The model's own groups by the names of columns, or of single features where a column is only partly in one."""
+        names = self.feature_names or default_names(self.gaussian.n_features)
+        result = {}
+        for group, features in self.own.groups:
+            whole = [
+                (name, members)
+                for name, members in zip(self.columns.names, self.columns.members, strict=True)
+                if set(members) <= set(features)
+            ]
+            rest = set(features) - {feature for _, members in whole for feature in members}
+            result[group] = [name for name, _ in whole] + [names[feature] for feature in sorted(rest)]
+        return result
 
     @property
     def location(self) -> Floats:

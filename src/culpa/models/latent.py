@@ -114,6 +114,19 @@ class LatentGaussian:
         centre = np.zeros(d) if mean is None else mean
         return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], left_over)
 
+    @classmethod
+    def saturated(cls, mean: ArrayLike, axes: ArrayLike, variances: ArrayLike) -> "LatentGaussian":
+        """Any Gaussian, from all its principal axes (d, d) and the variances along them.
+
+        The smallest variance is the noise, so C = W W^T + noise holds exactly, with d - 1 latent variables or fewer.
+        """
+        axes, variances = np.asarray(axes, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+        noise = float(variances.min())
+        if noise <= RELATIVE_FLOOR * variances.max():
+            raise ValueError("the covariance is singular.")
+        above = variances > noise
+        return cls(np.asarray(mean), axes[above].T * np.sqrt(variances[above] - noise), noise)
+
     @property
     def n_features(self) -> int:
         """d."""

@@ -15,7 +15,7 @@ from culpa.monitoring.incident import Culprit, Disagreement, Kind, Moment
 from culpa.monitoring.running import Draft, Snapshot
 from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
 from culpa.ranking.incident_evidence import Explained, explained_by_few
-from culpa.scores import named_score
+from culpa.scores import QuadraticScore, named_score
 
 FEWEST_SD = 2.0  # nothing closer to its expected value is called a culprit
 _EXPLAINED = 0.75  # of the excess: from here on, a few features explain an incident
@@ -43,6 +43,7 @@ class Judge:
     def __init__(self, fitted: FittedDetector, explainer: Explainer, why: Explanation, units: Sequence[str]) -> None:
         self.fitted, self.names, self.units = fitted, why.feature_names, units
         self.player_names, self.player_columns = why.player_names, why.players
+        assert isinstance(explainer.score, QuadraticScore)
         self._model, self._columns, self._score = explainer.model, explainer.columns, explainer.score
         self.features = [self._columns.features_of(list(block)) for block in why.players]
         self.main = np.array([members[0] for members in self._columns.members])  # a column's present value

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats, Mask, Positions
 from culpa._core.validation import frame_like
+from culpa.scores import QuadraticScore
 
 if TYPE_CHECKING:
     from culpa.explanation import Explanation
@@ -89,19 +90,22 @@ class Counterfactual:
         if limit is None:
             raise ValueError("counterfactual() needs a limit: give limit=..., or explain with a PCADetector.")
         explainer, reading = origin.explainer, origin.rows
+        statistic = explainer.score
+        if not isinstance(statistic, QuadraticScore):
+            raise ValueError("counterfactual() is for quadratic scores, and this one is a function.")
         standard = explainer.model.standardise(reading.features)
         score = explainer.score(standard)
         moved = standard.copy()
         answers: list[Answer] = [Answer((), True, True)] * len(standard)
         for at, observed in patterns(standard):
             seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
-            root = explainer.score.root_given(observed)
+            root = statistic.root_given(observed)
             rows = np.nan_to_num(standard[at], nan=0.0)
-            found = search(root.T @ root, rows @ root.T @ root, seen, score[at] - limit)
+            found = search(root.T @ root, (rows @ root.T + statistic.offset) @ root, seen, score[at] - limit)
             for row, answer in zip(at, found, strict=True):
                 answers[row] = answer
                 members = [i for player in answer.chosen for i in seen[player]]
-                pull = (np.nan_to_num(standard[row], nan=0.0) @ root.T) @ root[:, members]
+                pull = (np.nan_to_num(standard[row], nan=0.0) @ root.T + statistic.offset) @ root[:, members]
                 moved[row, members] -= _pseudo_inverse((root.T @ root)[np.ix_(members, members)]) @ pull
         columns = [tuple(sorted(i for p in answer.chosen for i in why.players[p])) for answer in answers]
         return cls(

@@ -61,6 +61,10 @@ class Interactions:
         """The interactions behind an explanation that knows its explainer."""
         origin = why.known_origin("interactions()")
         explainer, players = origin.explainer, origin.explainer.players
+        if why.method == "simulated":
+            raise ValueError(
+                "interactions() needs exact values of coalitions, and a score that is a function has none."
+            )
         if len(players) > MOST_PLAYERS:
             raise ValueError(
                 f"interactions() values all coalitions of players, up to {MOST_PLAYERS} of them, and here are "

@@ -2,16 +2,22 @@
 
 from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score
+from culpa.scores.form import QuadraticForm, reconstruction_error
+from culpa.scores.function import FunctionScore
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
+from culpa.scores.score import Score
 
 __all__ = [
     "SCORE_NAMES",
+    "FunctionScore",
     "HeldOutScores",
     "Limits",
+    "QuadraticForm",
     "QuadraticScore",
+    "Score",
     "ScoredRows",
     "combined",
     "control_limit",
@@ -20,6 +26,7 @@ __all__ = [
     "mse",
     "named_score",
     "of_features",
+    "reconstruction_error",
     "spe",
     "t2",
 ]

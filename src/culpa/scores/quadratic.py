@@ -40,9 +40,14 @@ class QuadraticScore:
     residual_weights: Floats
     latent_weights: Floats
 
+    @property
+    def distribution(self) -> LatentGaussian:
+        """Of centred normal rows."""
+        return self.gaussian
+
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
-        result = self._complete(self.gaussian.impute(X))
+        result = self.complete(self.gaussian.impute(X))
         missing = np.isnan(X)
         if mostly_alone(missing):
             result += self._from_missing(missing)
@@ -67,7 +72,8 @@ class QuadraticScore:
             result[rows] += ((self.matrix @ spread) * spread).sum(axis=(1, 2))
         return np.asarray(result)
 
-    def _complete(self, X: Floats) -> Floats:
+    def complete(self, X: Floats) -> Floats:
+        """Score of complete rows."""
         z = X @ self.gaussian.encoder.T
         result = z**2 @ self.latent_weights
         if self.residual_weights.any():
@@ -83,6 +89,11 @@ class QuadraticScore:
                 np.sqrt(self.latent_weights)[:, None] * self.gaussian.encoder,
             ]
         )
+
+    @property
+    def offset(self) -> Floats | float:
+        """r of scores q(x) = |F x + r|^2; 0 for those that are smallest at the mean of normal rows."""
+        return 0.0
 
     @cached_property
     def matrix(self) -> Floats:
@@ -123,7 +134,7 @@ class QuadraticScore:
             seen = np.isin(np.arange(X.shape[1]), observed)
             root = self.root_given(observed)
             curvature = root.T @ root
-            change_of_score = 2 * np.where(seen, X[rows], 0.0) @ root.T @ root
+            change_of_score = 2 * (np.where(seen, X[rows], 0.0) @ root.T + self.offset) @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)
             for k, block in enumerate(blocks):
                 part = step[:, block]
