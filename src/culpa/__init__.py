@@ -26,6 +26,8 @@ _HOMES = {
     "FitWarning": "culpa._core.fit_warning",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
+    "LatentMixture": "culpa.models",
+    "MixturePPCA": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
@@ -39,6 +41,8 @@ __all__ = [
     "FitWarning",
     "Lags",
     "LatentGaussian",
+    "LatentMixture",
+    "MixturePPCA",
     "PCADetector",
     "__version__",
     "calibrate",
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
-    from culpa.models import PPCA, LatentGaussian
+    from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

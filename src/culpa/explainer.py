@@ -25,7 +25,7 @@ from culpa.games.arrays import as_array_like
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.latent import shrunk
 from culpa.ranking import contributions
-from culpa.scores import QuadraticScore, ScoredRows, named_score
+from culpa.scores import MixtureScore, QuadraticScore, Score, ScoredRows, score_by_name
 from culpa.shapley import DownSets, PartialOrder, Players, Progress, QuadraticForms, Rule, Shares, plan
 from culpa.shapley.extensions import is_counted
 
@@ -41,8 +41,8 @@ class Explainer:
     Parameters
     ----------
     model
-        A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a PCADetector, or a Pipeline that ends
-        in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
+        A culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or GaussianMixture, a PCADetector, or a
+        Pipeline that ends in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
     {parameters}
 
     Examples
@@ -65,7 +65,7 @@ class Explainer:
     def __init__(
         self,
         model: Any,
-        score: ScoreName | QuadraticScore | None = None,
+        score: ScoreName | Score | None = None,
         game: GameName = "conditional",
         method: Method = "auto",
         *,
@@ -99,8 +99,8 @@ class Explainer:
         self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = named_score(
-            EXPLAINER["score"].either(score, statistic),
+        self.score: Score = score_by_name(
+            self.model.score if score is None and statistic is None else EXPLAINER["score"].either(score, statistic),
             self.model,
             None if chosen is None else self.columns.features_of(chosen),
         )
@@ -116,6 +116,10 @@ class Explainer:
         self._forms: QuadraticForms | None = None
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
+        if isinstance(self.score, MixtureScore) and game != "conditional":
+            raise ValueError(
+                f"game={game!r} is not available for a model with several modes or for score='nll': use 'conditional'."
+            )
         if game == "retraining":
             self._check_retraining(features)
         self._check_method()
@@ -299,6 +303,9 @@ class Explainer:
     @cached_property
     def _whole_game(self) -> games.Game:
         """The game of all features."""
+        if isinstance(self.score, MixtureScore):
+            return games.ConditionalMixture(self.score)
+        assert isinstance(self.score, QuadraticScore)
         if self.game_name == "conditional":
             return games.Conditional(self.score)
         if self.game_name == "interventional":
@@ -378,7 +385,7 @@ class Explainer:
 
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
-        return self.score.gaussian.expected(rows, None if alone else self.players)
+        return self.score.distribution.expected(rows, None if alone else self.players)
 
     def _share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
         """Shapley values of rows with the same features observed; ``present`` tells which players these are, if not all."""
@@ -463,10 +470,10 @@ class Explainer:
     def _reference_rows(self) -> Floats:
         """Rows drawn from the model, every other one with one feature far off."""
         rng = np.random.default_rng(self.seed)
-        rows = self.score.gaussian.sample(_REFERENCE_ROWS, rng)
+        rows = self.score.distribution.sample(_REFERENCE_ROWS, rng)
         spoiled = np.arange(0, _REFERENCE_ROWS, 2)
         which = rng.integers(self.game.n_features, size=len(spoiled))
-        rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.gaussian.covariance))[which]
+        rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.distribution.covariance))[which]
         return rows
 
     def _compile(self) -> QuadraticForms:
@@ -521,7 +528,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
         for names in (features or [], given or [], *(upstream or []), *together)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    n_features = model.gaussian.n_features
+    n_features = model.distribution.n_features
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Literal, NoReturn, get_args
 
-ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+QuadraticName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+ScoreName = Literal[QuadraticName, "nll"]
 StatisticName = Literal["auto", ScoreName]
 GameName = Literal["conditional", "retraining", "interventional"]
 Method = Literal["auto", "exact", "permutation", "algorithm1"]
@@ -41,6 +42,7 @@ _FaultOfARow = Literal[
 FaultKind = Literal[_FaultOfARow, "drift"]
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 
+QUADRATIC_NAMES: tuple[QuadraticName, ...] = get_args(QuadraticName)
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
 STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
 GAME_NAMES: tuple[GameName, ...] = get_args(GameName)

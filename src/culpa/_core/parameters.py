@@ -98,6 +98,14 @@ _SEED = Parameter(
     "Seed of the random numbers: the same seed gives the same result.",
 )
 
+_MODES = Parameter(
+    "n_modes",
+    AnyOf((Whole(1), Choice(("auto",)))),
+    "auto",
+    "Number of operating modes, each with a PPCA of its own.",
+    '"auto" takes the number with the lowest BIC (Bayesian information criterion).',
+)
+
 FORGET = Parameter(
     "forget",
     Number(at_least=0, below=1),
@@ -238,6 +246,32 @@ PPCA_PARAMETERS = Parameters(
             1e-8,
             "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
         ),
+    ],
+)
+
+MIXTURE_PARAMETERS = Parameters(
+    "MixturePPCA",
+    [
+        _MODES,
+        Parameter(
+            "n_components",
+            AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))),
+            0.95,
+            "Number of components of each mode, or the share of its variance that they must explain.",
+            "A list has one number per mode and needs a fixed number of modes.",
+        ),
+        Parameter("max_modes", Whole(1), 8, 'Largest number of modes that n_modes="auto" tries.'),
+        _NOISE,
+        _SHRINKAGE,
+        Parameter("n_init", Whole(1), 5, "Number of starts (k-means++); the one with the highest likelihood is kept."),
+        Parameter("max_iter", Whole(1), 500, "Maximum number of steps of expectation-maximisation."),
+        Parameter(
+            "tol",
+            NOT_NEGATIVE,
+            1e-7,
+            "Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.",
+        ),
+        _SEED,
     ],
 )
 

@@ -26,7 +26,7 @@ from culpa._kernels.factored_steps import FACTORED, factored_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
 from culpa.games.elimination import OPERATIONS, Elimination
-from culpa.games.game import Axes, Cost, FactoredCoalitions, Game
+from culpa.games.game import Axes, Cost, FactoredCoalitions, Game, GaussianCoalitions
 from culpa.games.latent import Latent, array_cost, isotropic_weights
 from culpa.scores import QuadraticScore
 
@@ -106,7 +106,7 @@ class Conditional(Game):
         """Standard deviations under the model."""
         return np.sqrt(np.diag(self.covariance))
 
-    def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> GaussianCoalitions:
         """The cheaper of the two walks that is accurate enough."""
         if self._well_conditioned and (branching or self._isotropic is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)

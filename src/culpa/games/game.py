@@ -100,6 +100,14 @@ class FactoredCoalitions(Coalitions, Protocol):
         ...
 
 
+class GaussianCoalitions(FactoredCoalitions, Protocol):
+    """Coalitions of Gaussian features, which know how likely the next feature is."""
+
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        ...
+
+
 class Game(ABC):
     """The value of every coalition of features, for every row. The module's text says what to override, and why."""
 

@@ -1,9 +1,21 @@
-"""What normal looks like: Gaussian models with a few latent variables."""
+"""What normal looks like: Gaussian models with a few latent variables, and mixtures of them."""
 
 from culpa.models.adapters import as_fitted_model
+from culpa.models.distribution import Distribution
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
+from culpa.models.mixture import LatentMixture
+from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA
 
-__all__ = ["PPCA", "FittedModel", "LatentGaussian", "Moments", "as_fitted_model"]
+__all__ = [
+    "PPCA",
+    "Distribution",
+    "FittedModel",
+    "LatentGaussian",
+    "LatentMixture",
+    "MixturePPCA",
+    "Moments",
+    "as_fitted_model",
+]

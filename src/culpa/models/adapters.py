@@ -8,6 +8,8 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
+from culpa.models.mixture import LatentMixture
+from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.ppca import PPCA
 
 _AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
@@ -21,13 +23,13 @@ class _Convertible(Protocol):
 
 
 def as_fitted_model(model: Any) -> FittedModel:
-    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, or a Pipeline ending in one.
+    """Read a culpa model, a fitted PCA, IncrementalPCA, FactorAnalysis or GaussianMixture, or a Pipeline ending in one.
 
     Anything with a method ``to_fitted_model`` (such as PCADetector) converts itself.
     """
     if isinstance(model, FittedModel):
         return model
-    if isinstance(model, LatentGaussian):
+    if isinstance(model, (LatentGaussian, LatentMixture)):
         return FittedModel.plain(model)
     if isinstance(model, _Convertible):
         return model.to_fitted_model()
@@ -36,15 +38,16 @@ def as_fitted_model(model: Any) -> FittedModel:
 
 def _from_sklearn(model: Any) -> FittedModel:
     from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
+    from sklearn.mixture import GaussianMixture
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
     if isinstance(model, Pipeline):
         return _from_pipeline(model)
-    if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
+    if not isinstance(model, (PPCA, MixturePPCA, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
         raise TypeError(
-            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
-            "FactorAnalysis, or a Pipeline that ends in one."
+            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA, "
+            "FactorAnalysis or GaussianMixture, or a Pipeline that ends in one."
         )
     check_is_fitted(model)
     known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
@@ -52,6 +55,10 @@ def _from_sklearn(model: Any) -> FittedModel:
         return FittedModel.plain(
             model.gaussian_, sample_covariance=model.covariance_, shrinkage=model.shrinkage, **known
         )
+    if isinstance(model, MixturePPCA):
+        return FittedModel.plain(model.mixture_, sample_covariance=model.covariance_, **known)
+    if isinstance(model, GaussianMixture):
+        return FittedModel.plain(_from_gaussian_mixture(model), score="nll", **known)
     if isinstance(model, FactorAnalysis):
         return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
     return FittedModel.plain(_from_pca(model), **known)
@@ -67,6 +74,21 @@ def _from_pca(pca: Any) -> LatentGaussian:
     kept = pca.explained_variance_.sum()
     noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)
     return LatentGaussian.from_eigen(pca.mean_, pca.components_, pca.explained_variance_, noise)
+
+
+def _from_gaussian_mixture(model: Any) -> LatentMixture:
+    """Each mode with as many latent variables as its covariance needs to be exact: all but one, or none."""
+    d, modes = model.means_.shape[1], []
+    for k, mean in enumerate(model.means_):
+        if model.covariance_type in ("diag", "spherical"):
+            modes.append(LatentGaussian(mean, np.zeros((d, 0)), model.covariances_[k]))
+            continue
+        covariance = model.covariances_ if model.covariance_type == "tied" else model.covariances_[k]
+        if d == 1:
+            modes.append(LatentGaussian(mean, np.zeros((1, 0)), float(covariance[0, 0])))
+        else:
+            modes.append(LatentGaussian.from_covariance(covariance, d - 1, mean))
+    return LatentMixture(model.weights_, tuple(modes))
 
 
 def _from_pipeline(pipeline: Any) -> FittedModel:

@@ -97,7 +97,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         missing = np.isnan(table.array)
         if missing.any():
-            _refuse_empty_columns(table, missing)
+            refuse_empty_columns(table, missing)
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
         self.n_samples_: float = len(table.array)
@@ -220,7 +220,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
-        _refuse_constant(X - mean)
+        refuse_constant(X - mean)
         # centre first and force the full SVD: the covariance solver would square data with a large mean
         pca = PCA(svd_solver="full").fit(X - mean)
         variances = np.zeros(X.shape[1])
@@ -242,7 +242,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean = np.nanmean(X, axis=0)
         filled = np.where(np.isnan(X), 0.0, X - mean)
         covariance = filled.T @ filled / n
-        _refuse_constant(filled)
+        refuse_constant(filled)
         roughly = 0
         if isinstance(self.n_components, numbers.Integral):
             p = self._choose_n_components(np.empty(d), filled)
@@ -338,15 +338,17 @@ def _refuse_few(moments: Moments) -> None:
         raise ValueError(f"{moments.n:.3g} complete row(s) are too few to learn from: at least 2 are needed.")
     if moments.n_features < 2:
         raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
-    _refuse_constant(moments.covariance)
+    refuse_constant(moments.covariance)
 
 
-def _refuse_constant(centred: Floats) -> None:
+def refuse_constant(centred: Floats) -> None:
+    """Raise an error where no column varies."""
     if not centred.any():
         raise NothingVariesError("no column of X varies, so there is nothing to learn: pass rows that differ.")
 
 
-def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+def refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+    """Raise an error that names a column without any number."""
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(

@@ -1,17 +1,21 @@
 """How abnormal is a row, and how abnormal may a normal row be? Scores and their limits."""
 
 from culpa._core.choices import SCORE_NAMES
-from culpa.scores.by_name import named_score
+from culpa.scores.by_name import named_score, score_by_name
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
+from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
+from culpa.scores.score import Score
 
 __all__ = [
     "SCORE_NAMES",
     "HeldOutScores",
     "Limits",
+    "MixtureScore",
     "QuadraticScore",
+    "Score",
     "ScoredRows",
     "combined",
     "control_limit",
@@ -20,6 +24,7 @@ __all__ = [
     "mse",
     "named_score",
     "of_features",
+    "score_by_name",
     "spe",
     "t2",
 ]

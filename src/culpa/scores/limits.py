@@ -17,6 +17,7 @@ from culpa.models import FittedModel
 from culpa.scores import chi_squares
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
+from culpa.scores.score import Score
 
 FROM_ROWS = ("held-out", "empirical", "conformal")  # from scores of rows; the others are formulas
 
@@ -150,7 +151,7 @@ class Limits:
     kind: str = "formula"
     tails: Mapping[str, Tail | HeldOutScores] = field(default_factory=dict)
 
-    def kind_of(self, score: QuadraticScore, *, training: bool = False) -> str:
+    def kind_of(self, score: Score, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
         if self._has_rows(score) and not (training and self.kind == "held-out"):
             return self.kind
@@ -160,7 +161,7 @@ class Limits:
             return "beta" if training else "f"
         return "jackson-mudholkar" if score.name in ("spe", "mse") else "box"
 
-    def __call__(self, score: QuadraticScore, confidence: float, *, training: bool = False) -> float:
+    def __call__(self, score: Score, confidence: float, *, training: bool = False) -> float:
         """The limit of a score; ``training`` if it is for the rows that the model was fitted to."""
         kind = self.kind_of(score, training=training)
         if kind in FROM_ROWS:
@@ -170,7 +171,7 @@ class Limits:
             return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
         return control_limit(score, self.model, confidence, kind)
 
-    def knows(self, score: QuadraticScore, confidence: float) -> bool:
+    def knows(self, score: Score, confidence: float) -> bool:
         """Whether there is a limit: rows may be too few for so much confidence."""
         kind = self.kind_of(score)
         if kind not in FROM_ROWS:
@@ -178,31 +179,35 @@ class Limits:
         tail = self.tails[score.name]
         return tail.reaches(confidence) if isinstance(tail, HeldOutScores) else tail.reaches(kind, confidence)
 
-    def held_out(self, score: QuadraticScore) -> HeldOutScores | None:
+    def held_out(self, score: Score) -> HeldOutScores | None:
         """The held-out scores behind the limit of a score, if there are such."""
         tail = self.tails.get(score.name)
         return tail if isinstance(tail, HeldOutScores) and self._has_rows(score) else None
 
-    def _has_rows(self, score: QuadraticScore) -> bool:
+    def _has_rows(self, score: Score) -> bool:
         """Whether there are scores to take a limit from; held-out ones may still be too few after an update."""
         tail = self.tails.get(score.name)
         return tail is not None and (not isinstance(tail, HeldOutScores) or tail.n >= FEWEST_ROWS)
 
     @staticmethod
-    def tails_of(quadratic: Iterable[QuadraticScore], batches: Iterable[Floats]) -> dict[str, Tail]:
+    def tails_of(statistics: Iterable[Score], batches: Iterable[Floats]) -> dict[str, Tail]:
         """Scores of standardised rows, for "empirical" and "conformal"."""
-        by_name = {score.name: score for score in quadratic}
+        by_name = {score.name: score for score in statistics}
         parts = [{name: score(rows) for name, score in by_name.items()} for rows in batches]
         empty = np.empty(0)
         return {name: Tail.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
 
 
-def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, kind: str = "formula") -> float:
+def control_limit(score: Score, model: FittedModel, confidence: float, kind: str = "formula") -> float:
     """Limit that a share ``confidence`` of normal rows stays below, by a formula.
 
     "formula" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
     others.
     """
+    if not isinstance(score, QuadraticScore):
+        raise ValueError(
+            "limits by a formula assume one mode. With several modes, use limit='auto', 'empirical' or 'conformal'."
+        )
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
     if kind == "formula":
         kind = Limits(model).kind_of(score)

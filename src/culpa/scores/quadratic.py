@@ -14,7 +14,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,15 @@ class QuadraticScore:
     gaussian: LatentGaussian
     residual_weights: Floats
     latent_weights: Floats
+
+    @property
+    def distribution(self) -> LatentGaussian:
+        """Of centred normal rows."""
+        return self.gaussian
+
+    def divided_by(self, unit: float) -> "QuadraticScore":
+        """The same score in other units."""
+        return replace(self, residual_weights=self.residual_weights / unit, latent_weights=self.latent_weights / unit)
 
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
