@@ -42,7 +42,8 @@ class Explainer:
     ----------
     model
         A culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or GaussianMixture, a PCADetector, or a
-        Pipeline that ends in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
+        Pipeline that ends in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding,
+        scaling or lags.
     {parameters}
 
     Examples

@@ -7,7 +7,7 @@ table, and from a second pass for the scores; only missing cells and trimming ne
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +19,16 @@ from culpa.columns import Lagged, Smoother, lagged_names
 from culpa.columns.smoothing import clustering
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
-from culpa.models import PPCA, FittedModel, Moments
+from culpa.models import PPCA, FittedModel, MixturePPCA, Moments
 from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
 from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange, RangeGatherer
 from culpa.models.ppca import NothingVariesError
+from culpa.modes import Settings, fit_mixture, mode_limits, mode_ranges
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
-from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
+from culpa.scores import HeldOutScores, Limits, QuadraticScore, Score, named_score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
@@ -40,7 +41,7 @@ _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something
 class Learned(NamedTuple):
     """A model of some rows: the estimator, the same with scaling and columns, and how many components were chosen."""
 
-    ppca: PPCA
+    ppca: PPCA | MixturePPCA
     model: FittedModel
     choice: ComponentChoice | None
 
@@ -49,7 +50,7 @@ class Judge:
     """Scores the rows of a block, in order, by the model of the others."""
 
     def __init__(self, model: FittedModel, own: QuadraticScore) -> None:
-        self.model, self.statistics = model, charted(model, own)
+        self.model, self.statistics = model, _quadratic(charted(model, own))
         self._standardise = standardiser(model)
 
     def scores(self, rows: Floats) -> dict[str, Floats]:
@@ -74,6 +75,11 @@ class Judge:
         model = self.model
         seen = rows if model.context is None else model.context.adjust_moments(rows)
         return seen.scaled(model.location, model.scale)
+
+
+def _quadratic(statistics: Mapping[str, Score]) -> dict[str, QuadraticScore]:
+    """Statistics of a model with one mode."""
+    return {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
 
 
 class _Watcher:
@@ -123,6 +129,12 @@ class Recipe:
         wanted: int | float | str = self.parameters["n_components"]
         return _SPE_SHARE if wanted == "auto" and self.statistic in ("spe", "mse") else wanted
 
+    @property
+    def modes(self) -> int | str | None:
+        """The number of operating modes as it was asked for; ``None`` for one model of all rows."""
+        wanted: int | str | None = self.parameters.get("modes")
+        return wanted
+
     def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
         n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
@@ -133,6 +145,8 @@ class Recipe:
             )
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
+        if self.modes is not None:
+            return self._fit_modes(learned, rows, kept, X[n:], labels[:n])
         blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
@@ -170,6 +184,9 @@ class Recipe:
         context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
         raw, X = X, X if context is None else context.adjust(X)
         mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
+        if self.modes is not None:
+            mixture = fit_mixture(Table((X - mean) / scale, self._names), self.parameters, self.n_components)
+            return Learned(mixture, mixture.scaled(mean, scale, self.columns, context), None)
         choice = None
         if self.n_components == "auto":
             choice = self._choice_from_rows(X, mean, scale)
@@ -189,6 +206,26 @@ class Recipe:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
         ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+
+    def _fit_modes(
+        self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, labels: NDArray[Any]
+    ) -> FittedDetector:
+        """Limits and ranges of every mode."""
+        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        settings = Settings(confidence, self.columns.lags, self.parameters["noise"], self.parameters["shrinkage"])
+        Z, judged = learned.model.standardise(rows), in_limit(learned.model, rows, kept, confidence)
+        names = list(dict.fromkeys(("spe", "t2", self.statistic)))
+        found = mode_limits(learned.model, Z, kept, judged, names, settings)
+        abnormal = abnormal_rows(learned.model, rows, kept, labels, confidence, self.columns.lags)
+        learned = learned._replace(model=replace(learned.model, mode_units=found.units))
+        if kind == "auto" and found.scores:
+            limits = Limits(learned.model, "held-out", found.scores)
+        else:
+            within = held_out if kind == "conformal" else rows[judged]
+            kind = "empirical" if kind == "auto" else kind
+            limits = limits_from_rows(learned.model, self._score(learned.model), kind, [within])
+        seen, of_modes = mode_ranges(learned.model, Z[kept])
+        return replace(self._fitted(learned, limits, None, seen, abnormal), mode_ranges=of_modes)
 
     def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
         """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
@@ -216,8 +253,8 @@ class Recipe:
             wanted = _SPE_SHARE
         return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
 
-    def _score(self, model: FittedModel) -> QuadraticScore:
-        return named_score(self.statistic, model, confidence=self.parameters["confidence"])
+    def _score(self, model: FittedModel) -> Score:
+        return score_by_name(self.statistic, model, confidence=self.parameters["confidence"])
 
     def _fitted(
         self,
@@ -281,7 +318,9 @@ class Recipe:
 
     def judge(self, model: FittedModel) -> Judge:
         """Scores rows by a model as the fitted detector will."""
-        return Judge(model, self._score(model))
+        own = self._score(model)
+        assert isinstance(own, QuadraticScore)
+        return Judge(model, own)
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells, from where the model of all rows left off."""
@@ -347,7 +386,7 @@ class Recipe:
         return Limits(learned.model, "held-out", scores)
 
 
-def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, batches: Iterable[Floats]) -> Limits:
+def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:
     """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
     rows = map(standardiser(model), batches)
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))

@@ -206,7 +206,7 @@ def test_expected_values_and_fixes_condition_on_the_other_features():
 def test_gaussian_mixtures_of_scikit_learn_are_explained_for_their_own_score(covariance_type):
     X = some_mixture(4, spread=4.0).sample(300, 0)
     model = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(X)
-    rows = X[:3] + [4.0, 0, 0, 0]
+    rows = X[:3] + np.array([4.0, 0, 0, 0])
     why = Explainer(model).explain(rows)
     assert why.score_name == "nll"
     np.testing.assert_allclose(why.score, -model.score_samples(rows), rtol=1e-9)

@@ -6,7 +6,7 @@ from typing import Literal, NoReturn, get_args
 
 QuadraticName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
 ScoreName = Literal[QuadraticName, "nll"]
-StatisticName = Literal["auto", ScoreName]
+StatisticName = Literal["auto", QuadraticName]
 GameName = Literal["conditional", "retraining", "interventional"]
 Method = Literal["auto", "exact", "permutation", "algorithm1"]
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]

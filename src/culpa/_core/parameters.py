@@ -129,6 +129,14 @@ DETECTOR = Parameters(
             "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
+            "modes",
+            _MODES.kind,
+            None,
+            "Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).",
+            f"{_MODES.more} With modes, scores are in units of the limit of their mode. None fits one model to all rows.",
+            optional=True,
+        ),
+        Parameter(
             "scale",
             Flag(),
             True,

@@ -34,6 +34,15 @@ def info(
         _print(about)
 
 
+def _modes(about: "Description") -> dict[str, str]:
+    if about.modes is None:
+        return {}
+    each = (
+        f"{mode['mode']} ({mode['share']:.0%} of the rows, {mode['components']} components)" for mode in about.modes
+    )
+    return {"modes": ", ".join(each)}
+
+
 def _print(about: "Description") -> None:
     from culpa.columns.units import short_names
 
@@ -45,6 +54,7 @@ def _print(about: "Description") -> None:
     lines = {
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        **_modes(about),
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",

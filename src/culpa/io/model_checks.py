@@ -12,7 +12,7 @@ from culpa._core.validation import default_names
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups"}  # parameters that files of this format may lack
+_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups", "modes"}  # parameters that files of this format may lack
 _MOST_FEATURES = 100_000
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
@@ -33,18 +33,24 @@ class ModelFileError(ValueError):
 
 def count_features(arrays: Arrays) -> int:
     """Number of features of the model, if its loadings have a possible shape."""
+    means = arrays.get("modes.mean")
+    if means is not None:
+        if means.ndim != 2 or not 1 < means.shape[1] <= _MOST_FEATURES:
+            raise ModelFileError("the array 'modes.mean' has an impossible shape.")
+        return int(means.shape[1])
     loadings = arrays.get("model.loadings", np.empty(0))
     if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
         raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
     return int(loadings.shape[0])
 
 
-def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
-    """All arrays are there, all shapes agree and all numbers are finite."""
-    p = arrays["model.loadings"].shape[1]
-    shapes: dict[str, tuple[int, ...]] = {
-        "mean": (d,),
-        "scale": (d,),
+def check_arrays(
+    arrays: Arrays, header: dict[str, Any], d: int, model: dict[str, tuple[int, ...]] | None = None
+) -> None:
+    """All arrays are there, all shapes agree and all numbers are finite; ``model`` has the shapes of the model's arrays."""
+    p = arrays["model.loadings"].shape[1] if model is None else 0
+    shapes: dict[str, tuple[int, ...]] = {"mean": (d,), "scale": (d,)}
+    shapes |= model or {
         "model.mean": (d,),
         "model.loadings": (d, p),
         "model.axes": (p, d),

@@ -7,6 +7,7 @@ before it is used: types, sizes, shapes, finite numbers. A damaged or forged fil
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ from culpa.io.model_checks import (
     is_number,
     n_columns_of,
 )
-from culpa.models import PPCA, FittedModel, LatentGaussian
+from culpa.io.model_modes import arrays_of_modes, check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.models.normal_range import NormalRange
-from culpa.scores import HeldOutScores, named_score
+from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
@@ -91,10 +93,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     arrays = {
         "mean": fitted.model.centre,
         "scale": fitted.model.scale,
-        "model.mean": fitted.model.gaussian.mean,
-        "model.loadings": fitted.model.gaussian.loadings,
-        "model.axes": fitted.ppca.components_,
-        "model.covariance": fitted.ppca.covariance_,
+        **_model_arrays(fitted),
     }
     for name, tail in fitted.limits.tails.items():
         arrays[f"limits.{name}"] = tail.largest
@@ -102,7 +101,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
             arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
             if tail.weights is not None:
                 arrays[f"limits.{name}.weight"] = tail.weights
-    d = fitted.model.gaussian.n_features
+    d = fitted.model.distribution.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
     arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
@@ -124,6 +123,18 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
+def _model_arrays(fitted: FittedDetector) -> Arrays:
+    ppca = fitted.ppca
+    if isinstance(ppca, MixturePPCA):
+        return arrays_of_modes(fitted, ppca)
+    return {
+        "model.mean": fitted.model.gaussian.mean,
+        "model.loadings": fitted.model.gaussian.loadings,
+        "model.axes": ppca.components_,
+        "model.covariance": ppca.covariance_,
+    }
+
+
 def _header(fitted: FittedDetector) -> dict[str, Any]:
     names, abnormal, cells = fitted.columns.known_inputs, _abnormal(fitted), fitted.suspicious_cells
     return {
@@ -140,13 +151,18 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
-        "noise_variance": float(fitted.ppca.noise_variance_),
+        "noise_variance": _noise_variance(fitted.ppca),
         "training": {
             "rows": to_json_value(fitted.ppca.n_samples_),
             "iterations": int(fitted.ppca.n_iter_),
             "converged": bool(fitted.ppca.converged_),
         },
     }
+
+
+def _noise_variance(ppca: PPCA | MixturePPCA) -> float:
+    """With modes, the mean of theirs, which is only shown."""
+    return float(ppca.noise_variances_.mean() if isinstance(ppca, MixturePPCA) else ppca.noise_variance_)
 
 
 def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
@@ -222,7 +238,11 @@ def _parse(text: str) -> dict[str, Any]:
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     d = count_features(arrays)
     check_header(header, d)
-    check_arrays(arrays, header, d)
+    if "modes.mean" in arrays:
+        check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
+        check_modes(arrays)
+    else:
+        check_arrays(arrays, header, d)
     try:
         fitted = _fitted_detector(arrays, header)
         if any(name.startswith("forms.") for name in arrays):
@@ -236,9 +256,12 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
 
 
 def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
-    parameters, ppca = header["parameters"], _ppca(arrays, header)
+    parameters, has_modes = header["parameters"], "modes.mean" in arrays
+    ppca = mixture_from(arrays, header) if has_modes else _ppca(arrays, header)
     columns = _columns(header, len(arrays["mean"]))
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
+    if has_modes:
+        model = replace(model, mode_units=units_from(arrays))
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
     tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
@@ -246,7 +269,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     return FittedDetector(
         model,
         ppca,
-        named_score(_statistic(header), model, confidence=confidence),
+        score_by_name(_statistic(header), model, confidence=confidence),
         confidence,
         Limits(model, _limit_kind(header), tails),
         float(header["limit"]),
@@ -256,8 +279,15 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
-        components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
+        components=_choice(ppca, arrays),
+        mode_ranges=ranges_from(arrays) if has_modes else (),
     )
+
+
+def _choice(ppca: PPCA | MixturePPCA, arrays: Arrays) -> ComponentChoice | None:
+    if "components" not in arrays or isinstance(ppca, MixturePPCA):
+        return None
+    return ComponentChoice(ppca.n_components_, arrays["components"])
 
 
 def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:

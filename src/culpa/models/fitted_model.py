@@ -48,6 +48,8 @@ class FittedModel:
     def gaussian(self) -> LatentGaussian:
         """The distribution of scaled rows where it is a Gaussian; else an error says that modes are in the way."""
         if isinstance(self.distribution, LatentMixture):
+            if self.distribution.n_modes == 1:
+                return self.distribution.modes[0]
             raise SeveralModesError(
                 f"this is not available for a model with several modes, and this one has {self.distribution.n_modes}. "
                 "Use a model with one mode, such as PPCA or PCADetector(modes=None)."

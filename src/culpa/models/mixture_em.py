@@ -118,7 +118,7 @@ def em(
 ) -> Fitted:
     """Improve a mixture until the log-likelihood per row rises by no more than ``tol``.
 
-    It starts from responsibilities, and from the mixture ``before`` that tells what missing cells are like, if there is one.
+    It starts from responsibilities; the mixture ``before``, if there is one, tells what missing cells are like.
     """
     mixture = _maximised(rows, responsibilities, n_components, floor, before)
     history: list[float] = []
@@ -238,6 +238,29 @@ def _continued(rows: Rows, best: Fitted, numbers: list[int], *, floor: float, ma
         return em(rows, best.responsibilities, numbers, floor=floor, max_iter=max_iter, tol=tol, before=best.mixture)
     except StarvedModeError:
         raise StarvedModeError(_starved(len(rows), len(numbers))) from None
+
+
+def finished(rows: Rows, found: Fitted, *, noise: float = 1.0, shrinkage: float = 0.0) -> tuple[LatentMixture, Floats]:
+    """The mixture with divisor n - 1, and the covariance of each mode's rows; n is the sum of its responsibilities."""
+    modes, covariances, shares = [], [], found.responsibilities.sum(axis=0)
+    floor = LEAST_NOISE * rows.variance if len(shares) > 1 else 0.0
+    for k, mode in enumerate(found.mixture.modes):
+        mean, covariance = rows.moments(found.responsibilities[:, k], mode)
+        covariances.append(covariance * (shares[k] / (shares[k] - 1)))
+        modes.append(best_mode(mean, covariances[k], mode.n_components, floor, noise=noise, shrinkage=shrinkage))
+    return LatentMixture(shares / shares.sum(), tuple(modes)), np.array(covariances)
+
+
+def refined(
+    X: Floats, mixture: LatentMixture, *, steps: int, noise: float = 1.0, shrinkage: float = 0.0
+) -> LatentMixture:
+    """A mixture of similar rows after a few steps on these rows; its modes stay in their order."""
+    rows = Rows(X)
+    floor = LEAST_NOISE * rows.variance if mixture.n_modes > 1 else 0.0
+    numbers = [mode.n_components for mode in mixture.modes]
+    first = mixture.responsibilities(X)
+    found = em(rows, first, numbers, floor=floor, max_iter=steps, tol=0.0, before=mixture)
+    return finished(rows, found, noise=noise, shrinkage=shrinkage)[0]
 
 
 def _starved(n_rows: int, n_modes: int) -> str:

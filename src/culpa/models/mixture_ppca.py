@@ -26,6 +26,11 @@ from culpa.models.ppca import refuse_constant, refuse_empty_columns
 _PATIENCE = 2  # numbers of modes to try after the one with the lowest BIC
 
 
+def _explained(covariance: Floats, p: int) -> float:
+    """Variance along the first p principal axes."""
+    return float(np.linalg.eigvalsh(covariance)[::-1][:p].sum())
+
+
 @documented(MIXTURE_PARAMETERS)
 class MixturePPCA(DensityMixin, BaseEstimator):
     """Mixture of probabilistic PCAs, fitted by expectation-maximisation: every operating mode has a PPCA of its own.
@@ -47,8 +52,10 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         Share of the rows, mean and noise variance of each mode.
     mean_, covariance_ : ndarray
         Mean and covariance of all rows; with missing cells, their expectation under the fitted model.
-    mode_covariances_ : ndarray of shape (modes, d, d)
-        Covariance of each mode's rows.
+    mode_covariances_, within_covariance_ : ndarray
+        Covariance of each mode's rows, (modes, d, d), and the mean of these, weighted by the modes' shares.
+    explained_variance_ : float
+        Share of the variance of all rows that modes and components explain.
     log_likelihoods_ : ndarray
         Log-likelihood of the rows before each step of the last run. It never decreases.
     bic_ : dict
@@ -154,6 +161,29 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         )
         return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
 
+    def refit(self, X: Any, n_components: Sequence[int]) -> Self:
+        """The same modes with other numbers of components, from where the fit left off."""
+        rows = self._read(X)
+        centre = np.nanmean(rows, axis=0)
+        first = self._distribution().responsibilities(rows)
+        centred = LatentMixture(
+            self.weights_, tuple(replace(mode, mean=mode.mean - centre) for mode in self.mixture_.modes)
+        )
+        data = mixture_em.Rows(rows - centre)
+        found = mixture_em.em(
+            data,
+            first,
+            n_components,
+            floor=mixture_em.LEAST_NOISE * data.variance if self.n_modes_ > 1 else 0.0,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            before=centred,
+        )
+        bic = getattr(self, "bic_", {})
+        self._keep(found, data.X, centre)
+        self.bic_ = bic
+        return self
+
     def restore(self, mixture: LatentMixture, mode_covariances: Floats) -> Self:
         """Become fitted again from what a model file keeps."""
         self.mixture_, self.mode_covariances_ = mixture, mode_covariances
@@ -164,8 +194,13 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         self.noise_variances_ = np.array([float(mode.noise_variance) for mode in mixture.modes])
         self.mean_ = mixture.mean
         offsets = self.means_ - self.mean_
-        within = np.einsum("k,kij->ij", self.weights_, mode_covariances)
-        self.covariance_ = within + (offsets.T * self.weights_) @ offsets
+        self.within_covariance_ = np.einsum("k,kij->ij", self.weights_, mode_covariances)
+        self.covariance_ = self.within_covariance_ + (offsets.T * self.weights_) @ offsets
+        left_over = [
+            float(weight * (np.trace(covariance) - _explained(covariance, mode.n_components)))
+            for weight, covariance, mode in zip(self.weights_, mode_covariances, mixture.modes, strict=True)
+        ]
+        self.explained_variance_ = 1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -236,24 +271,17 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         return found[min(self.bic_, key=self.bic_.__getitem__)]
 
     def _keep(self, found: mixture_em.Fitted, centred: Floats, centre: Floats) -> None:
-        order = np.argsort(-found.mixture.weights, kind="stable")
-        rows, modes, covariances = mixture_em.Rows(centred), [], []
-        floor = mixture_em.LEAST_NOISE * rows.variance if len(order) > 1 else 0.0
-        for k in order.tolist():
-            mode, weights = found.mixture.modes[k], found.responsibilities[:, k]
-            mean, covariance = rows.moments(weights, mode)
-            covariance = covariance * (weights.sum() / (weights.sum() - 1))
-            p = mode.n_components
-            best = mixture_em.best_mode(mean, covariance, p, floor, noise=self.noise, shrinkage=self.shrinkage)
-            modes.append(replace(best, mean=centre + mean))
-            covariances.append(covariance)
-        shares = found.responsibilities.sum(axis=0)[order]
+        mixture, covariances = mixture_em.finished(
+            mixture_em.Rows(centred), found, noise=self.noise, shrinkage=self.shrinkage
+        )
+        order = np.argsort(-mixture.weights, kind="stable").tolist()
+        modes = tuple(replace(mixture.modes[k], mean=centre + mixture.modes[k].mean) for k in order)
         self.n_samples_ = len(centred)
         self.log_likelihoods_ = np.array(found.log_likelihoods)
         self.n_iter_, self.converged_ = len(found.log_likelihoods), found.converged
         if self.n_modes != "auto":
             self.bic_ = {len(order): mixture_em.bic(found, len(centred))}
-        self.restore(LatentMixture(shares / shares.sum(), tuple(modes)), np.array(covariances))
+        self.restore(LatentMixture(mixture.weights[order], modes), covariances[order])
 
     def _warn(self, found: mixture_em.Fitted) -> None:
         if not found.converged:

@@ -10,7 +10,7 @@ from culpa._core.types import Mask
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
-from culpa.models import PPCA
+from culpa.models import PPCA, MixturePPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
@@ -69,7 +69,7 @@ def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
     )
 
 
-def unfinished(model: PPCA) -> list[str]:
+def unfinished(model: PPCA | MixturePPCA) -> list[str]:
     """What fitting warned of."""
     if model.converged_:
         return []
@@ -119,7 +119,9 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
                 f"({remedies.more_confidence})."
             )
         return
-    if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
+    if fitted.parameters["limit"] == "auto" and fitted.limit_kind == "empirical":
+        yield f"{n:,.0f} rows are too few to check the limits of the modes on held-out rows. Pass more rows."
+    elif fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
         yield f"the limit is a formula and may be too low, because {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
@@ -169,6 +171,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
 
 def _about_components(fitted: FittedDetector) -> Iterator[str]:
     model = fitted.ppca
+    if isinstance(model, MixturePPCA):
+        return
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
     if everything and fitted.statistic.name in ("spe", "mse"):
         yield "the components explain all variance, so the smallest deviation will be flagged. Use fewer components."

@@ -9,7 +9,7 @@ from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.score import Score
 
-_PLAIN = {"spe": spe, "mse": mse, "t2": t2, "mahalanobis": mahalanobis}
+OF_A_MODE = {"spe": spe, "mse": mse, "t2": t2, "mahalanobis": mahalanobis}
 
 
 def score_by_name(
@@ -30,9 +30,9 @@ def score_by_name(
         return named_score(name, model, features, confidence)
     if features is not None:
         raise ValueError("features=... is not available for a model with several modes.")
-    if name not in _PLAIN:
+    if name not in OF_A_MODE:
         raise ValueError(f"score={name!r} is not available for a model with several modes: use 'mahalanobis'.")
-    return MixtureScore.weighted(name, standard, _PLAIN[name], model.mode_units.get(name))
+    return MixtureScore.weighted(name, standard, OF_A_MODE[name], model.mode_units.get(name))
 
 
 def named_score(
@@ -54,4 +54,4 @@ def named_score(
     if name == "combined":
         parts = (spe(gaussian), t2(gaussian))
         return combined(gaussian, *(control_limit(part, model, confidence) or 1.0 for part in parts))
-    return _PLAIN[name](gaussian)
+    return OF_A_MODE[name](gaussian)

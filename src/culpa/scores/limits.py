@@ -153,7 +153,8 @@ class Limits:
 
     def kind_of(self, score: Score, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
-        if self._has_rows(score) and not (training and self.kind == "held-out"):
+        by_formula = training and self.kind == "held-out" and isinstance(score, QuadraticScore)
+        if self._has_rows(score) and not by_formula:
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
