@@ -238,6 +238,8 @@ def _parse(text: str) -> dict[str, Any]:
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     d = count_features(arrays)
     check_header(header, d)
+    if ("modes.mean" in arrays) != (header["parameters"].get("modes") is not None):
+        raise ModelFileError("the arrays of the model do not fit the parameter 'modes'.")
     if "modes.mean" in arrays:
         check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
         check_modes(arrays)

@@ -15,8 +15,8 @@ from culpa._core.types import Floats, Mask
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.monitoring.incident import Incident, Moved, Reached, Stage
 from culpa.monitoring.clearing import Around
+from culpa.monitoring.incident import Incident, Moved, Reached, Stage
 from culpa.monitoring.moments import Judge
 from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_label
 from culpa.monitoring.story import Storyteller
