@@ -103,7 +103,8 @@ _MODES = Parameter(
     AnyOf((Whole(1), Choice(("auto",)))),
     "auto",
     "Number of operating modes, each with a PPCA of its own.",
-    '"auto" takes the number with the lowest BIC (Bayesian information criterion).',
+    '"auto" takes the number with the lowest BIC (Bayesian information criterion). Rows that resemble the row before them '
+    "count less.",
 )
 
 FORGET = Parameter(
@@ -272,11 +273,11 @@ MIXTURE_PARAMETERS = Parameters(
         _NOISE,
         _SHRINKAGE,
         Parameter("n_init", Whole(1), 5, "Number of starts (k-means++); the one with the highest likelihood is kept."),
-        Parameter("max_iter", Whole(1), 500, "Maximum number of steps of expectation-maximisation."),
+        Parameter("max_iter", Whole(1), 200, "Maximum number of steps of expectation-maximisation."),
         Parameter(
             "tol",
             NOT_NEGATIVE,
-            1e-7,
+            1e-6,
             "Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.",
         ),
         _SEED,

@@ -22,8 +22,10 @@ from culpa.models.mixture import LatentMixture
 
 LEAST_NOISE = 1e-6  # of the mean variance of all rows, where there are several modes
 _SPARE_ROWS = 2  # that a mode has at least beyond its number of components
-_SHORT = 30  # steps after which starts are compared
+_SHORT = 15  # steps after which starts are compared
 _K_MEANS_STEPS = 50
+_FEWEST_PAIRS = 30  # of successive rows of a mode, that tell how alike they are
+_LARGEST_CORRELATION = 0.95
 _REVISIONS = 3  # of the numbers of components, where these follow from a share of the variance
 
 
@@ -276,7 +278,30 @@ def n_parameters(n_features: int, n_components: Sequence[int]) -> int:
     return len(n_components) - 1 + sum(d + d * p - p * (p - 1) // 2 + 1 for p in n_components)
 
 
-def bic(fitted: Fitted, n_rows: int) -> float:
-    """Bayesian information criterion; the lowest is best (Schwarz, 1978)."""
+def bic(fitted: Fitted, n_rows: int, dependence: float = 1.0) -> float:
+    """Bayesian information criterion; the lowest is best (Schwarz, 1978).
+
+    If ``dependence`` rows are worth one independent row, likelihood and number of rows count by so much less.
+    """
     numbers = [mode.n_components for mode in fitted.mixture.modes]
-    return -2 * fitted.log_likelihood + n_parameters(fitted.mixture.n_features, numbers) * float(np.log(n_rows))
+    penalty = n_parameters(fitted.mixture.n_features, numbers) * float(np.log(max(n_rows / dependence, 2.0)))
+    return -2 * fitted.log_likelihood / dependence + penalty
+
+
+def dependence(X: Floats, fitted: Fitted) -> float:
+    """How many successive rows are worth one independent row: (1 + r) / (1 - r), as for autoregressive rows.
+
+    r is the largest correlation of a latent variable with itself one row later, within modes. Without it, slow changes
+    within a mode would pass for further modes.
+    """
+    which, largest = fitted.responsibilities.argmax(axis=1), 0.0
+    for k, mode in enumerate(fitted.mixture.modes):
+        first = np.flatnonzero((which[:-1] == k) & (which[1:] == k))
+        if len(first) < _FEWEST_PAIRS:
+            continue
+        z = mode.latent(X)
+        now, next_ = z[first] - z[first].mean(axis=0), z[first + 1] - z[first + 1].mean(axis=0)
+        size = np.sqrt((now**2).sum(axis=0) * (next_**2).sum(axis=0))
+        largest = max(largest, float(((now * next_).sum(axis=0) / np.where(size > 0, size, 1.0)).max(initial=0.0)))
+    r = min(largest, _LARGEST_CORRELATION)
+    return (1 + r) / (1 - r)

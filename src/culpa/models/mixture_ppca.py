@@ -59,7 +59,7 @@ class MixturePPCA(DensityMixin, BaseEstimator):
     log_likelihoods_ : ndarray
         Log-likelihood of the rows before each step of the last run. It never decreases.
     bic_ : dict
-        BIC of each number of modes that was tried.
+        BIC of each number of modes that was tried, as for independent rows.
     n_iter_, converged_ : int, bool
         How expectation-maximisation went.
     n_samples_ : int
@@ -90,8 +90,8 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         noise: float = 1.0,
         shrinkage: float = 0.0,
         n_init: int = 5,
-        max_iter: int = 500,
-        tol: float = 1e-7,
+        max_iter: int = 200,
+        tol: float = 1e-6,
         seed: int = 0,
     ) -> None:
         self.n_modes = n_modes
@@ -254,21 +254,22 @@ class MixturePPCA(DensityMixin, BaseEstimator):
 
     def _fit_auto(self, X: Floats) -> mixture_em.Fitted:
         """The number of modes with the lowest BIC; more modes are tried until some in a row do not lower it."""
-        found: dict[int, mixture_em.Fitted] = {}
-        self.bic_: dict[int, float] = {}
-        for k in range(1, self.max_modes + 1):
+        best = self._fit_modes(X, 1)
+        chosen, self.bic_ = 1, {1: mixture_em.bic(best, len(X))}
+        for k in range(2, self.max_modes + 1):
             try:
-                fitted = self._fit_modes(X, k)
+                found = self._fit_modes(X, k)
             except mixture_em.StarvedModeError:
-                if k == 1:
-                    raise
                 break
-            if k > 1 and fitted.collapsed:
+            if found.collapsed:
                 break
-            found[k], self.bic_[k] = fitted, mixture_em.bic(fitted, len(X))
-            if k - min(self.bic_, key=self.bic_.__getitem__) >= _PATIENCE:
+            self.bic_[k] = mixture_em.bic(found, len(X))
+            alike = mixture_em.dependence(X, best)
+            if mixture_em.bic(found, len(X), alike) < mixture_em.bic(best, len(X), alike):
+                best, chosen = found, k
+            elif k - chosen >= _PATIENCE:
                 break
-        return found[min(self.bic_, key=self.bic_.__getitem__)]
+        return best
 
     def _keep(self, found: mixture_em.Fitted, centred: Floats, centre: Floats) -> None:
         mixture, covariances = mixture_em.finished(
