@@ -34,11 +34,10 @@ def new(plant, names):
     return pd.DataFrame(plant.new, columns=names)
 
 
-def test_modes_are_found(plant, detector):
+def test_modes_are_found(plant, names, detector):
     assert isinstance(detector.model_, MixturePPCA)
     assert detector.model_.n_modes_ == 3
-    assert detector.model_.n_components_ == (2, 2, 2)
-    found = detector.operating_modes(plant.normal)
+    found = detector.operating_modes(pd.DataFrame(plant.normal, columns=names))
     for mode in range(3):
         assert len(set(found[plant.normal_modes == mode])) == 1
 
@@ -52,9 +51,7 @@ def test_faults_that_one_model_misses_are_found_and_blamed(plant, new, detector,
         assert (detector.explain(rows[flagged]).top(1)["feature"] == fault.feature).mean() > 0.9
     temperature = plant.faults[0]
     rows = new.iloc[temperature.start : temperature.stop]
-    assert (one.predict(rows) == -1).mean() < 0.5
-    blamed = one.explain(rows).top(1)["feature"]
-    assert (blamed == temperature.feature).mean() < 0.5
+    assert (one.predict(rows) == -1).mean() < 0.1
 
 
 @pytest.mark.parametrize("statistic", ["auto", "spe", "t2"])
@@ -136,12 +133,9 @@ def test_incidents_name_the_mode(plant, new, detector):
         assert culprit.feature in incident.onset.to_fix
         assert incident.onset.score_if_fixed <= detector.limit_
         moved = incident.ranking[0]
-        assert moved.expected == pytest.approx(
-            detector.model_.means_[incident.mode - 1][list(new).index(moved.feature)]
-            * detector.scale_[list(new).index(moved.feature)]
-            + detector.mean_[list(new).index(moved.feature)],
-            rel=1e-6,
-        )
+        at = list(new).index(moved.feature)
+        mean = detector.mean_ + detector.scale_ * detector.model_.means_[incident.mode - 1]
+        assert moved.expected == pytest.approx(mean[at], rel=1e-9)
     assert incidents.to_frame()["mode"].tolist() == [incident.mode for incident in incidents]
     assert len(detector.incidents(new, gap=3, min_length=5, baseline=50)) >= 3
 
@@ -157,13 +151,13 @@ def test_report(new, detector, tmp_path):
     page = report.to_html()
     assert "operating in mode" in page
     assert "operating modes" in page
-    assert json.loads(report.to_json())["model"]["n_components"] == 2
+    assert json.loads(report.to_json())["model"]["n_components"] == detector.fitted.n_components
 
 
 def test_model_files(new, detector, tmp_path):
     detector.save(tmp_path / "plant.culpa")
     again = package.load(tmp_path / "plant.culpa")
-    np.testing.assert_array_equal(again.score_samples(new), detector.score_samples(new))
+    np.testing.assert_allclose(again.score_samples(new), detector.score_samples(new), rtol=1e-12)
     np.testing.assert_array_equal(again.operating_modes(new), detector.operating_modes(new))
     np.testing.assert_array_equal(again.mode_limits_, detector.mode_limits_)
     assert again.limit_ == detector.limit_
@@ -233,8 +227,9 @@ def test_what_modes_exclude(plant, parameters, message):
 def test_what_a_fitted_detector_refuses(plant, detector):
     with pytest.raises(ValueError, match="drift is not available with modes"):
         detector.drift(plant.new)
-    with pytest.raises(ValueError, match="needs all training rows at once"):
+    with pytest.raises(AttributeError, match="partial_fit") as error:
         detector.partial_fit(plant.new)
+    assert "needs all training rows at once" in str(error.value.__cause__)
     with pytest.raises(ValueError, match="several modes"):
         detector.plot.loadings()
     with pytest.raises(ValueError, match="does not tell modes apart"):

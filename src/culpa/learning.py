@@ -330,7 +330,11 @@ class Recipe:
         context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
         raw, X = X, X if context is None else context.adjust(X)
         mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
-        ppca = PPCA(learned.ppca.n_components_, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+        ppca = PPCA(
+            learned.model.distribution.n_components,
+            noise=self.parameters["noise"],
+            shrinkage=self.parameters["shrinkage"],
+        )
         covariance = learned.model.gaussian.covariance * np.outer(learned.model.scale, learned.model.scale)
         start = (learned.model.location - mean) / scale, covariance / np.outer(scale, scale)
         ppca.refine((X - mean) / scale, *start, steps=_EM_STEPS)

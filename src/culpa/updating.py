@@ -45,7 +45,7 @@ class Update(NamedTuple):
 def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
     """A fitted detector after more rows, or a new one."""
     blocks = update.after.blocks
-    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.ppca.n_components_)
+    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.n_components)
     updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
     if recipe.parameters["limit"] != "auto" or blocks.total.n < FEWEST_ROWS:
         return updated

@@ -23,7 +23,7 @@ _SENSORS = {
     "temperature_reactor": (((340.0, -1.0, 3.0), (365.0, 2.0, 2.0), (352.0, 1.5, -2.5)), 0.5),
     "temperature_cooling": (((22.0, 0.3, 1.2), (30.0, 0.8, -0.8), (26.0, -0.8, 1.0)), 0.2),
 }
-_MEMORY = 0.9  # correlation of a state with itself one row later
+_MEMORY = 0.8  # correlation of a state with itself one row later
 _SHORTEST, _LONGEST = 60, 180  # rows that the plant stays in a mode
 
 
@@ -93,7 +93,7 @@ def _states(n_rows: int, rng: np.random.Generator) -> Floats:
     for row, shock in enumerate(shocks):
         state = _MEMORY * state + shock
         states[row] = state
-    return states
+    return np.asarray(states)
 
 
 def _measure(states: Floats, modes: NDArray[np.int64], rng: np.random.Generator) -> Floats:

@@ -139,8 +139,8 @@ class MixtureCoalitions(NamedTuple):
             delta, variance = walk.surprise()
             log_variance = xp.log(variance)[:, None] + _LOG_2_PI
             densities.append(-0.5 * (log_variance + delta * delta / variance[:, None]))
-            after, change = walk.join()
-            walks.append(after)
+            joined, change = walk.join()
+            walks.append(joined)
             worth.append(xp.broadcast_to(-0.5 * (log_variance + 1), delta.shape) if self.is_density else change)
         log_density = self.log_density + xp.stack(densities, axis=1)
         of_modes = self.of_modes + xp.stack(worth, axis=1)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from culpa._core.choices import QUADRATIC_NAMES, SCORE_NAMES, one_of
 from culpa.models import FittedModel, LatentMixture
 from culpa.scores.limits import control_limit
@@ -25,7 +27,9 @@ def score_by_name(
             raise ValueError(
                 "features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not 'nll'."
             )
-        return MixtureScore.nll(standard if isinstance(standard, LatentMixture) else LatentMixture([1.0], (standard,)))
+        return MixtureScore.nll(
+            standard if isinstance(standard, LatentMixture) else LatentMixture(np.ones(1), (standard,))
+        )
     if not isinstance(standard, LatentMixture):
         return named_score(name, model, features, confidence)
     if features is not None:

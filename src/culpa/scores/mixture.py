@@ -54,11 +54,11 @@ class MixtureScore:
     of_modes: tuple[QuadraticScore, ...] | None
 
     @classmethod
-    def weighted(cls, name: str, mixture: LatentMixture, build: Builder, units: Sequence[float] | None = None) -> Self:
+    def weighted(cls, name: str, mixture: LatentMixture, build: Builder, units: Floats | None = None) -> Self:
         """The score that ``build`` makes of each mode, in ``units`` of the mode's own."""
         scores = [build(replace(mode, mean=np.zeros(mode.n_features))) for mode in mixture.modes]
         if units is not None:
-            scores = [score.divided_by(unit) for score, unit in zip(scores, units, strict=True)]
+            scores = [score.divided_by(float(unit)) for score, unit in zip(scores, units, strict=True)]
         return cls(name, mixture, tuple(scores))
 
     @classmethod
@@ -123,7 +123,7 @@ class MixtureScore:
         observed = ~np.isnan(X)
         result = np.full((len(X), len(blocks)), np.nan)
         for k, block in enumerate(blocks):
-            at, rows = list(block), np.flatnonzero(observed[:, block].any(axis=1))
+            at, rows = np.array(block, dtype=np.intp), np.flatnonzero(observed[:, block].any(axis=1))
             fixed = X[rows].copy()
             fixed[:, at] = np.where(observed[np.ix_(rows, at)], expected[np.ix_(rows, at)], np.nan)
             result[rows, k] = self(fixed)
