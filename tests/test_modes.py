@@ -236,6 +236,11 @@ def test_what_a_fitted_detector_refuses(plant, detector):
         PCADetector().fit(plant.normal[:100]).operating_modes(plant.new)
 
 
+def test_calibration_is_refused(plant):
+    with pytest.raises(ValueError, match="calibration is not available with modes=3"):
+        package.calibrate(plant.normal[:200], PCADetector(modes=3))
+
+
 def test_missing_cells(plant, detector, new):
     rng = np.random.default_rng(0)
     normal = plant.normal[:1200].copy()

@@ -125,6 +125,11 @@ class Plan:
         """Positions of the rows of each fold."""
         return np.array_split(np.arange(n_rows), self.n_folds)
 
+    def check_detector(self, detector: PCADetector) -> None:
+        """Raise an error if settings of this detector cannot be compared."""
+        if detector.modes is not None:
+            raise ValueError(f"calibration is not available with modes={detector.modes!r}. Use modes=None.")
+
     def check(self, n_rows: int, lags: int = 0) -> None:
         """Raise a ValueError where so few rows, or windows, cannot be split as planned."""
         fewest = FEWEST_ROWS + 4 * past_of(lags)
