@@ -49,7 +49,8 @@ first = plant.faults[0]
 rows = new.iloc[first.start : first.stop]
 scatter.scatter(rows["power"], rows["temperature_reactor"], s=14, color="#c44e52", marker="x", label="first fault")
 scatter.set(xlabel="power", ylabel="temperature_reactor", title="Three modes, three correlations")
-scatter.legend(fontsize=8)
+for handle in scatter.legend(fontsize=8, markerscale=1.5).legend_handles:
+    handle.set_alpha(1)
 for place, (name, detector) in enumerate(detectors.items()):
     chart = figure.add_subplot(grid[place, 1])
     score = -detector.score_samples(new) / detector.limit_
