@@ -28,6 +28,7 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "Lags",
     "LatentGaussian",
     "PCADetector",
+    "StudentPPCA",
     "__version__",
     "calibrate",
     "load",
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
-    from culpa.models import PPCA, LatentGaussian
+    from culpa.models import PPCA, LatentGaussian, StudentPPCA
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

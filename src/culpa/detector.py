@@ -16,7 +16,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
+from culpa._core.choices import (
+    Criterion,
+    GameName,
+    LimitKind,
+    ModelName,
+    Ranking,
+    Robustness,
+    ScoreName,
+    StatisticName,
+)
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
@@ -63,6 +72,8 @@ _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take eff
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
+    if detector.model != "ppca":
+        raise ValueError(f"model={detector.model!r} needs all training rows at once. Use fit.")
     if detector.robust:
         raise ValueError(f"robust={detector.robust!r} needs all training rows at once. Use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
@@ -84,9 +95,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
     Attributes
     ----------
     model_ : PPCA
-        The model of standardised rows.
+        The model of standardised rows: a `StudentPPCA` with ``model="student"``.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn. Robust ones with
+        ``model="student"``, and those of normal scores with ``model="copula"``.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
@@ -117,6 +129,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self,
         n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
+        model: ModelName = "ppca",
         scale: bool = True,
         statistic: StatisticName = "auto",
         confidence: float = 0.99,
@@ -135,6 +148,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         noun: str = "feature",
     ) -> None:
         self.n_components = n_components
+        self.model = model
         self.scale = scale
         self.statistic = statistic
         self.confidence = confidence
@@ -262,8 +276,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         with _all_or_nothing(self):
             self._check_parameters()
-            if self.robust:
-                raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
+            for name in ("model", "robust"):
+                if getattr(self, name) not in ("ppca", None):
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} needs the rows themselves, not only their moments. Use fit."
+                    )
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (self.lags + 1)
             p = self.model_.n_components_ if hasattr(self, "model_") else None
@@ -584,11 +601,28 @@ class PCADetector(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
-
+        self._check_model()
         if self.lags and self._smooth is not None:
             raise ValueError(
                 f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
             )
+
+    def _check_model(self) -> None:
+        """Refuse what does not go with the distribution of normal rows."""
+        if self.model == "ppca":
+            return
+        own = f"model={self.model!r}"
+        if self._smooth is not None:
+            raise ValueError(f"smooth averages rows, and averages do not follow {own}: use one without the other.")
+        if self.n_components == "mle":
+            raise ValueError(f"n_components='mle' is for Gaussian rows, not for {own}: use 'auto'.")
+        if self.model == "student" and self.game == "retraining":
+            raise ValueError(
+                "game='retraining' retrains a PCA, and model='student' is none: use game='conditional' or "
+                "'interventional', or model='ppca'."
+            )
+        if self.model == "student" and self.limit in ("jackson-mudholkar", "imhof", "f"):
+            raise ValueError(f"limit={self.limit!r} assumes Gaussian rows: with {own}, use 'auto' or 'formula'.")
 
     @property
     def _smooth(self) -> float | None:
@@ -630,6 +664,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         With lags, those of the lag matrix. They start what ``fit_moments`` takes.
         """
         check_is_fitted(self, "model_")
+        if self.fitted.parameters.get("model", "ppca") != "ppca":
+            raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean

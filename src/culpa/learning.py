@@ -2,12 +2,16 @@
 
 Rows are cut into consecutive blocks. The blocks' held-out likelihood chooses the number of components, and the scores of
 each block by the model of the others give the limit. All of it follows from the blocks' moments, in one pass over the
-table, and from a second pass for the scores; only missing cells and trimming need the rows at hand.
+table, and from a second pass for the scores; only missing cells, trimming, Student models and copulas need the rows at
+hand.
+
+To leave out a block, a Student model is fitted to the rows of the others, starting from the model of all rows. A copula
+learns both margins and Gaussian from the others.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +23,23 @@ from culpa.columns import Lagged, Smoother, lagged_names
 from culpa.columns.smoothing import clustering
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
-from culpa.models import PPCA, FittedModel, Moments
+from culpa.models import PPCA, FittedModel, LatentGaussian, Moments, StudentPPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
+from culpa.models.em import NothingVariesError
+from culpa.models.margins import EmpiricalMargins
 from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange, RangeGatherer
-from culpa.models.ppca import NothingVariesError
-from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
+from culpa.models.student import unweighted_gaussian
+from culpa.models.univariate import location_and_scale
+from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit, no_gross_faults
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
+_STUDENT_STEPS = 50  # the same for a Student model, at most; it stops where the model hardly moves
 _ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
@@ -43,6 +51,26 @@ class Learned(NamedTuple):
     ppca: PPCA
     model: FittedModel
     choice: ComponentChoice | None
+
+
+class _Prepared(NamedTuple):
+    """Rows as a model learns them, and how they became so."""
+
+    rows: Floats
+    mean: Floats
+    scale: Floats
+    context: Context | None
+    margins: EmpiricalMargins | None
+
+    @property
+    def standard(self) -> Floats:
+        """The rows, centred and scaled."""
+        return (self.rows - self.mean) / self.scale
+
+    def scaled(self, ppca: PPCA, columns: Lagged) -> FittedModel:
+        """A model of the standardised rows as one of the user's numbers."""
+        model = ppca.scaled(self.mean, self.scale, columns, self.context)
+        return model if self.margins is None else replace(model, margins=self.margins)
 
 
 class Judge:
@@ -99,7 +127,9 @@ def range_of(model: FittedModel, X: Floats) -> NormalRange:
     """The range of rows at hand, as a model standardises them."""
     watcher = _Watcher(model, len(X))
     watcher.add(X)
-    return watcher.range.finish()
+    found = watcher.range.finish()
+    # the mean distance of Student-t rows is that of the farthest ones, and their model expects them
+    return replace(found, inflation=1.0) if model.gaussian.tail else found
 
 
 @dataclass(frozen=True)
@@ -118,6 +148,11 @@ class Recipe:
         return "spe" if by_error else "mahalanobis"
 
     @property
+    def model(self) -> str:
+        """The distribution of normal rows."""
+        return str(self.parameters.get("model", "ppca"))
+
+    @property
     def n_components(self) -> int | float | str:
         """The number of components as it was asked for; "auto" stays where it is chosen by held-out likelihood."""
         wanted: int | float | str = self.parameters["n_components"]
@@ -133,10 +168,13 @@ class Recipe:
             )
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
-        blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
+        # of the user's numbers, which say nothing about normal scores
+        described = not np.isnan(rows).any() and self.model != "copula"
+        blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
-        seen = range_of(learned.model, rows if kept.all() else rows[kept])
+        normal = kept & self._judged(learned, rows, kept)
+        seen = range_of(learned.model, rows if normal.all() else rows[normal])
         return self._fitted(learned, limits, blocks, seen, abnormal)
 
     def fit_blocks(
@@ -167,14 +205,27 @@ class Recipe:
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
-        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
-        raw, X = X, X if context is None else context.adjust(X)
-        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
+        seen = self._prepare(X)
         choice = None
         if self.n_components == "auto":
-            choice = self._choice_from_rows(X, mean, scale)
-        ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
-        return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+            choice = self._choice_from_rows(seen.rows, seen.mean, seen.scale)
+        ppca = self._estimator(choice).fit(Table(seen.standard, self._names))
+        return Learned(ppca, seen.scaled(ppca, self.columns), choice)
+
+    def _prepare(self, X: Floats) -> "_Prepared":
+        """Rows on their way to a model: normal scores, adjusted to the context, with mean and scale."""
+        margins = EmpiricalMargins.of(X) if self.model == "copula" else None
+        raw = X = X if margins is None else margins.to_normal(X)
+        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
+        X = X if context is None else context.adjust(X)
+        mean, spread = mean_and_spread(X)
+        if self.model == "student":
+            robust_mean, robust_spread = location_and_scale(X)
+            mean, spread = (
+                np.where(robust_spread > 0, robust, usual)
+                for robust, usual in ((robust_mean, mean), (robust_spread, spread))
+            )
+        return _Prepared(X, *self._scaling(mean, spread, _spread_of(raw, context)), context, margins)
 
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
@@ -187,11 +238,13 @@ class Recipe:
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
-        ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
+        ppca = self._estimator(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
 
     def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
         """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
+        if self.model == "student":
+            return choose_components(BlockMoments.of(unweighted_gaussian((X - mean) / scale)), scale=False)
         complete = ~np.isnan(X).any(axis=1)
         if complete.sum() >= max(FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
             return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
@@ -210,11 +263,12 @@ class Recipe:
         # what the context leaves of a column that follows from it is rounding, which must not be blown up
         return mean, std if raw is None else np.where(std > _ROUNDING * raw, std, np.where(raw > 0, raw, 1.0))
 
-    def _ppca(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
+    def _estimator(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
         wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
         if wanted == "auto":  # nothing to choose it by
             wanted = _SPE_SHARE
-        return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+        kind = StudentPPCA if self.model == "student" else PPCA
+        return kind(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
 
     def _score(self, model: FittedModel) -> QuadraticScore:
         return named_score(self.statistic, model, confidence=self.parameters["confidence"])
@@ -246,25 +300,32 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        kind = self.parameters["limit"]
         if kind in ("empirical", "conformal"):
-            within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
+            within = rows[self._judged(learned, rows, kept)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
         if kind != "auto":
             return Limits(learned.model, kind)
-        if blocks is not None and kept.all():
+        if blocks is not None and kept.all() and self.model == "ppca":
             return self._cross_validated(learned, blocks, [rows])
         if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
             return Limits(learned.model, "formula")
         starts = block_starts(len(rows))
         block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
-        judged = in_limit(learned.model, rows, kept, confidence)
+        judged = self._judged(learned, rows, kept)
 
         def model_without(k: int) -> FittedModel:
             return self._relearned(learned, rows[kept & (block != k)])
 
         portions = ((rows[here], here) for here in (np.flatnonzero((block == k) & judged) for k in range(len(starts))))
         return self._held_out(learned, model_without, starts, len(rows), portions)
+
+    def _judged(self, learned: Learned, rows: Floats, kept: Mask) -> Mask:
+        """Training rows whose scores tell how far normal ones go; those of a Student model may include gross faults."""
+        confidence = self.parameters["confidence"]
+        if self.model == "student":
+            return no_gross_faults(learned.model, rows, confidence)
+        return in_limit(learned.model, rows, kept, confidence)
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None:
@@ -284,18 +345,25 @@ class Recipe:
         return Judge(model, self._score(model))
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
-        """The model of fewer rows; with missing cells, from where the model of all rows left off."""
+        """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
         p = None if learned.choice is None else learned.choice.n_components
-        if not np.isnan(X).any():
+        if self.model == "ppca" and not np.isnan(X).any():
             return self.learn_moments(Moments.of(X), p=p).model
-        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
-        raw, X = X, X if context is None else context.adjust(X)
-        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
-        ppca = PPCA(learned.ppca.n_components_, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
-        covariance = learned.model.gaussian.covariance * np.outer(learned.model.scale, learned.model.scale)
-        start = (learned.model.location - mean) / scale, covariance / np.outer(scale, scale)
-        ppca.refine((X - mean) / scale, *start, steps=_EM_STEPS)
-        return ppca.scaled(mean, scale, self.columns, context)
+        seen, known = self._prepare(X), learned.model
+        ppca = self._estimator(None, learned.ppca.n_components_)
+        if self.model != "student" and not np.isnan(X).any():
+            return seen.scaled(ppca.fit(seen.standard), self.columns)
+        covariance = known.gaussian.covariance * np.outer(known.scale, known.scale)
+        start = replace(
+            LatentGaussian.from_covariance(
+                covariance / np.outer(seen.scale, seen.scale),
+                learned.ppca.n_components_,
+                (known.location - seen.mean) / seen.scale,
+            ),
+            degrees_of_freedom=known.gaussian.degrees_of_freedom,
+        )
+        ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.model == "student" else _EM_STEPS)
+        return seen.scaled(ppca, self.columns)
 
     def _held_out(
         self,

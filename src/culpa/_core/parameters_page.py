@@ -9,7 +9,7 @@ from pathlib import Path
 
 from culpa._core.kinds import Choice
 from culpa._core.parameter import Parameter, Parameters
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
+from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, STUDENT_PARAMETERS
 
 _EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)`"
 _HEAD = f"""# Parameters
@@ -23,6 +23,7 @@ This page lists every parameter of the detector, the explainer, the calibration 
 | [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` only) |
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
+| [robust model](#studentppca) | `StudentPPCA(...)` | |
 
 If you pass an unknown name or a value out of range, the error message says what is allowed.
 """
@@ -35,12 +36,14 @@ _ABOUT = {
     "`--upstream feed:reactor:product`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
+    "StudentPPCA": 'With `model="student"`, the detector passes `n_components`, `noise` and `shrinkage` on to this model.',
 }
 
 
 def page() -> str:
     """The whole page."""
-    parts = [_section(parameters) for parameters in (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS)]
+    listed = (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS, STUDENT_PARAMETERS)
+    parts = [_section(parameters) for parameters in listed]
     return "\n".join([_HEAD, *parts])
 
 

@@ -70,6 +70,10 @@ class Elimination(NamedTuple):
         )
         return after, g, 2 * c_j + kappa * delta_j, -kappa[:, 0]
 
+    def surprise(self) -> Array:
+        """By how much the next feature adds to the squared Mahalanobis distance of each coalition, (B, n)."""
+        return self.delta[:, 0, :] ** 2 / self.V[:, 0, 0][:, None]
+
     def skip(self) -> Self:
         """Drop the feature: no other feature needs it any more."""
         return type(self)(self.V[:, 1:, 1:], self.K[:, 1:, 1:], self.delta[:, 1:, :], self.c[:, 1:, :])

@@ -135,6 +135,16 @@ class Latent(NamedTuple):
         after = type(self)(known, self.queue[:, 1:], root, z, members, rho)
         return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * variance
 
+    def surprise(self) -> Array:
+        """By how much the next feature adds to the squared Mahalanobis distance of each coalition, (B, n)."""
+        xp, known = array_namespace(self.root), self.constants
+        who = self.queue[:, 0]
+        w = xp.take(known.W, who, axis=0)
+        f = xp.sum(self.root * w[:, :, None], axis=1)
+        variance = xp.take(known.noise, who) + xp.sum(f * f, axis=1)
+        delta = xp.take(known.rows, who, axis=0) - xp.sum(w[:, :, None] * self.z, axis=1)
+        return delta**2 / variance[:, None]
+
     def skip(self) -> Self:
         """The feature stays outside, and the queue moves on."""
         return self._replace(queue=self.queue[:, 1:])

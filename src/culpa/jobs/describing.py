@@ -20,6 +20,8 @@ class Description:
     culpa: str
     rows: float  # the sum of their weights
     features: list[dict[str, Any]]
+    model: str
+    degrees_of_freedom: float | None  # of a Student model
     components: int
     explained_variance: float
     noise_variance: float
@@ -53,17 +55,20 @@ def describe(path: Path) -> Description:
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
     """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
-    std = np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    mean, std = fitted.model.centre, np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    if fitted.model.margins is not None:
+        mean, std = fitted.model.usual, fitted.model.usual_spread
+    heavy = bool(fitted.model.gaussian.tail)
     return Description(
         format=format,
         culpa=culpa,
         rows=ppca.n_samples_,
         features=[
-            {"name": name, "mean": float(mean), "std": float(spread), "unit": fitted.units.get(name, "")}
-            for name, mean, spread in zip(
-                fitted.columns.names, fitted.model.centre, std, strict=False
-            )  # present values
+            {"name": name, "mean": float(middle), "std": float(spread), "unit": fitted.units.get(name, "")}
+            for name, middle, spread in zip(fitted.columns.names, mean, std, strict=False)  # present values
         ],
+        model=fitted.parameters.get("model", "ppca"),
+        degrees_of_freedom=fitted.model.gaussian.degrees_of_freedom if heavy else None,
         components=ppca.n_components_,
         explained_variance=float(ppca.explained_variance_ratio_.sum()),
         noise_variance=ppca.noise_variance_,

@@ -5,5 +5,6 @@ from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA
+from culpa.models.student import StudentPPCA
 
-__all__ = ["PPCA", "FittedModel", "LatentGaussian", "Moments", "as_fitted_model"]
+__all__ = ["PPCA", "FittedModel", "LatentGaussian", "Moments", "StudentPPCA", "as_fitted_model"]

@@ -279,7 +279,7 @@ class IncidentFinder:
 
     def _normal(self) -> Floats:
         """The mean of normal rows, column by column, in the user's units."""
-        return np.asarray(self.explainer.model.location[self._main], dtype=np.float64)
+        return np.asarray(self.explainer.model.usual[self._main], dtype=np.float64)
 
 
 def _members(why: Explanation) -> dict[str, list[str]]:
