@@ -33,7 +33,7 @@ from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange, RangeGatherer
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
-from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit, no_gross_faults
+from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -173,8 +173,7 @@ class Recipe:
         blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
-        normal = kept & self._judged(learned, rows, kept)
-        seen = range_of(learned.model, rows if normal.all() else rows[normal])
+        seen = range_of(learned.model, rows if kept.all() else rows[kept])
         return self._fitted(learned, limits, blocks, seen, abnormal)
 
     def fit_blocks(
@@ -300,9 +299,9 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind = self.parameters["limit"]
+        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
         if kind in ("empirical", "conformal"):
-            within = rows[self._judged(learned, rows, kept)] if kind == "empirical" else held_out
+            within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
         if kind != "auto":
             return Limits(learned.model, kind)
@@ -312,20 +311,13 @@ class Recipe:
             return Limits(learned.model, "formula")
         starts = block_starts(len(rows))
         block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
-        judged = self._judged(learned, rows, kept)
+        judged = in_limit(learned.model, rows, kept, confidence)
 
         def model_without(k: int) -> FittedModel:
             return self._relearned(learned, rows[kept & (block != k)])
 
         portions = ((rows[here], here) for here in (np.flatnonzero((block == k) & judged) for k in range(len(starts))))
         return self._held_out(learned, model_without, starts, len(rows), portions)
-
-    def _judged(self, learned: Learned, rows: Floats, kept: Mask) -> Mask:
-        """Training rows whose scores tell how far normal ones go; those of a Student model may include gross faults."""
-        confidence = self.parameters["confidence"]
-        if self.model == "student":
-            return no_gross_faults(learned.model, rows, confidence)
-        return in_limit(learned.model, rows, kept, confidence)
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None:

@@ -80,7 +80,8 @@ class Plan:
         found = settings(n_features, detector.n_components)
         if detector.n_components != "auto":
             found = [setting._replace(n_components=detector.n_components) for setting in found]
-        return [setting for setting in found if setting.game != "retraining" or not detector.lags]
+        retrainable = not detector.lags and detector.model != "student"
+        return [setting for setting in found if setting.game != "retraining" or retrainable]
 
     def faults(self, lags: int) -> Sequence[FaultKind]:
         """The kinds of faults, by default all of them."""

@@ -14,7 +14,7 @@ References
 Hosking and Wallis (1987), "Parameter and quantile estimation for the generalized Pareto distribution".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from scipy import special
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Positions
 
 _MOST_KNOTS = 513  # per column; scores between them are interpolated
 _TAIL_SHARE, _FEWEST_IN_TAIL = 0.05, 5  # training values that a tail is fitted to
@@ -109,9 +109,11 @@ class Margin:
             return np.asarray(x - self.values[0] if len(self.values) else x)
         z = np.interp(x, self.values, self.scores)
         low, high = x < self.values[0], x > self.values[-1]
-        z[low] = special.ndtri_exp(special.log_ndtr(self.scores[0]) + self.lower.log_survival(self.values[0] - x[low]))
+        below = special.log_ndtr(self.scores[0]) + self.lower.log_survival(self.values[0] - x[low])
         above = special.log_ndtr(-self.scores[-1]) + self.upper.log_survival(x[high] - self.values[-1])
-        z[high] = -special.ndtri_exp(above)
+        # rounding must not bring a value beyond the ends back inside
+        z[low] = np.minimum(special.ndtri_exp(below), self.scores[0])
+        z[high] = np.maximum(-special.ndtri_exp(above), self.scores[-1])
         return np.asarray(z)
 
     def to_user(self, z: Floats) -> Floats:
@@ -121,9 +123,9 @@ class Margin:
         x = np.interp(z, self.scores, self.values)
         low, high = z < self.scores[0], z > self.scores[-1]
         below = special.log_ndtr(z[low]) - special.log_ndtr(self.scores[0])
-        x[low] = self.values[0] - self.lower.beyond(below)
+        x[low] = self.values[0] - np.maximum(self.lower.beyond(below), 0.0)
         above = special.log_ndtr(-z[high]) - special.log_ndtr(-self.scores[-1])
-        x[high] = self.values[-1] + self.upper.beyond(above)
+        x[high] = self.values[-1] + np.maximum(self.upper.beyond(above), 0.0)
         return np.asarray(x)
 
 
@@ -155,7 +157,7 @@ class EmpiricalMargins:
         return self._applied([margin.to_user for margin in self.margins], Z)
 
     @staticmethod
-    def _applied(functions: list, rows: Floats) -> Floats:  # type: ignore[type-arg]
+    def _applied(functions: Sequence[Callable[[Floats], Floats]], rows: Floats) -> Floats:
         result = np.empty(rows.shape)
         for j, function in enumerate(functions):
             result[:, j] = function(np.ascontiguousarray(rows[:, j]))
@@ -193,7 +195,7 @@ class EmpiricalMargins:
         )
 
 
-def _knots(scores: Floats) -> Floats:
+def _knots(scores: Floats) -> Positions:
     """Positions of scores to keep: all, or evenly spread ones with both ends, so that the tails keep each value."""
     if len(scores) <= _MOST_KNOTS:
         return np.arange(len(scores))

@@ -82,9 +82,9 @@ class StudentPPCA(PPCA):
         self._check_parameters()
         refuse_empty_columns(table, np.isnan(table.array))
         self.n_samples_ = len(table.array)
+        refuse_constant(np.nanmax(table.array, axis=0) - np.nanmin(table.array, axis=0))
         centre = np.nanmean(table.array, axis=0)
         rows = table.array - centre
-        refuse_constant(np.nan_to_num(rows, nan=0.0))
         start, roughly = self._start(rows)
         result = student_em(rows, start, self._fixed_degrees, max_iter=self.max_iter, tol=self.tol)
         self._keep_student(result._replace(n_iter=roughly + result.n_iter), rows, centre)

@@ -72,12 +72,7 @@ def in_limit(model: FittedModel, X: Floats, kept: Mask, confidence: float) -> Ma
     Trimming takes away the largest of the normal rows, too. Without them, a quantile would be that of a distribution that
     lost its tail; with all of them, it would be that of the faults.
     """
-    return kept if kept.all() else kept | no_gross_faults(model, X, confidence)
-
-
-def no_gross_faults(model: FittedModel, X: Floats, confidence: float) -> Mask:
-    """Training rows that are not far beyond their limits."""
-    return spe_and_t2(model, X, confidence)[2] <= GROSS
+    return kept if kept.all() else kept | (spe_and_t2(model, X, confidence)[2] <= GROSS)
 
 
 def abnormal_rows(
