@@ -120,6 +120,11 @@ class Conditional(Game):
         """Both walks have steps that factorise; that of Student-t rows has not."""
         return None if self._tail else self._start_gaussian(X, queues, branching=False)
 
+    @property
+    def factorises(self) -> bool:
+        """For Gaussian rows."""
+        return not self._tail
+
     def _start_gaussian(self, X: Array, queues: Positions, *, branching: bool) -> Elimination | Latent:
         if self._well_conditioned and (branching or self._isotropic is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)
