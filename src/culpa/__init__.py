@@ -30,6 +30,7 @@ _HOMES = {
     "MixturePPCA": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
 }
@@ -44,6 +45,7 @@ __all__ = [
     "LatentMixture",
     "MixturePPCA",
     "PCADetector",
+    "StudentPPCA",
     "__version__",
     "calibrate",
     "load",
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
-    from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA
+    from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

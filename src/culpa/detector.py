@@ -16,7 +16,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
+from culpa._core.choices import (
+    Criterion,
+    GameName,
+    LimitKind,
+    ModelName,
+    Ranking,
+    Robustness,
+    ScoreName,
+    StatisticName,
+)
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
@@ -38,6 +47,7 @@ from culpa.learning import Recipe, limits_from_rows
 from culpa.models import PPCA, FittedModel, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.ties import SuggestedGroup
+from culpa.modes import has_modes
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
@@ -63,9 +73,9 @@ _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take eff
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
-    if detector.robust or detector.modes is not None:
-        what = f"robust={detector.robust!r}" if detector.robust else f"modes={detector.modes!r}"
-        raise ValueError(f"{what} needs all training rows at once. Use fit.")
+    for name in ("model", "modes", "robust"):
+        if getattr(detector, name) not in ("ppca", None):
+            raise ValueError(f"{name}={getattr(detector, name)!r} needs all training rows at once. Use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
         what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
         raise ValueError(
@@ -85,9 +95,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
     Attributes
     ----------
     model_ : PPCA or MixturePPCA
-        The model of standardised rows; with ``modes``, a mixture.
+        The model of standardised rows: a `StudentPPCA` with ``model="student"``, a mixture with ``modes``.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn. Robust ones with
+        ``model="student"``, and those of normal scores with ``model="copula"``.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
@@ -120,6 +131,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self,
         n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
+        model: ModelName = "ppca",
         modes: int | Literal["auto"] | None = None,
         scale: bool = True,
         statistic: StatisticName = "auto",
@@ -139,6 +151,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         noun: str = "feature",
     ) -> None:
         self.n_components = n_components
+        self.model = model
         self.modes = modes
         self.scale = scale
         self.statistic = statistic
@@ -267,9 +280,11 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         with _all_or_nothing(self):
             self._check_parameters()
-            if self.robust or self.modes is not None:
-                what = f"robust={self.robust!r}" if self.robust else f"modes={self.modes!r}"
-                raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
+            for name in ("model", "modes", "robust"):
+                if getattr(self, name) not in ("ppca", None):
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} needs the rows themselves, not only their moments. Use fit."
+                    )
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (self.lags + 1)
             p = self.model_.n_components_ if hasattr(self, "model_") and isinstance(self.model_, PPCA) else None
@@ -495,7 +510,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
-        if self.modes is not None:
+        if self.fitted.n_modes is not None:
             raise ValueError("drift is not available with modes: it compares rows with one mean and one covariance.")
         reading = self._recipe().columns.read(self.read(X))
         return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
@@ -601,13 +616,32 @@ class PCADetector(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
-
-        if self.modes is not None:
+        self._check_model()
+        if has_modes(self.get_params(deep=False)):
             self._check_modes()
         if self.lags and self._smooth is not None:
             raise ValueError(
                 f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
             )
+
+    def _check_model(self) -> None:
+        """Refuse what does not go with the distribution of normal rows."""
+        if self.model in ("ppca", "mixture"):
+            return
+        own = f"model={self.model!r}"
+        if self.modes is not None:
+            raise ValueError(f"modes={self.modes!r} are a mixture of PPCA, and do not go with {own}: choose one.")
+        if self._smooth is not None:
+            raise ValueError(f"smooth averages rows, and averages do not follow {own}: use one without the other.")
+        if self.n_components == "mle":
+            raise ValueError(f"n_components='mle' is for Gaussian rows, not for {own}: use 'auto'.")
+        if self.model == "student" and self.game == "retraining":
+            raise ValueError(
+                "game='retraining' retrains a PCA, and model='student' is none: use game='conditional' or "
+                "'interventional', or model='ppca'."
+            )
+        if self.model == "student" and self.limit in ("jackson-mudholkar", "imhof", "f"):
+            raise ValueError(f"limit={self.limit!r} assumes Gaussian rows: with {own}, use 'auto' or 'formula'.")
 
     def _check_modes(self) -> None:
         """Refuse what has no meaning with several modes."""
@@ -618,9 +652,10 @@ class PCADetector(OutlierMixin, BaseEstimator):
             "limit": (self.limit, self.limit not in ("auto", "empirical", "conformal"), "use 'auto'"),
             "smooth": (self.smooth, self._smooth is not None, "averages would mix rows of different modes"),
         }
+        own = "model='mixture'" if self.modes is None else f"modes={self.modes!r}"
         for name, (value, wrong, advice) in refused.items():
             if wrong:
-                raise ValueError(f"{name}={value!r} is not available with modes={self.modes!r}: {advice}.")
+                raise ValueError(f"{name}={value!r} is not available with {own}: {advice}.")
 
     @property
     def _smooth(self) -> float | None:
@@ -663,6 +698,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         With lags, those of the lag matrix. They start what ``fit_moments`` takes.
         """
         check_is_fitted(self, "model_")
+        if self.fitted.parameters.get("model", "ppca") != "ppca":
+            raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean

@@ -233,8 +233,9 @@ class Explainer:
         xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
-        if model.context is not None:
-            raise ValueError("shares does not support models with given columns. Use explain.")
+        if model.context is not None or model.margins is not None:
+            what = "given columns" if model.margins is None else "margins of their own"
+            raise ValueError(f"shares does not support models with {what}. Use explain.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
@@ -506,6 +507,11 @@ class Explainer:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
+            )
+        if self.model.gaussian.tail:
+            raise ValueError(
+                "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
+                "'interventional'."
             )
         if self.model.sample_covariance is None:
             raise ValueError(

@@ -21,7 +21,7 @@ from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
-from culpa.models import PPCA, FittedModel, MixturePPCA
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
@@ -100,6 +100,12 @@ class FittedDetector:
     def n_components(self) -> int:
         """Number of components; with modes, the largest of a mode."""
         return self.model.distribution.n_components
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """Of a model with Student-t tails."""
+        own = self.model.distribution
+        return float(own.degrees_of_freedom) if isinstance(own, LatentGaussian) and own.tail else None
 
     @property
     def explained_variance(self) -> float:

@@ -37,6 +37,11 @@ class ModeLimits(NamedTuple):
     scores: dict[str, HeldOutScores]
 
 
+def has_modes(parameters: Mapping[str, Any]) -> bool:
+    """Whether a detector with these parameters tells modes apart."""
+    return parameters.get("modes") is not None or parameters.get("model") == "mixture"
+
+
 def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int | float | str) -> MixturePPCA:
     """A mixture of scaled rows; "auto" takes the number of components with the highest held-out likelihood in each mode."""
     known = {name: parameters[name] for name in ("noise", "shrinkage")}

@@ -25,8 +25,8 @@ from culpa.fitted import FittedDetector
 from culpa.learning import Judge, Recipe, range_of
 from culpa.models.blocks import BlockMoments, Placed
 from culpa.models.components import ComponentChoice
+from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
-from culpa.models.ppca import NothingVariesError
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 

@@ -26,6 +26,7 @@ Criterion = Literal[
 Ranking = Literal["shapley", Criterion]
 RetrainingRank = Literal["components", "share"]
 FitMethod = Literal["auto", "closed-form", "em"]
+ModelName = Literal["ppca", "student", "copula", "mixture"]
 Robustness = Literal["cells"]
 _FaultOfARow = Literal[
     "bias 1 sd",
@@ -52,6 +53,7 @@ CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
 FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
+MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags

@@ -13,6 +13,7 @@ from culpa._core.choices import (
     LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
+    MODEL_NAMES,
     RANKINGS,
     RETRAINING_RANKS,
     ROBUSTNESS,
@@ -130,6 +131,15 @@ DETECTOR = Parameters(
             "`culpa.calibration.components_by_detection` finds the number that detects most injected faults.",
         ),
         Parameter(
+            "model",
+            Choice(MODEL_NAMES),
+            "ppca",
+            "Distribution of normal rows.",
+            '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
+            "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
+            'docs/distributions.md. "mixture" is modes="auto".',
+        ),
+        Parameter(
             "modes",
             _MODES.kind,
             None,
@@ -234,6 +244,14 @@ DETECTOR = Parameters(
     ],
 )
 
+_MAX_ITER = Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation.")
+_TOL = Parameter(
+    "tol",
+    NOT_NEGATIVE,
+    1e-8,
+    "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+)
+
 PPCA_PARAMETERS = Parameters(
     "PPCA",
     [
@@ -248,13 +266,30 @@ PPCA_PARAMETERS = Parameters(
             '"auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are '
             "missing.",
         ),
-        Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation."),
-        Parameter(
-            "tol",
-            NOT_NEGATIVE,
-            1e-8,
-            "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+        _MAX_ITER,
+        _TOL,
+    ],
+)
+
+STUDENT_PARAMETERS = Parameters(
+    "StudentPPCA",
+    [
+        replace(
+            _COMPONENTS,
+            kind=AnyOf(_COUNT_OR_SHARE),
+            more="A share takes the smallest number of components that explains it, at most d - 1 for d features.",
         ),
+        Parameter(
+            "degrees_of_freedom",
+            AnyOf((Number(above=2), Choice(("auto",)))),
+            "auto",
+            "Degrees of freedom of the Student-t distribution: few mean heavy tails.",
+            '"auto" estimates them, between 3 and 1000.',
+        ),
+        _NOISE,
+        _SHRINKAGE,
+        _MAX_ITER,
+        _TOL,
     ],
 )
 

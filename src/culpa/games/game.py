@@ -147,6 +147,11 @@ class Game(ABC):
         """`start` with steps that factorise, for orders; ``None`` if they do not."""
         return None
 
+    @property
+    def factorises(self) -> bool:
+        """Whether `start_factored` offers something."""
+        return False
+
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """All coalitions by a compiled kernel, features in the order in which they decide; ``None`` if there is none."""
         return None

@@ -105,7 +105,7 @@ class ConditionalMixture(Game):
         """Empty coalitions, in every mode."""
         xp = array_namespace(X)
         walks = tuple(
-            game.start(X - as_array_like(mean, X), queues, branching=branching)
+            game.start_gaussian(X - as_array_like(mean, X), queues, branching=branching)
             for game, mean in zip(self._games, self._means, strict=True)
         )
         shape = (len(queues), len(walks), X.shape[0])

@@ -6,6 +6,7 @@ before it is used: types, sizes, shapes, finite numbers. A damaged or forged fil
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
     CELL_COLUMNS,
+    MARGIN_ARRAYS,
     RANGE_ARRAYS,
     Arrays,
     ModelFileError,
@@ -38,11 +40,13 @@ from culpa.io.model_checks import (
     n_columns_of,
 )
 from culpa.io.model_modes import arrays_of_modes, check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
-from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, StudentPPCA
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
+from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
+from culpa.modes import has_modes
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
@@ -111,6 +115,8 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     if context is not None:
         names = ("coefficients", "centre", "covariance")
         arrays |= {f"context.{name}": vars(context)[name] for name in names}
+    if isinstance(fitted.model.margins, EmpiricalMargins):
+        arrays |= {f"margins.{name}": array for name, array in fitted.model.margins.to_arrays().items()}
     abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
@@ -152,6 +158,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
         "noise_variance": _noise_variance(fitted.ppca),
+        "degrees_of_freedom": fitted.degrees_of_freedom,
         "training": {
             "rows": to_json_value(fitted.ppca.n_samples_),
             "iterations": int(fitted.ppca.n_iter_),
@@ -238,7 +245,7 @@ def _parse(text: str) -> dict[str, Any]:
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     d = count_features(arrays)
     check_header(header, d)
-    if ("modes.mean" in arrays) != (header["parameters"].get("modes") is not None):
+    if ("modes.mean" in arrays) != has_modes(header["parameters"]):
         raise ModelFileError("the arrays of the model do not fit the parameter 'modes'.")
     if "modes.mean" in arrays:
         check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
@@ -264,6 +271,8 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
     if has_modes:
         model = replace(model, mode_units=units_from(arrays))
+    if "margins.values" in arrays:
+        model = replace(model, margins=_margins(arrays))
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
     tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
@@ -297,6 +306,13 @@ def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:
     if "range.features" not in arrays:
         return NormalRange.of_model(model)
     return NormalRange.from_arrays({name: arrays[f"range.{name}"] for name in RANGE_ARRAYS})
+
+
+def _margins(arrays: Arrays) -> EmpiricalMargins:
+    margins = EmpiricalMargins.from_arrays({name: arrays[f"margins.{name}"] for name in MARGIN_ARRAYS})
+    if not margins.are_increasing:
+        raise ModelFileError("the margins of the copula do not increase.")
+    return margins
 
 
 def _blocks(arrays: Arrays) -> BlockMoments | None:
@@ -372,8 +388,15 @@ def _cells_table(arrays: Arrays, header: dict[str, Any], names: tuple[str, ...])
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
     parameters, training = header["parameters"], header["training"]
     n_components = parameters["n_components"] if parameters["n_components"] != "auto" else len(arrays["model.axes"])
-    ppca = PPCA(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    kind = StudentPPCA if parameters.get("model") == "student" else PPCA
+    ppca = kind(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
     ppca.n_features_in_ = len(arrays["mean"])
     ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
-    gaussian = LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"])
+    heavy = header.get("degrees_of_freedom") if kind is StudentPPCA else None
+    gaussian = LatentGaussian(
+        arrays["model.mean"],
+        arrays["model.loadings"],
+        header["noise_variance"],
+        degrees_of_freedom=math.inf if heavy is None else heavy,
+    )
     return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])

@@ -85,7 +85,7 @@ def mixture_from(arrays: Arrays, header: dict[str, Any]) -> MixturePPCA:
         LatentGaussian(arrays["modes.mean"][k], arrays["modes.loadings"][k][:, :p], float(arrays["modes.noise"][k]))
         for k, p in enumerate(numbers)
     )
-    ppca = MixturePPCA(parameters["modes"], numbers, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    ppca = MixturePPCA(len(numbers), numbers, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
     ppca.n_features_in_ = len(arrays["mean"])
     ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
     return ppca.restore(LatentMixture(arrays["modes.weights"], modes), arrays["modes.covariance"])

@@ -21,6 +21,8 @@ class Description:
     culpa: str
     rows: float  # the sum of their weights
     features: list[dict[str, Any]]
+    model: str
+    degrees_of_freedom: float | None  # of a Student model
     components: int
     explained_variance: float
     noise_variance: float
@@ -79,17 +81,19 @@ def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
     """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
-    std = np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    mean, std = fitted.model.centre, np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    if fitted.model.margins is not None:
+        mean, std = fitted.model.usual, fitted.model.usual_spread
     return Description(
         format=format,
         culpa=culpa,
         rows=ppca.n_samples_,
         features=[
-            {"name": name, "mean": float(mean), "std": float(spread), "unit": fitted.units.get(name, "")}
-            for name, mean, spread in zip(
-                fitted.columns.names, fitted.model.centre, std, strict=False
-            )  # present values
+            {"name": name, "mean": float(middle), "std": float(spread), "unit": fitted.units.get(name, "")}
+            for name, middle, spread in zip(fitted.columns.names, mean, std, strict=False)  # present values
         ],
+        model=fitted.parameters.get("model", "ppca"),
+        degrees_of_freedom=fitted.degrees_of_freedom,
         components=fitted.n_components,
         explained_variance=fitted.explained_variance,
         noise_variance=noise_variance(fitted),

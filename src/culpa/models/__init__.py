@@ -8,6 +8,7 @@ from culpa.models.mixture import LatentMixture
 from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA
+from culpa.models.student import StudentPPCA
 
 __all__ = [
     "PPCA",
@@ -17,5 +18,6 @@ __all__ = [
     "LatentMixture",
     "MixturePPCA",
     "Moments",
+    "StudentPPCA",
     "as_fitted_model",
 ]

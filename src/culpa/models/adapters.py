@@ -93,7 +93,11 @@ def _from_gaussian_mixture(model: Any) -> LatentMixture:
 
 def _from_pipeline(pipeline: Any) -> FittedModel:
     inner = as_fitted_model(pipeline[-1])
-    if inner.encoding is not None or not all(_is_affine(step) for _, step in pipeline.steps[:-1]):
+    if (
+        inner.encoding is not None
+        or inner.margins is not None
+        or not all(_is_affine(step) for _, step in pipeline.steps[:-1])
+    ):
         return _traced(pipeline, inner)
     centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
     for _, step in pipeline.steps[:-1]:

@@ -13,6 +13,7 @@ from culpa.columns import Columns, Plain, Reading
 from culpa.columns.columns import Cells
 from culpa.models.context import Context
 from culpa.models.latent import LatentGaussian
+from culpa.models.margins import Margins
 from culpa.models.mixture import LatentMixture
 
 
@@ -27,9 +28,9 @@ class FittedModel:
     ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
     that ``feature_names`` names; ``None`` where they are the same. With a ``context``, all of this is about rows that were
-    adjusted to the usual context, and rows hold the given features, too. ``score`` is the score that the model itself is
-    about. With several modes, ``mode_units`` has the units that each mode's scores are measured in, by the name of the
-    score; without, scores are as they are.
+    adjusted to the usual context, and rows hold the given features, too. With ``margins``, all of this is about the rows'
+    normal scores. ``score`` is the score that the model itself is about. With several modes, ``mode_units`` has the units
+    that each mode's scores are measured in, by the name of the score; without, scores are as they are.
     """
 
     distribution: LatentGaussian | LatentMixture
@@ -41,6 +42,7 @@ class FittedModel:
     encoding: Columns | None = None
     shrinkage: float = 0.0
     context: Context | None = None
+    margins: Margins | None = None
     score: str = "spe"
     mode_units: Mapping[str, Floats] = field(default_factory=dict)
 
@@ -86,19 +88,39 @@ class FittedModel:
 
     @property
     def location(self) -> Floats:
-        """The model's mean in the user's units."""
+        """The model's mean in the user's units; with margins, in normal scores."""
         return self.centre + self.scale * self.distribution.mean
 
     def standardise(self, X: Floats) -> Floats:
         """Rows as the model sees them: adjusted to the usual context, centred at the model's mean, scaled."""
+        if self.margins is not None:
+            X = self.margins.to_normal(X)
         if self.context is not None:
             X = self.context.adjust(X)
         return (X - self.location) / self.scale
 
     def to_user_units(self, Z: Floats, X: Floats | None = None) -> Floats:
         """Inverse of `standardise`, in the context of the rows ``X``; without rows, in the usual context."""
-        readings = self.location + self.scale * Z
-        return readings if self.context is None or X is None else readings + self.context.shift(X)
+        if self.margins is None:
+            readings = self.location + self.scale * Z
+            return readings if self.context is None or X is None else readings + self.context.shift(X)
+        scores = self.location + self.scale * Z
+        if self.context is None:
+            return self.margins.to_user(scores)
+        whole = np.tile(self.context.row(self.location), (len(Z), 1)) if X is None else self.margins.to_normal(X)
+        whole[:, self.context.others] = scores + self.context.shift(whole)
+        return self.margins.to_user(whole)[:, self.context.others]
+
+    @property
+    def usual(self) -> Floats:
+        """The row in the user's units that is standardised to zeros, (d,), in the usual context."""
+        return np.asarray(self.to_user_units(np.zeros((1, len(self.centre))))[0])
+
+    @property
+    def usual_spread(self) -> Floats:
+        """Standard deviations in the user's units, (d,); with margins, half of what two standard deviations span."""
+        low, high = self.to_user_units(np.outer([-1.0, 1.0], self.spread))
+        return np.asarray((high - low) / 2)
 
     def to_cells(self, Z: Floats, reading: Reading, columns: Columns) -> Cells:
         """What standardised rows would look like in place of those of a reading, in these columns."""
@@ -116,11 +138,7 @@ class FittedModel:
     @property
     def reference(self) -> Floats:
         """The row that is standardised to zeros: the mean of normal rows."""
-        if self.context is None:
-            return self.location
-        row = np.empty(len(self.context.given) + len(self.location))
-        row[self.context.others], row[self.context.given] = self.location, self.context.centre
-        return row
+        return self.location if self.context is None else self.context.row(self.location)
 
     @classmethod
     def plain(cls, distribution: LatentGaussian | LatentMixture, **known: Any) -> Self:

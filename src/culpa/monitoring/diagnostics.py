@@ -1,5 +1,6 @@
 """What a user should know before trusting a fitted detector."""
 
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from culpa.models import PPCA, MixturePPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
+from culpa.monitoring.trimming import GROSS
 from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
@@ -28,10 +30,11 @@ class Remedies:
     drop: str
     more_confidence: str
     read_again: str
+    trim: str
 
 
-IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory")
-ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice")
+IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory", "trim=")
+ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice", "--trim ")
 
 
 def rate_in_words(fitted: FittedDetector) -> str:
@@ -93,6 +96,7 @@ def oddities(fitted: FittedDetector, remedies: Remedies = IN_PYTHON) -> list[str
     return [
         *unfinished(fitted.ppca),
         *_about_the_limit(fitted, remedies),
+        *_about_faults(fitted, remedies),
         *_about_columns(fitted, remedies),
         *_about_components(fitted),
     ]
@@ -130,6 +134,20 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         )
     if fitted.limit == 0:
         yield "the limit is 0, so every row is flagged."
+
+
+def _about_faults(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    """A Student model withstands faults among its training rows, so it can tell how many there are. A limit cannot."""
+    abnormal = fitted.abnormal_training_rows
+    if abnormal is None or fitted.degrees_of_freedom is None or fitted.limits.held_out(fitted.statistic) is None:
+        return
+    gross = int(((abnormal["times_limit"] > GROSS) & ~abnormal["trimmed"]).sum())
+    share = gross / fitted.ppca.n_samples_
+    if share > 1 - fitted.confidence:
+        yield (
+            f"{share:.1%} of the training rows are more than {GROSS:g} times as abnormal as the model expects, and the "
+            f"limit counts them as normal. If they are faults, pass {remedies.trim}{math.ceil(100 * share) / 100:g}."
+        )
 
 
 def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:

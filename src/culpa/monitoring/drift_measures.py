@@ -49,6 +49,10 @@ class DriftGatherer:
     @classmethod
     def of(cls, fitted: FittedDetector) -> Self:
         """Against the blocks of training rows that a fitted detector has kept."""
+        if fitted.model.margins is not None:
+            raise ValueError(
+                "drift compares means and covariances, which a copula does not describe: use model='ppca'."
+            )
         if fitted.blocks is None or len(fitted.blocks) == 1:
             raise ValueError(
                 "drift needs a model that was fitted to complete rows with this version of culpa, because it compares "

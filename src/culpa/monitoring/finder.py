@@ -274,7 +274,7 @@ class IncidentFinder:
         """All features that were observed, by the evidence that they moved."""
         model = self._in_mode[draft.mode].model
         movement, sd = draft.movement, model.spread[self._main]
-        normal = np.asarray(model.location[self._main], dtype=np.float64)  # in the user's units
+        normal = np.asarray(model.usual[self._main], dtype=np.float64)
         for k in np.argsort(-movement.evidence, kind="stable").tolist():
             row = int(movement.row[k])
             yield Moved(

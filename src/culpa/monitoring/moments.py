@@ -123,7 +123,10 @@ class Judge:
         mean, covariance = self._gaussian.conditional(
             np.nan_to_num(snapshot.standard)[None], np.setdiff1d(observed, block)
         )
-        expected[block], sd[block] = mean[0, block], self._inflation * np.sqrt(np.diag(covariance)[block])
+        others = snapshot.standard.copy()
+        others[block] = np.nan
+        wider = np.sqrt(self._gaussian.spread_factor(others[None])[0])
+        expected[block], sd[block] = mean[0, block], self._inflation * wider * np.sqrt(np.diag(covariance)[block])
         return self._culprit(
             snapshot,
             player,

@@ -76,6 +76,9 @@ def model_page(
         "trained on": f"{about.rows:,.0f} rows of {len(about.features)} features",
         **_modes(about),
         "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
+        "distribution": about.model
+        if about.degrees_of_freedom is None
+        else f"{about.model}, {about.degrees_of_freedom:.3g} degrees of freedom",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
         "given": ", ".join(about.given) or "nothing",

@@ -52,6 +52,17 @@ def box(eigenvalues: Floats, confidence: float) -> float:
     return float(theta2 * stats.chi2.ppf(confidence, theta1 / theta2)) if theta2 else 0.0
 
 
+def student_box(eigenvalues: Floats, degrees_of_freedom: float, confidence: float) -> float:
+    """Box's limit for Student-t rows: exact when all eigenvalues agree, as for the Mahalanobis distance.
+
+    With Gaussian rows the score is about g chi2_h; Student-t rows divide it by an independent chi2_nu / (nu - 2).
+    """
+    theta1 = float(eigenvalues.sum())
+    theta2 = float((eigenvalues / (theta1 or 1.0) * eigenvalues).sum())
+    nu = degrees_of_freedom
+    return float(theta1 * (nu - 2) / nu * stats.f.ppf(confidence, theta1 / theta2, nu)) if theta2 else 0.0
+
+
 def imhof(eigenvalues: Floats, confidence: float) -> float:
     """Limit by the exact distribution (Imhof, 1961), whatever the eigenvalues; an error where it does not converge.
 
@@ -158,6 +169,8 @@ class Limits:
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
+        if isinstance(score, QuadraticScore) and score.gaussian.tail:
+            return "box"
         if score.name == "t2":
             return "beta" if training else "f"
         return "jackson-mudholkar" if score.name in ("spe", "mse") else "box"
@@ -203,7 +216,7 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     """Limit that a share ``confidence`` of normal rows stays below, by a formula.
 
     "formula" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
-    others.
+    others. For Student-t rows it is Box's limit with the F distribution, and there is no other formula.
     """
     if not isinstance(score, QuadraticScore):
         raise ValueError(
@@ -221,4 +234,6 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
         return float(formula(p, model.n_samples, confidence) * stretch)
+    if score.gaussian.tail:
+        return student_box(eigenvalues, score.gaussian.degrees_of_freedom, confidence)
     return _OF_EIGENVALUES[kind](eigenvalues, confidence)
