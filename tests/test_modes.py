@@ -205,6 +205,8 @@ def test_the_command_line(plant, names, new, tmp_path):
         in run("incidents", tmp_path / "new.csv", "-m", tmp_path / "plant.culpa", "--gap", "3").output
     )
     assert "modes" in run("info", tmp_path / "plant.culpa").output
+    run("fit", tmp_path / "normal.csv", "-o", tmp_path / "one.culpa")
+    assert package.load(tmp_path / "one.culpa").modes is None
 
 
 @pytest.mark.parametrize(
