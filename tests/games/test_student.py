@@ -158,7 +158,7 @@ def test_groups_missing_cells_and_given_features(name):
         }
         agree(values, witness.shapley(table, 5))
         assert base == pytest.approx(table[()], rel=1e-9)
-    np.testing.assert_allclose(game.known_value(X), why.base_value, rtol=1e-9)
+    np.testing.assert_allclose(game.base_values(X), why.base_value, rtol=1e-9)
 
 
 def test_flow_sheets_go_the_same_way():
@@ -189,3 +189,13 @@ def test_sampled_values_come_within_their_errors():
     off = (sampled.values - better.values) / np.hypot(sampled.std_error, better.std_error)
     assert np.sqrt((off**2).mean()) < 2.0
     np.testing.assert_allclose(sampled.values.sum(axis=1) + sampled.base_value, sampled.score, rtol=1e-9)
+
+
+def test_values_of_many_coalitions_know_the_tails():
+    """Kernel regression values coalitions at once, and must not take Student-t rows for Gaussian ones."""
+    rng = np.random.default_rng(0)
+    g = LatentGaussian(np.zeros(5), rng.normal(size=(5, 2)), 0.3, degrees_of_freedom=5.0)
+    game, X = Conditional(scores.mahalanobis(g)), 3 * rng.normal(size=(3, 5))
+    members = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
+    each = [game.value(X, np.flatnonzero(mask)) for mask in members]
+    np.testing.assert_allclose(game.values(X, members), each, rtol=1e-9)

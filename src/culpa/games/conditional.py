@@ -187,7 +187,8 @@ class Conditional(Game):
 
     def values(self, X: Array, members: Array) -> Array:
         """In the latent variables, many coalitions at once; one by one where that would lose digits."""
-        return values_of(self.score, X, members) if self._well_conditioned else super().values(X, members)
+        fast = self._well_conditioned and not self._tail
+        return values_of(self.score, X, members) if fast else super().values(X, members)
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""
