@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from culpa import PPCA, PCADetector
+from culpa import PPCA, MixturePPCA, PCADetector, StudentPPCA
 
 # These two demand that some rows of three round blobs are flagged. The default limit is a control limit: it says how
 # large the error of a normal row may be, and no row of those blobs exceeds it. With limit="empirical" they pass.
@@ -15,7 +15,11 @@ EXPECTED_FAILURES = {
 FULLY_CONFORMING = [
     PPCA(),
     PPCA(method="em", tol=1e-4),
+    MixturePPCA(),
+    StudentPPCA(tol=1e-4),
     PCADetector(limit="empirical"),
+    PCADetector(limit="empirical", model="student"),
+    PCADetector(limit="empirical", model="copula"),
     PCADetector(limit="empirical", statistic="t2"),
     PCADetector(limit="conformal", holdout=0.5, confidence=0.8),
     PCADetector(limit="empirical", trim=0.05),

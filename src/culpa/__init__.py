@@ -26,8 +26,11 @@ _HOMES = {
     "FitWarning": "culpa._core.fit_warning",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
+    "LatentMixture": "culpa.models",
+    "MixturePPCA": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
 }
@@ -39,7 +42,10 @@ __all__ = [
     "FitWarning",
     "Lags",
     "LatentGaussian",
+    "LatentMixture",
+    "MixturePPCA",
     "PCADetector",
+    "StudentPPCA",
     "__version__",
     "calibrate",
     "load",
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
-    from culpa.models import PPCA, LatentGaussian
+    from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

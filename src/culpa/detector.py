@@ -16,7 +16,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
+from culpa._core.choices import (
+    Criterion,
+    GameName,
+    LimitKind,
+    ModelName,
+    Ranking,
+    Robustness,
+    ScoreName,
+    StatisticName,
+)
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
@@ -35,9 +44,10 @@ from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.joint_fix import JointFix
 from culpa.learning import Recipe, limits_from_rows
-from culpa.models import FittedModel, Moments
+from culpa.models import PPCA, FittedModel, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.ties import SuggestedGroup
+from culpa.modes import has_modes
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
@@ -48,7 +58,7 @@ from culpa.monitoring.fill_values import about_table
 from culpa.monitoring.statistics import limits_table, statistics_table
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.ranking import contributions
-from culpa.scores import named_score
+from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
 from culpa.updating import Update, learn_more
 
@@ -63,8 +73,9 @@ _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take eff
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
-    if detector.robust:
-        raise ValueError(f"robust={detector.robust!r} needs all training rows at once. Use fit.")
+    for name in ("model", "modes", "robust"):
+        if getattr(detector, name) not in ("ppca", None):
+            raise ValueError(f"{name}={getattr(detector, name)!r} needs all training rows at once. Use fit.")
     if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
         what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
         raise ValueError(
@@ -83,14 +94,17 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     Attributes
     ----------
-    model_ : PPCA
-        The model of standardised rows.
+    model_ : PPCA or MixturePPCA
+        The model of standardised rows: a `StudentPPCA` with ``model="student"``, a mixture with ``modes``.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn. Robust ones with
+        ``model="student"``, and those of normal scores with ``model="copula"``.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
         What kind of limit it is: what "auto" chose, or "conformal" after `calibrate_limit`.
+    mode_limits_ : ndarray of shape (modes,) or None
+        With ``modes``, the limit of each mode. Scores are in units of it, so that ``limit_`` is close to 1.
     abnormal_training_rows_ : DataFrame
         Training rows above the limit of SPE or T2 (those that `trim` left out are marked), the worst first: row label,
         position, SPE, T2, and the larger of the two in units of its limit. Of clean rows, expect a share 1 - confidence for
@@ -117,6 +131,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self,
         n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
+        model: ModelName = "ppca",
+        modes: int | Literal["auto"] | None = None,
         scale: bool = True,
         statistic: StatisticName = "auto",
         confidence: float = 0.99,
@@ -135,6 +151,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         noun: str = "feature",
     ) -> None:
         self.n_components = n_components
+        self.model = model
+        self.modes = modes
         self.scale = scale
         self.statistic = statistic
         self.confidence = confidence
@@ -232,7 +250,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         fitted = self.fitted
         rows = self._recipe().columns.read(self.read(X)).features[fitted.columns.lags :]
-        statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
+        statistic = score_by_name(self._recipe().statistic, fitted.model, confidence=self.confidence)
         limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
         return self._set_fitted(
@@ -262,11 +280,14 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         with _all_or_nothing(self):
             self._check_parameters()
-            if self.robust:
-                raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
+            for name in ("model", "modes", "robust"):
+                if getattr(self, name) not in ("ppca", None):
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} needs the rows themselves, not only their moments. Use fit."
+                    )
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (self.lags + 1)
-            p = self.model_.n_components_ if hasattr(self, "model_") else None
+            p = self.model_.n_components_ if hasattr(self, "model_") and isinstance(self.model_, PPCA) else None
             check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
             self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
         return self._warned([])
@@ -322,6 +343,15 @@ class PCADetector(OutlierMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
         return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def operating_modes(self, X: Any) -> NDArray[np.int64]:
+        """The operating mode of each row, counted from 1; the mode of the most training rows is 1.
+
+        It needs a detector with ``modes``. A row without any observed feature gets the most frequent mode.
+        """
+        if self.fitted.n_modes is None:
+            raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
+        return self.fitted.operating_modes(self.fitted.read(self.read(X)))
 
     def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
@@ -482,6 +512,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
+        if self.fitted.n_modes is not None:
+            raise ValueError("drift is not available with modes: it compares rows with one mean and one covariance.")
         reading = self._recipe().columns.read(self.read(X))
         return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
 
@@ -555,7 +587,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
-        rows = model.centred.reconstruct(model.standardise(reading.features))
+        rows = model.standard.reconstruct(model.standardise(reading.features))
         result = table.array.copy()
         result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
         return result
@@ -586,11 +618,46 @@ class PCADetector(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
             )
-
+        self._check_model()
+        if has_modes(self.get_params(deep=False)):
+            self._check_modes()
         if self.lags and self._smooth is not None:
             raise ValueError(
                 f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
             )
+
+    def _check_model(self) -> None:
+        """Refuse what does not go with the distribution of normal rows."""
+        if self.model in ("ppca", "mixture"):
+            return
+        own = f"model={self.model!r}"
+        if self.modes is not None:
+            raise ValueError(f"modes={self.modes!r} are a mixture of PPCA, and do not go with {own}: choose one.")
+        if self._smooth is not None:
+            raise ValueError(f"smooth averages rows, and averages do not follow {own}: use one without the other.")
+        if self.n_components == "mle":
+            raise ValueError(f"n_components='mle' is for Gaussian rows, not for {own}: use 'auto'.")
+        if self.model == "student" and self.game == "retraining":
+            raise ValueError(
+                "game='retraining' retrains a PCA, and model='student' is none: use game='conditional' or "
+                "'interventional', or model='ppca'."
+            )
+        if self.model == "student" and self.limit in ("jackson-mudholkar", "imhof", "f"):
+            raise ValueError(f"limit={self.limit!r} assumes Gaussian rows: with {own}, use 'auto' or 'formula'.")
+
+    def _check_modes(self) -> None:
+        """Refuse what has no meaning with several modes."""
+        refused = {
+            "game": (self.game, self.game != "conditional", "use 'conditional'"),
+            "statistic": (self.statistic, self.statistic == "combined", "use 'mahalanobis'"),
+            "n_components": (self.n_components, self.n_components == "mle", "use 'auto'"),
+            "limit": (self.limit, self.limit not in ("auto", "empirical", "conformal"), "use 'auto'"),
+            "smooth": (self.smooth, self._smooth is not None, "averages would mix rows of different modes"),
+        }
+        own = "model='mixture'" if self.modes is None else f"modes={self.modes!r}"
+        for name, (value, wrong, advice) in refused.items():
+            if wrong:
+                raise ValueError(f"{name}={value!r} is not available with {own}: {advice}.")
 
     @property
     def _smooth(self) -> float | None:
@@ -618,6 +685,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
         self.false_alarm_rate_ = fitted.false_alarm_rate
+        self.mode_limits_ = fitted.mode_limits
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
@@ -632,9 +700,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
         With lags, those of the lag matrix. They start what ``fit_moments`` takes.
         """
         check_is_fitted(self, "model_")
+        if self.fitted.parameters.get("model", "ppca") != "ppca":
+            raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean
+        if isinstance(self.model_, MixturePPCA):
+            raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
         model, context = self.model_.moments_so_far(), self.fitted.model.context
         scatter = model.scatter * np.outer(self.scale_, self.scale_)
         moments = Moments(model.n, self.mean_, self.scale_ * model.mean, scatter)

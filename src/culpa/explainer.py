@@ -22,11 +22,11 @@ from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
-from culpa.models import FittedModel
-from culpa.models.latent import LatentGaussian, shrunk
+from culpa.models import Distribution, FittedModel
+from culpa.models.latent import shrunk
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
-from culpa.scores import FunctionScore, QuadraticForm, QuadraticScore, Score, ScoredRows, named_score
+from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, named_score
 from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
@@ -43,9 +43,10 @@ class Explainer:
     Parameters
     ----------
     model
-        A culpa model, a PCADetector, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or covariance estimator
-        (EllipticEnvelope and the like), or a Pipeline that ends in one. Together with ``normal``, also any other fitted
-        detector. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
+        A culpa model, a PCADetector, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis, GaussianMixture or
+        covariance estimator (EllipticEnvelope and the like), or a Pipeline that ends in one. Together with ``normal``,
+        also any other fitted detector. What goes into a Pipeline is blamed: columns as they were before one-hot encoding,
+        scaling or lags.
     {parameters}
 
     Examples
@@ -68,7 +69,7 @@ class Explainer:
     def __init__(
         self,
         model: Any = None,
-        score: ScoreName | QuadraticScore | Callable[[Any], Any] | None = None,
+        score: ScoreName | Score | Callable[[Any], Any] | None = None,
         game: GameName | None = None,
         method: Method = "auto",
         *,
@@ -239,8 +240,9 @@ class Explainer:
         xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
-        if model.context is not None:
-            raise ValueError("shares does not support models with given columns. Use explain.")
+        if model.context is not None or model.margins is not None:
+            what = "given columns" if model.margins is None else "margins of their own"
+            raise ValueError(f"shares does not support models with {what}. Use explain.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         if isinstance(self.score, FunctionScore):
@@ -295,6 +297,8 @@ class Explainer:
         """The game of all features."""
         if isinstance(self.score, FunctionScore):
             return games.Simulated(self.score, independent=self.game_name == "interventional")
+        if isinstance(self.score, MixtureScore):
+            return games.ConditionalMixture(self.score)
         assert isinstance(self.score, QuadraticScore)
         if self.game_name == "conditional":
             return games.conditional_game(self.score)
@@ -376,15 +380,20 @@ class Explainer:
 
     def _suspicion(self, standard: Floats) -> Floats:
         """Contributions of features by the criterion that is not a Shapley value."""
-        if isinstance(self.score, QuadraticScore):
+        if not isinstance(self.score, FunctionScore):
             return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        gaussian = self.score.distribution
+        gaussian = self.score.gaussian
         centred = replace(gaussian, mean=np.zeros(gaussian.n_features))
         model = FittedModel.plain(centred, sample_covariance=self.model.sample_covariance)
         return contributions.of_rows(model, standard - gaussian.mean, self.ranking, named_score("mahalanobis", model))
 
     def _check_game(self, features: object, upstream: object) -> None:
         """Refuse what does not go with the score."""
+        if isinstance(self.score, MixtureScore) and self.game_name != "conditional":
+            raise ValueError(
+                f"game={self.game_name!r} is not available for a model with several modes or for score='nll': use "
+                "'conditional'."
+            )
         if self.game_name == "retraining":
             self._check_retraining(features)
         about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
@@ -410,6 +419,11 @@ class Explainer:
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
             )
+        if self.model.gaussian.tail:
+            raise ValueError(
+                "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
+                "'interventional'."
+            )
         if self.model.sample_covariance is None:
             raise ValueError(
                 "game='retraining' needs the sample covariance, which this model does not keep: "
@@ -417,7 +431,7 @@ class Explainer:
             )
 
 
-def _reference_rows(gaussian: LatentGaussian, seed: int) -> Floats:
+def _reference_rows(gaussian: Distribution, seed: int) -> Floats:
     """Rows drawn from the model, every other one with one feature far off."""
     rng = np.random.default_rng(seed)
     rows = gaussian.sample(_REFERENCE_ROWS, rng)
@@ -437,7 +451,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
         for names in (features or [], given or [], *(upstream or []), *together)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    n_features = model.gaussian.n_features
+    n_features = model.distribution.n_features
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa import scores
 from culpa._core.missing import warn_about_empty_rows
@@ -20,13 +21,13 @@ from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
-from culpa.models import PPCA, FittedModel, OwnChoices
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoices
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.ties import SuggestedGroup, suggested_groups
 from culpa.options import ExplainerOptions
-from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
+from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
@@ -55,8 +56,8 @@ class FittedDetector:
     """
 
     model: FittedModel
-    ppca: PPCA
-    statistic: QuadraticScore
+    ppca: PPCA | MixturePPCA
+    statistic: Score
     confidence: float
     limits: Limits
     limit: float
@@ -67,9 +68,10 @@ class FittedDetector:
     suspicious_cells: Any = field(default=None, repr=False)
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
+    mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     # what follows from the fields above, kept so that nothing is prepared twice
     _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
-    _scores: dict[str, QuadraticScore] = field(default_factory=dict, repr=False)
+    _scores: dict[str, Score] = field(default_factory=dict, repr=False)
 
     @property
     def noun(self) -> str:
@@ -80,6 +82,49 @@ class FittedDetector:
     def columns(self) -> Columns:
         """The user's columns."""
         return self.model.columns
+
+    @property
+    def n_modes(self) -> int | None:
+        """Number of operating modes; ``None`` where the detector does not tell modes apart."""
+        return self.model.n_modes if isinstance(self.ppca, MixturePPCA) else None
+
+    def operating_modes(self, reading: Reading) -> NDArray[np.int64]:
+        """The most probable mode of each row, counted from 1."""
+        modes = [
+            self.model.modes_of(self.model.standardise(reading.features[start : start + _ROWS_PER_CHUNK]))
+            for start in range(0, len(reading.features), _ROWS_PER_CHUNK)
+        ]
+        return np.concatenate([np.empty(0, dtype=np.int64), *modes]).astype(np.int64) + 1
+
+    @property
+    def n_components(self) -> int:
+        """Number of components; with modes, the largest of a mode."""
+        return self.model.distribution.n_components
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """Of a model with Student-t tails."""
+        own = self.model.distribution
+        return float(own.degrees_of_freedom) if isinstance(own, LatentGaussian) and own.tail else None
+
+    @property
+    def explained_variance(self) -> float:
+        """Share of the variance of the training rows that the components explain; with modes, these and the modes."""
+        if isinstance(self.ppca, MixturePPCA):
+            return self.ppca.explained_variance_
+        return float(self.ppca.explained_variance_ratio_.sum())
+
+    @property
+    def mode_limits(self) -> Floats | None:
+        """The limit of each mode, in which its scores are measured, times the limit of these."""
+        units = self.model.mode_units.get(self.statistic.name)
+        return None if units is None else np.asarray(units * self.limit)
+
+    def in_mode(self, mode: int) -> Self:
+        """The same detector where normal is what is normal in one mode; rows are still scored by all modes."""
+        if self.n_modes is None:
+            return self
+        return replace(self, model=self.model.in_mode(mode), normal_range=self.mode_ranges[mode])
 
     @property
     def groups(self) -> dict[str, list[str]]:
@@ -96,7 +141,10 @@ class FittedDetector:
         n = len(names)  # of present values
         # few rows are correlated by chance, which the model smooths out
         many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
-        covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
+        if isinstance(self.ppca, MixturePPCA):  # columns that merely change together from mode to mode are not alike
+            covariance = self.ppca.within_covariance_[:n, :n]
+        else:
+            covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
         return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
 
     @property
@@ -127,16 +175,16 @@ class FittedDetector:
         held_out = self.limits.held_out(self.statistic)
         return None if held_out is None else held_out.p_values(score, extrapolate=extrapolate)
 
-    def named(self, name: str) -> QuadraticScore:
+    def named(self, name: str) -> Score:
         """A statistic by name: always the same object, so that explainers are recognised."""
         if name == self.statistic.name:
             return self.statistic
         if name not in self._scores:
-            self._scores[name] = named_score(name, self.model, confidence=self.confidence)
+            self._scores[name] = score_by_name(name, self.model, confidence=self.confidence)
         return self._scores[name]
 
     @property
-    def charted(self) -> dict[str, QuadraticScore]:
+    def charted(self) -> dict[str, Score]:
         """The statistics of control charts: SPE, T2 and the detector's own."""
         return charted(self.model, self.statistic)
 
@@ -218,7 +266,7 @@ class FittedDetector:
             ]
         return fix_jointly(explainer, explainer.columns.read(X), self.limit, features)
 
-    def _values(self, reading: Reading, statistic: QuadraticScore) -> Floats:
+    def _values(self, reading: Reading, statistic: Score) -> Floats:
         starts = range(0, len(reading.features), _ROWS_PER_CHUNK)
         chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
         with one_blas_thread(len(reading.features)):
@@ -230,10 +278,9 @@ class FittedDetector:
         return score
 
 
-def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore]:
+def charted(model: FittedModel, own: Score) -> dict[str, Score]:
     """SPE, T2 and a detector's own statistic."""
-    centred = model.centred
-    return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
+    return {score.name: score for score in (score_by_name("spe", model), score_by_name("t2", model), own)}
 
 
 def _is_own(name: str, value: object) -> bool:

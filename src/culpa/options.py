@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
-from culpa.scores import QuadraticScore
+from culpa.scores import Score
 from culpa.shapley import Progress
 
 __all__ = ["BlameOptions", "ExplainerOptions", "ReportOptions"]
@@ -34,7 +34,7 @@ class BlameOptions(TypedDict, total=False):
 class ExplainerOptions(BlameOptions, total=False):
     """All options of `Explainer`."""
 
-    score: ScoreName | QuadraticScore | None
+    score: ScoreName | Score | None
     statistic: ScoreName | None
     features: Sequence[str | int] | None
 

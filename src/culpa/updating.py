@@ -25,8 +25,8 @@ from culpa.fitted import FittedDetector
 from culpa.learning import Judge, Recipe, range_of
 from culpa.models.blocks import BlockMoments, Placed
 from culpa.models.components import ComponentChoice
+from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
-from culpa.models.ppca import NothingVariesError
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -45,7 +45,7 @@ class Update(NamedTuple):
 def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
     """A fitted detector after more rows, or a new one."""
     blocks = update.after.blocks
-    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.ppca.n_components_)
+    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.n_components)
     updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
     if recipe.parameters["limit"] != "auto" or blocks.total.n < FEWEST_ROWS:
         return updated

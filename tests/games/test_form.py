@@ -59,6 +59,24 @@ def test_exact_equals_brute_force(walk, d, p, offset):
     assert (np.abs(sampled.values - expected) <= 6 * sampled.std_error + 1e-9).all()
 
 
+@pytest.mark.parametrize("offset", [False, True])
+def test_values_of_many_coalitions(offset):
+    game = ConditionalForm(form(5, 2, 1, offset=offset))
+    X = np.random.default_rng(0).normal(size=(2, 5))
+    members = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
+    table = shapley.tabulate(game, X, [[i] for i in range(5)])
+    np.testing.assert_allclose(game.values(X, members), table, rtol=1e-10)
+
+
+def test_kernel_regression_of_a_matrix_that_is_a_pca():
+    X = rows()
+    ppca = PPCA(2).fit(X)
+    M = ppca.components_.T @ ppca.components_
+    why = Explainer(reconstruct_matrix=M, normal=ppca, method="kernel").explain(X[:3])
+    exact = Explainer(ppca).explain(X[:3])
+    assert (np.abs(why.values - exact.values) <= 6 * why.std_error + 1e-8).all()
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_compiled_equals_walked(walk, exact):
     game, players = ConditionalForm(form(6, 3, 1, offset=False)), [[0, 3], [1], [2], [4], [5]]

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Literal, NoReturn, get_args
 
-ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
-StatisticName = Literal["auto", ScoreName]
+QuadraticName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+ScoreName = Literal[QuadraticName, "nll"]
+StatisticName = Literal["auto", QuadraticName]
 GameName = Literal["conditional", "retraining", "interventional", "minimal"]
 Method = Literal["auto", "exact", "permutation", "kernel", "algorithm1"]
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
@@ -25,6 +26,7 @@ Criterion = Literal[
 Ranking = Literal["shapley", Criterion]
 RetrainingRank = Literal["components", "share"]
 FitMethod = Literal["auto", "closed-form", "em"]
+ModelName = Literal["ppca", "student", "copula", "mixture"]
 Robustness = Literal["cells"]
 _FaultOfARow = Literal[
     "bias 1 sd",
@@ -41,6 +43,7 @@ _FaultOfARow = Literal[
 FaultKind = Literal[_FaultOfARow, "drift"]
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 
+QUADRATIC_NAMES: tuple[QuadraticName, ...] = get_args(QuadraticName)
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
 STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
 GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
@@ -50,6 +53,7 @@ CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
 FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
+MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags

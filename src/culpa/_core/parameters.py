@@ -13,6 +13,7 @@ from culpa._core.choices import (
     LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
+    MODEL_NAMES,
     RANKINGS,
     RETRAINING_RANKS,
     ROBUSTNESS,
@@ -100,6 +101,15 @@ _SEED = Parameter(
     "Seed of the random numbers: the same seed gives the same result.",
 )
 
+_MODES = Parameter(
+    "n_modes",
+    AnyOf((Whole(1), Choice(("auto",)))),
+    "auto",
+    "Number of operating modes, each with a PPCA of its own.",
+    '"auto" takes the number with the lowest BIC (Bayesian information criterion). Rows that resemble the row before them '
+    "count less.",
+)
+
 FORGET = Parameter(
     "forget",
     Number(at_least=0, below=1),
@@ -122,6 +132,23 @@ DETECTOR = Parameters(
             '"spe" and "mse", it takes as many components as explain 95% of the variance. '
             "`culpa.calibration.components_by_detection` finds the number with the highest detection rate of injected "
             "faults.",
+        ),
+        Parameter(
+            "model",
+            Choice(MODEL_NAMES),
+            "ppca",
+            "Distribution of normal rows.",
+            '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
+            "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
+            'docs/distributions.md. "mixture" is modes="auto".',
+        ),
+        Parameter(
+            "modes",
+            _MODES.kind,
+            None,
+            "Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).",
+            f"{_MODES.more} With modes, scores are in units of the limit of their mode. None fits one model to all rows.",
+            optional=True,
         ),
         Parameter(
             "scale",
@@ -222,6 +249,14 @@ DETECTOR = Parameters(
     ],
 )
 
+_MAX_ITER = Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation.")
+_TOL = Parameter(
+    "tol",
+    NOT_NEGATIVE,
+    1e-8,
+    "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+)
+
 PPCA_PARAMETERS = Parameters(
     "PPCA",
     [
@@ -236,13 +271,56 @@ PPCA_PARAMETERS = Parameters(
             '"auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are '
             "missing.",
         ),
-        Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation."),
+        _MAX_ITER,
+        _TOL,
+    ],
+)
+
+STUDENT_PARAMETERS = Parameters(
+    "StudentPPCA",
+    [
+        replace(
+            _COMPONENTS,
+            kind=AnyOf(_COUNT_OR_SHARE),
+            more="A share takes the smallest number of components that explains it, at most d - 1 for d features.",
+        ),
+        Parameter(
+            "degrees_of_freedom",
+            AnyOf((Number(above=2), Choice(("auto",)))),
+            "auto",
+            "Degrees of freedom of the Student-t distribution: few mean heavy tails.",
+            '"auto" estimates them, between 3 and 1000.',
+        ),
+        _NOISE,
+        _SHRINKAGE,
+        _MAX_ITER,
+        _TOL,
+    ],
+)
+
+MIXTURE_PARAMETERS = Parameters(
+    "MixturePPCA",
+    [
+        _MODES,
+        Parameter(
+            "n_components",
+            AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))),
+            0.95,
+            "Number of components of each mode, or the share of its variance that they must explain.",
+            "A list has one number per mode and needs a fixed number of modes.",
+        ),
+        Parameter("max_modes", Whole(1), 8, 'Largest number of modes that n_modes="auto" tries.'),
+        _NOISE,
+        _SHRINKAGE,
+        Parameter("n_init", Whole(1), 5, "Number of starts (k-means++); the one with the highest likelihood is kept."),
+        Parameter("max_iter", Whole(1), 200, "Maximum number of steps of expectation-maximisation."),
         Parameter(
             "tol",
             NOT_NEGATIVE,
-            1e-8,
-            "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+            1e-6,
+            "Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.",
         ),
+        _SEED,
     ],
 )
 

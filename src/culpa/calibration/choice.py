@@ -151,6 +151,7 @@ def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | No
     """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
     lags = detector.lags
+    plan.check_detector(detector)
     plan.check(len(windows), lags)
     n_columns = windows.shape[1] // (past_of(lags) + 1)
     detector = by_position(detector, default_names(n_columns))

@@ -113,6 +113,7 @@ def compare_components(
     windows: Floats, detector: PCADetector, plan: Plan, numbers: Sequence[int] | None = None
 ) -> ComponentsByDetection:
     """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
+    plan.check_detector(detector)
     plan.check(len(windows), detector.lags)
     n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
     detector = by_position(detector, default_names(n_columns))

@@ -95,7 +95,8 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
-    default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
+    as_text = isinstance(kind, AnyOf) and parameter.default is not None
+    default = str(parameter.default) if as_text else parameter.default
     type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)
     return _option(_variable(parameter), Annotated[type_of_value, info], default)
 
@@ -122,7 +123,7 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     """The checked value of an option."""
     value = given[_variable(parameter)]
     if isinstance(parameter.kind, AnyOf):
-        value = _number(value)
+        value = None if value is None else _number(value)
     elif parameter.kind is FEATURES and value is not None:
         value = [name.strip() for name in value.split(",") if name.strip()]
     elif parameter.kind is GROUPS:

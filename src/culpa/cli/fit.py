@@ -97,10 +97,18 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
-        f"{console.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
-        f"{model.explained_variance_ratio_.sum():.1%}; "
+        f"{_components(detector)} {detector.fitted.explained_variance:.1%}; "
         f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"
     )
+
+
+def _components(detector: "PCADetector") -> str:
+    """What explains the variance."""
+    fitted = detector.fitted
+    if fitted.n_modes is None:
+        return f"{console.count(fitted.n_components, 'component')} explain{'s' * (fitted.n_components == 1)}"
+    shares = ", ".join(f"{weight:.0%}" for weight in fitted.ppca.weights_)
+    return f"{console.count(fitted.n_modes, 'operating mode')} ({shares} of the rows) explain"
 
 
 def _rate(detector: "PCADetector") -> str:

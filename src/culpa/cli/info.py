@@ -34,6 +34,15 @@ def info(
         _print(about)
 
 
+def _modes(about: "Description") -> dict[str, str]:
+    if about.modes is None:
+        return {}
+    each = (
+        f"{mode['mode']} ({mode['share']:.0%} of the rows, {mode['components']} components)" for mode in about.modes
+    )
+    return {"modes": ", ".join(each)}
+
+
 def _print(about: "Description") -> None:
     from culpa.columns.units import short_names
 
@@ -42,12 +51,16 @@ def _print(about: "Description") -> None:
         past += f", given {', '.join(about.given)}"
     if about.smooth is not None:
         past += f"; rows smoothed with weight {about.smooth:g}"
+    model = about.model
+    if about.degrees_of_freedom is not None:
+        model += f" with {about.degrees_of_freedom:.3g} degrees of freedom"
     lines = {
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        **_modes(about),
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
-        "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
+        "model": f"{model}, noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
         "blame": f"{about.game} game, features ranked by {about.ranking}",
         "explainer": about.explainer,
         "format": f"{about.format}, written by culpa {about.culpa}",

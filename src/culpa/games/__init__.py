@@ -7,6 +7,7 @@ from culpa.games.game import Coalitions, Game
 from culpa.games.given import Given
 from culpa.games.interventional import Interventional
 from culpa.games.minimal import Minimal
+from culpa.games.mixture import ConditionalMixture
 from culpa.games.retraining import Retraining
 from culpa.games.simulated import Simulated
 from culpa.scores import QuadraticForm, QuadraticScore
@@ -19,6 +20,7 @@ __all__ = [
     "Coalitions",
     "Conditional",
     "ConditionalForm",
+    "ConditionalMixture",
     "Game",
     "Given",
     "Interventional",

@@ -49,6 +49,10 @@ class Elimination(NamedTuple):
         V, K = gather_pairs(covariance, queues, X), gather_pairs(sandwich, queues, X)
         return cls(V, K, delta, array_namespace(X).zeros_like(delta))
 
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        return self.delta[:, 0, :], self.V[:, 0, 0]
+
     def join(self) -> tuple[Self, Array]:
         """The step above."""
         after, g, slope, constant = self.join_factored()

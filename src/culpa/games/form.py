@@ -30,7 +30,7 @@ from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like, gather_columns
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import Elimination
-from culpa.games.game import FactoredCoalitions
+from culpa.games.game import FactoredCoalitions, Game
 from culpa.scores.form import QuadraticForm
 
 WELL_CONDITIONED = 1e-3  # smallest ratio of noise to largest eigenvalue with which elimination keeps ten digits
@@ -57,6 +57,14 @@ class ConditionalForm(Conditional):
     def quadratic(self) -> bool:
         """Compiled forms have no linear part, so an offset keeps values from being compiled."""
         return not self._shifted
+
+    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions:
+        """Both walks have steps that factorise."""
+        return self.start(X, queues, branching=False)
+
+    def values(self, X: Array, members: Array) -> Array:
+        """One by one: the latent variables alone do not tell the value of a form."""
+        return Game.values(self, X, members)
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
         """By elimination where it is accurate enough."""

@@ -100,6 +100,14 @@ class FactoredCoalitions(Coalitions, Protocol):
         ...
 
 
+class GaussianCoalitions(FactoredCoalitions, Protocol):
+    """Coalitions of Gaussian features, which know how likely the next feature is."""
+
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        ...
+
+
 class Game(ABC):
     """The value of every coalition of features, for every row. The module's text says what to override, and why."""
 
@@ -151,6 +159,11 @@ class Game(ABC):
     def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
         """`start` with steps that factorise, for orders; ``None`` if they do not."""
         return None
+
+    @property
+    def factorises(self) -> bool:
+        """Whether `start_factored` offers something."""
+        return False
 
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """All coalitions by a compiled kernel, features in the order in which they decide; ``None`` if there is none."""

@@ -74,6 +74,11 @@ class Given(Game):
             coalitions, _ = coalitions.join()
         return coalitions
 
+    @property
+    def factorises(self) -> bool:
+        """As in the game."""
+        return self.game.factorises
+
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """As in the game."""
         return self.game.deciding_order(players)

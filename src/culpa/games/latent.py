@@ -102,6 +102,15 @@ class Latent(NamedTuple):
         ]
         return cls(constants, as_array_like(queues, X), root, *zeros)
 
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        xp, known = array_namespace(self.root), self.constants
+        who = self.queue[:, 0]
+        w = xp.take(known.W, who, axis=0)
+        f = xp.sum(self.root * w[:, :, None], axis=1)
+        delta = xp.take(known.rows, who, axis=0) - xp.sum(w[:, :, None] * self.z, axis=1)
+        return delta, xp.take(known.noise, who) + xp.sum(f * f, axis=1)
+
     def join(self) -> tuple[Self, Array]:
         """The step above."""
         after, delta, slope, constant = self.join_factored()

@@ -61,6 +61,12 @@ class Context:
             coefficients[alike] = features.T @ context @ _inverse(context.T @ context)
         return cls(given, others, coefficients, everything.mean, everything.covariance)
 
+    def row(self, others: Floats) -> Floats:
+        """A whole row in the usual context, with these other features."""
+        row = np.empty(len(self.given) + len(others))
+        row[self.others], row[self.given] = others, self.centre
+        return row
+
     def shift(self, X: Floats) -> Floats:
         """What the context of each row adds to the other features."""
         return np.asarray((X[:, self.given] - self.centre) @ self.coefficients.T)

@@ -1,5 +1,6 @@
 """Probabilistic PCA as a scikit-learn estimator."""
 
+import math
 import numbers
 import warnings
 from dataclasses import replace
@@ -20,18 +21,16 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa.columns import Lagged, lagged_names
 from culpa.models.context import Context
-from culpa.models.em import em, expected_covariance
+from culpa.models.em import NothingVariesError, em, expected_covariance
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
 
-class NothingVariesError(ValueError):
-    """No column of the rows varies, so there is no model of them."""
-
-
 def _merges(model: "PPCA") -> bool:
     """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
+    if not hasattr(model, "method"):  # of a subclass, which has but one way to learn
+        raise ValueError(f"{type(model).__name__} needs all rows at once: use fit.")
     if model.method == "em" or model.n_components == "mle":
         raise ValueError("n_components='mle' and method='em' need all rows at once: use fit.")
     return True
@@ -97,7 +96,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         missing = np.isnan(table.array)
         if missing.any():
-            _refuse_empty_columns(table, missing)
+            refuse_empty_columns(table, missing)
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
         self.n_samples_: float = len(table.array)
@@ -220,7 +219,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
-        _refuse_constant(X - mean)
+        refuse_constant(X - mean)
         # centre first and force the full SVD: the covariance solver would square data with a large mean
         pca = PCA(svd_solver="full").fit(X - mean)
         variances = np.zeros(X.shape[1])
@@ -242,7 +241,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean = np.nanmean(X, axis=0)
         filled = np.where(np.isnan(X), 0.0, X - mean)
         covariance = filled.T @ filled / n
-        _refuse_constant(filled)
+        refuse_constant(filled)
         roughly = 0
         if isinstance(self.n_components, numbers.Integral):
             p = self._choose_n_components(np.empty(d), filled)
@@ -264,11 +263,9 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def refine(self, X: Floats, mean: Floats, covariance: Floats, *, steps: int) -> Self:
-        """A few steps of expectation-maximisation on rows, from the mean and covariance of a model of similar rows."""
+    def refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:
+        """A few steps of expectation-maximisation on rows, from a model of similar rows."""
         self.n_samples_ = len(X)
-        p = self._choose_n_components(np.empty(X.shape[1]), X)
-        start = LatentGaussian.from_covariance(covariance, p, mean)
         model, self.n_iter_, self.converged_ = em(X, start, max_iter=steps, tol=0.0)
         self._keep_em(model, X, np.zeros(X.shape[1]))
         return self
@@ -282,13 +279,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
         self._keep_eigen(np.linalg.svd(model.loadings, full_matrices=False)[0].T, variances, p)
 
-    def _keep_eigen(self, axes: Floats, variances: Floats, p: int) -> None:
+    def _keep_eigen(self, axes: Floats, variances: Floats, p: int, degrees_of_freedom: float = math.inf) -> None:
         """The model with p components, from at least the p leading axes and the variances along all of them."""
         if self.shrinkage:
             axes, variances = _eigen(shrunk(self.covariance_, self.shrinkage))
         noise = self.noise * float(variances[p:].mean())
         self.components_ = axes[:p]
-        self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise))
+        self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise, degrees_of_freedom))
 
     def _keep(self, gaussian: LatentGaussian) -> None:
         self.gaussian_ = gaussian
@@ -338,15 +335,17 @@ def _refuse_few(moments: Moments) -> None:
         raise ValueError(f"{moments.n:.3g} complete row(s) are too few to learn from: at least 2 are needed.")
     if moments.n_features < 2:
         raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
-    _refuse_constant(moments.covariance)
+    refuse_constant(moments.covariance)
 
 
-def _refuse_constant(centred: Floats) -> None:
+def refuse_constant(centred: Floats) -> None:
+    """Raise an error where nothing varies."""
     if not centred.any():
         raise NothingVariesError("no column of X varies, so there is nothing to learn: pass rows that differ.")
 
 
-def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+def refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+    """Raise an error for a column without any number."""
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(

@@ -128,7 +128,8 @@ class Incident:
 
     ``onset`` and ``worst`` are moments with their own culprits. ``spread`` has the features that went off, in the order of
     time, and ``timeline`` says who was to blame when. ``ranking`` has all features in the order of evidence over the whole
-    incident.
+    incident. ``mode`` is the operating mode of the first flagged row, counted from 1, where the detector tells modes apart;
+    features and ranges are judged by what is normal in this mode.
     """
 
     first: int
@@ -149,6 +150,7 @@ class Incident:
     timeline: tuple[Stage, ...]
     ranking: tuple[Moved, ...]
     sentence: str = ""
+    mode: int | None = None
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:

@@ -170,6 +170,8 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     columns["culprit"] = ["" if culprit is None else culprit.feature for culprit in first]
     for name in ("probability", "share", "actual", "expected", "expected_sd", "deviation"):
         columns[name] = [np.nan if culprit is None else getattr(culprit, name) for culprit in first]
+    if any(incident.mode is not None for incident in incidents):
+        columns["mode"] = [incident.mode for incident in incidents]
     columns["unit"] = ["" if culprit is None else culprit.unit for culprit in first]
     columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
     columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]

@@ -131,10 +131,10 @@ class Period:
     def _mean(self, stretch: _Stretch) -> Floats:
         values, score = stretch.values, stretch.score
         if stretch.formed.n:
-            statistic, forms = self.explainer.score, self.explainer.forms
-            assert isinstance(statistic, QuadraticScore)
+            second, own, forms = stretch.formed.second, self.explainer.score, self.explainer.forms
             assert forms is not None
-            second, root = stretch.formed.second, statistic.root
+            assert isinstance(own, QuadraticScore)  # others have no forms
+            root = own.root
             values = values + stretch.formed.n * forms.mean(second).mean(axis=0)
             score += stretch.formed.n * float(((root @ second) * root).sum())
         return np.append(values, score) / stretch.n_rows

@@ -23,6 +23,8 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
             f"{name}_limit": np.full(len(cells), limits[name]),
             f"{name}_flag": cells > limits[name],
         }
+    if fitted.n_modes is not None:
+        columns["mode"] = fitted.operating_modes(fitted.read(table))
     own = values[fitted.statistic.name]
     p_value = fitted.p_values(own)
     columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value

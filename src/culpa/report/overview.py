@@ -60,6 +60,7 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
     labels, model = Labels(chart.axis), fitted.ppca
     span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
     missing = int(np.isnan(table.array).sum())
+    modes = "" if fitted.n_modes is None else f"{count(fitted.n_modes, 'mode')}, up to "
     some_scored = not np.isnan(chart.own_statistic.values).all()
     return [
         Fact("Rows", f"{n:,}", span),
@@ -78,8 +79,8 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
         ),
         Fact(
             "Model",
-            count(model.n_components_, "component"),
-            f"{share(model.explained_variance_ratio_.sum())} of the variance, from {model.n_samples_:,.0f} normal rows",
+            f"{modes}{count(fitted.n_components, 'component')}",
+            f"{share(fitted.explained_variance)} of the variance, from {model.n_samples_:,.0f} normal rows",
         ),
     ]
 

@@ -1,11 +1,12 @@
 """How abnormal is a row, and how abnormal may a normal row be? Scores and their limits."""
 
 from culpa._core.choices import SCORE_NAMES
-from culpa.scores.by_name import named_score
+from culpa.scores.by_name import named_score, score_by_name
 from culpa.scores.form import QuadraticForm, reconstruction_error
 from culpa.scores.function import FunctionScore
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
+from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
 from culpa.scores.score import Score
@@ -15,6 +16,7 @@ __all__ = [
     "FunctionScore",
     "HeldOutScores",
     "Limits",
+    "MixtureScore",
     "QuadraticForm",
     "QuadraticScore",
     "Score",
@@ -27,6 +29,7 @@ __all__ = [
     "named_score",
     "of_features",
     "reconstruction_error",
+    "score_by_name",
     "spe",
     "t2",
 ]

@@ -14,7 +14,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -45,23 +45,32 @@ class QuadraticScore:
         """Of centred normal rows."""
         return self.gaussian
 
+    def divided_by(self, unit: float) -> "QuadraticScore":
+        """The same score in other units."""
+        return replace(self, residual_weights=self.residual_weights / unit, latent_weights=self.latent_weights / unit)
+
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
         result = self.complete(self.gaussian.impute(X))
         missing = np.isnan(X)
+        if not missing.any():
+            return result
+        factor = self.gaussian.spread_factor(X)
         if mostly_alone(missing):
-            result += self._from_missing(missing)
+            result += factor * self._from_missing(missing)
             result[missing.all(axis=1)] = np.nan
             return result
         for rows, observed in patterns(X):
             if not len(observed):
                 result[rows] = np.nan
             elif len(observed) < X.shape[1]:
-                hidden = np.setdiff1d(np.arange(X.shape[1]), observed)
-                _, spread = self.gaussian.conditional(np.zeros((0, X.shape[1])), observed)
-                block = np.ix_(hidden, hidden)
-                result[rows] += (self.matrix[block] * spread[block]).sum()
+                result[rows] += factor[rows] * self._uncertainty(observed)
         return result
+
+    def _uncertainty(self, observed: NDArray[np.intp]) -> float:
+        """What the uncertainty of the other features adds to the expected score of Gaussian rows."""
+        _, spread = self.gaussian.conditional(np.zeros((0, self.gaussian.n_features)), observed)
+        return float((self.matrix * spread).sum())
 
     def _from_missing(self, missing: Mask) -> Floats:
         """What the uncertainty of missing cells adds to each row's expected score."""
@@ -112,6 +121,14 @@ class QuadraticScore:
         moves = self.gaussian.conditional(np.diag(seen.astype(np.float64)), observed)[0]
         return np.asarray(self.root @ moves.T)
 
+    def _whole_root_given(self, observed: NDArray[np.intp]) -> Floats:
+        """The same, with what the observed features of Student-t rows tell about the spread of the others."""
+        g, root = self.gaussian, self.root_given(observed)
+        if not g.tail or len(observed) in (0, g.n_features):
+            return root
+        weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
+        return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
+
     @cached_property
     def expectation(self) -> float:
         """Mean score of normal rows, Tr(A C): the base value of every game."""
@@ -132,7 +149,7 @@ class QuadraticScore:
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
-            root = self.root_given(observed)
+            root = self._whole_root_given(observed)
             curvature = root.T @ root
             change_of_score = 2 * (np.where(seen, X[rows], 0.0) @ root.T + self.offset) @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from culpa._core.types import Floats
-from culpa.models import LatentGaussian
+from culpa.models.distribution import Distribution
 
 
 class Score(Protocol):
-    """How abnormal a standardised row is. `QuadraticScore` and `FunctionScore` are such."""
+    """How abnormal a standardised row is. `QuadraticScore` and the scores of `culpa.scores.mixture` are such."""
 
     @property
     def name(self) -> str:
@@ -16,7 +16,7 @@ class Score(Protocol):
         ...
 
     @property
-    def distribution(self) -> LatentGaussian:
+    def distribution(self) -> Distribution:
         """Of standardised normal rows."""
         ...
 

@@ -17,10 +17,11 @@ from culpa.columns.pipelines import Traced
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_rows import in_user_units, model_of
-from culpa.scores.by_name import named_score
+from culpa.scores.by_name import score_by_name
 from culpa.scores.form import reconstruction_error
 from culpa.scores.function import FunctionScore
 from culpa.scores.functions import Function, SquaredError, as_function, detector_score
+from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score
 
@@ -34,7 +35,7 @@ class Subject(NamedTuple):
 
 def subject_of(model: Any, score: Any, normal: Any, reconstruct: Any, reconstruct_matrix: Any, seed: int) -> Subject:
     """Find out what is explained from what the user gave; see the parameters of `culpa.Explainer`."""
-    is_function = score is not None and not isinstance(score, (str, QuadraticScore))
+    is_function = score is not None and not isinstance(score, (str, QuadraticScore, MixtureScore))
     named = {
         "model": model,
         "score": score if is_function else None,
@@ -67,7 +68,7 @@ def _of_model(model: Any, score: Any, normal: Any, seed: int) -> Subject:
     if normal is None:
         fitted = as_fitted_model(model)
         name, confidence = (score, 0.99) if score is not None else (fitted.own.score, fitted.own.confidence)
-        return Subject(fitted, lambda features: named_score(name, fitted, features, confidence))
+        return Subject(fitted, lambda features: score_by_name(name, fitted, features, confidence))
     columns, last = _split(model)
     encoder = linear_map(last)
     if encoder is not None:

@@ -22,7 +22,7 @@ from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
-from culpa.shapley.permutation import permutation, steps, summarise, usable_order_walk
+from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -112,9 +112,13 @@ def compile_exact(
 def compile_rule(
     game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> QuadraticForms:
-    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
-    if game.start_factored(_probes(game)[:1], steps(players, rule.orders[:1])[0]) is None:
-        return _compile_rule_by_probing(game, players, rule, n_jobs)
+    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
+
+    If the steps of a game do not factorise, the rows that determine a quadratic function are walked.
+    """
+    if not game.factorises:
+        values = replicated(game, _probes(game), players, rule, n_jobs=n_jobs, progress=progress)
+        return _from_probes(game, values, rule.n_evaluations)
     d, n_players = game.n_features, len(players)
     sums = _FormSums(players, rule, d)
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
@@ -162,13 +166,6 @@ def _packed(matrices: Floats) -> Floats:
     """Coefficients of the products x_a x_b, a <= b, in x^T M x, for matrices (..., d, d)."""
     first, second = np.triu_indices(matrices.shape[-1])
     return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
-
-
-def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: int | None) -> QuadraticForms:
-    """The same for games whose steps do not factorise: walk the rows that determine a quadratic function."""
-    one_by_one = [Rule(rule.orders, weights[None]) for weights in rule.weights]
-    values = [permutation(game, _probes(game), players, single, n_jobs=n_jobs).values for single in one_by_one]
-    return _from_probes(game, np.stack(values), rule.n_evaluations)
 
 
 def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:

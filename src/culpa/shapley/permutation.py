@@ -32,6 +32,13 @@ def permutation(
     progress: Progress | None = None,
 ) -> Shares:
     """Shapley values by the given rule, with standard errors from its replicates."""
+    return summarise(replicated(game, X, players, rule, n_jobs=n_jobs, progress=progress), rule.n_evaluations)
+
+
+def replicated(
+    game: Game, X: Array, players: Players, rule: Rule, *, n_jobs: int | None, progress: Progress | None = None
+) -> Array:
+    """Shapley values by each replicate of a rule, (replicates, n, players)."""
     xp = array_namespace(X)
     chunks = row_chunks(X, _ROWS_PER_TASK)
     replicates: list[Array] = []
@@ -40,7 +47,7 @@ def permutation(
         if progress is not None:
             progress((done + 1) / len(chunks), None)
     empty = xp.zeros((rule.n_replicates, 0, len(players)), dtype=X.dtype, device=X.device)
-    return summarise(xp.concat(replicates, axis=1) if replicates else empty, rule.n_evaluations)
+    return xp.concat(replicates, axis=1) if replicates else empty
 
 
 def summarise(replicates: Array, n_evaluations: int) -> Shares:

@@ -121,6 +121,8 @@ def compiling_pays(
     else:
         walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)
         prepare = rule.n_evaluations * (game.cost.order_row * d + replicates * 2.0 * d**2)
+        if not game.factorises:
+            prepare = walk * n_products(d)
     return prepare + n_rows * evaluate < n_rows * walk
 
 
