@@ -205,6 +205,9 @@ def test_the_command_line(plant, names, new, tmp_path):
         in run("incidents", tmp_path / "new.csv", "-m", tmp_path / "plant.culpa", "--gap", "3").output
     )
     assert "modes" in run("info", tmp_path / "plant.culpa").output
+    run("score", tmp_path / "new.csv", "-m", tmp_path / "plant.culpa", "-o", tmp_path / "scores.csv")
+    scores = pd.read_csv(tmp_path / "scores.csv")
+    assert scores["mode"].tolist() == package.load(tmp_path / "plant.culpa").operating_modes(new).tolist()
     run("fit", tmp_path / "normal.csv", "-o", tmp_path / "one.culpa")
     assert package.load(tmp_path / "one.culpa").modes is None
 

@@ -30,6 +30,15 @@ _STEPS = 4  # of expectation-maximisation, so that a mixture forgets the rows th
 _SHARE = 0.95  # of variance, before the number of components is chosen by held-out likelihood
 
 
+class Settings(NamedTuple):
+    """What the detector was asked for."""
+
+    confidence: float
+    lags: int
+    noise: float
+    shrinkage: float
+
+
 class ModeLimits(NamedTuple):
     """What scores of each mode are measured in, by the name of the score, and held-out scores in these units."""
 
@@ -63,7 +72,7 @@ def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int |
 
 
 def mode_limits(
-    model: FittedModel, Z: Floats, kept: Mask, judged: Mask, names: Sequence[str], recipe: "Settings"
+    model: FittedModel, Z: Floats, kept: Mask, judged: Mask, names: Sequence[str], settings: Settings
 ) -> ModeLimits:
     """Limits of each mode from standardised rows: ``kept`` are learned from, and ``judged`` are scored.
 
@@ -71,32 +80,23 @@ def mode_limits(
     """
     mixture = model.standard
     assert isinstance(mixture, LatentMixture)
-    by_formula = {name: _units_by_formula(model, name, recipe.confidence) for name in names}
+    by_formula = {name: _units_by_formula(model, name, settings.confidence) for name in names}
     mode_of_row = mixture.mode_of(Z)
     block = blocks_within(mode_of_row)
-    judged = judged & ~np.isnan(Z).all(axis=1) & _away_from_other_blocks(block, recipe.lags)
+    judged = judged & ~np.isnan(Z).all(axis=1) & _away_from_other_blocks(block, settings.lags)
     if judged.sum() < FEWEST_ROWS:
         return ModeLimits(by_formula, {})
     try:
-        weights, parts = _held_out(mixture, Z, kept, judged, block, names, recipe)
+        weights, parts = _held_out(mixture, Z, kept, judged, block, names, settings)
     except mixture_em.StarvedModeError:
         return ModeLimits(by_formula, {})
     which, block = weights.argmax(axis=1), block[judged]
     units, scores = {}, {}
     for name in names:
         each = weights * parts[name]
-        units[name] = _units(each.sum(axis=1), which, block, by_formula[name], recipe)
+        units[name] = _units(each.sum(axis=1), which, block, by_formula[name], settings)
         scores[name] = HeldOutScores.of((each / units[name]).sum(axis=1), block, clustering=1.0)
     return ModeLimits(units, scores)
-
-
-class Settings(NamedTuple):
-    """What the detector was asked for."""
-
-    confidence: float
-    lags: int
-    noise: float
-    shrinkage: float
 
 
 def blocks_within(mode_of_row: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -129,13 +129,13 @@ def _held_out(
     judged: Mask,
     block: NDArray[np.intp],
     names: Sequence[str],
-    recipe: Settings,
+    settings: Settings,
 ) -> tuple[Floats, dict[str, Floats]]:
     """Responsibilities of the judged rows and what each mode says of them, by the mixture of the other blocks."""
     weights = np.empty((len(Z), mixture.n_modes))
     parts = {name: np.empty_like(weights) for name in names}
     for k in np.unique(block).tolist():
-        others = refined_without(mixture, Z[kept & (block != k)], recipe)
+        others = refined_without(mixture, Z[kept & (block != k)], settings)
         here = np.flatnonzero(judged & (block == k))
         weights[here] = others.responsibilities(Z[here])
         for name in names:
@@ -143,20 +143,20 @@ def _held_out(
     return weights[judged], {name: part[judged] for name, part in parts.items()}
 
 
-def refined_without(mixture: LatentMixture, rows: Floats, recipe: Settings) -> LatentMixture:
+def refined_without(mixture: LatentMixture, rows: Floats, settings: Settings) -> LatentMixture:
     """The mixture of fewer rows, from where the mixture of all rows left off."""
-    return mixture_em.refined(rows, mixture, steps=_STEPS, noise=recipe.noise, shrinkage=recipe.shrinkage)
+    return mixture_em.refined(rows, mixture, steps=_STEPS, noise=settings.noise, shrinkage=settings.shrinkage)
 
 
 def _units(
-    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, recipe: Settings
+    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, settings: Settings
 ) -> Floats:
     """The limit of each mode: a quantile of its held-out scores; of a mode with few rows, what a formula says."""
     units = by_formula.copy()
     for mode in range(len(units)):
         here = which == mode
         if here.sum() >= FEWEST_ROWS:
-            units[mode] = HeldOutScores.of(raw[here], block[here]).limit(recipe.confidence).value
+            units[mode] = HeldOutScores.of(raw[here], block[here]).limit(settings.confidence).value
     return np.where(units > 0, units, 1.0)
 
 
