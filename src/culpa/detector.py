@@ -6,21 +6,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
+from culpa._core.choices import GameName, LimitKind, Ranking, Robustness, StatisticName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
-from culpa._core.types import DataFrame, Floats
+from culpa._core.types import Floats
 from culpa._core.validation import (
     Table,
     check_estimator_input,
@@ -30,33 +29,17 @@ from culpa._core.validation import (
 )
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.joint_fix import JointFix
 from culpa.learning import Recipe, limits_from_rows
-from culpa.models import FittedModel, Moments
+from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
-from culpa.models.ties import SuggestedGroup
-from culpa.monitoring import Incidents, Search, find_incidents, split_time
-from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
-from culpa.monitoring.drift import Drift
-from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import about_table
-from culpa.monitoring.statistics import limits_table, statistics_table
-from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
-from culpa.ranking import contributions
 from culpa.scores import named_score
 from culpa.scores.limits import FROM_ROWS
 from culpa.updating import Update, learn_more
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from culpa.plots import DetectorPlots
-    from culpa.report import Report
+from culpa.watching import WatchesRows
 
 _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 
@@ -74,7 +57,7 @@ def _merges(detector: "PCADetector") -> bool:
 
 
 @documented(DETECTOR)
-class PCADetector(OutlierMixin, BaseEstimator):
+class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     """Detects rows that a PCA of normal rows cannot reconstruct, and says which features are to blame.
 
     Parameters
@@ -231,7 +214,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         distribution is. You need at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         fitted = self.fitted
-        rows = self._recipe().columns.read(self.read(X)).features[fitted.columns.lags :]
+        rows = self._unsmoothed(X).features[fitted.columns.lags :]
         statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
         limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
@@ -311,265 +294,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
-    def score_samples(self, X: Any) -> Floats:
-        """Negative score of each row: higher is more normal."""
-        return -self.fitted.score(self.read(X))
-
-    def decision_function(self, X: Any) -> Floats:
-        """Limit minus score: negative for anomalies."""
-        return np.asarray(self.score_samples(X) - self.offset_)
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
-
-    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
-        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
-
-        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
-        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
-        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
-        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
-        `control_limits` has others.
-        """
-        return statistics_table(self.fitted, self.read(X), fdr)
-
-    def control_limits(
-        self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
-    ) -> "pd.DataFrame":
-        """Table of limits for control charts: statistic, confidence, kind, limit.
-
-        One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
-        among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
-        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
-        """
-        table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
-        return table
-
-    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
-        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
-
-        ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames
-        single features. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick:
-        ``explain(X, rows=flags == -1)``.
-        """
-        return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
-
-    def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
-        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
-
-        ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
-        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
-        suspects: `explain` gives Shapley values, which respect correlations.
-        """
-        table = self.read(X, min_rows=0)
-        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
-        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
-
-    def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
-        """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
-        return self.fitted.explainer(**options)
-
-    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
-        """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
-
-        ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
-        features; worst culprits are single features.
-        """
-        return self.fitted.fix(self.read(X, min_rows=0), features)
-
-    def suggested_groups(self) -> list[SuggestedGroup]:
-        """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
-
-        Two columns imply each other where their partial correlation in the training rows, given all other columns, is at
-        least 0.85 in absolute value; with lags, that of present values. (With fewer than 5 rows per column, it is that in
-        the model.) Columns that share a partner are joined. What is in a group of the detector is not suggested again.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> flow, others = rng.normal(size=500), rng.normal(size=(500, 3))
-        >>> X = np.column_stack([flow, flow + 0.01 * rng.normal(size=500), others])
-        >>> [group.features for group in PCADetector().fit(X).suggested_groups()]
-        [('x0', 'x1')]
-        """
-        return self.fitted.suggested_groups()
-
-    def incidents(
-        self,
-        X: Any,
-        *,
-        time: Any = None,
-        gap: Any = 0,
-        min_length: int = 1,
-        units: Mapping[str, str] | None = None,
-        baseline: int = 0,
-        stretches: Sequence[tuple[int, int]] | None = None,
-        **options: Unpack[BlameOptions],
-    ) -> Incidents:
-        """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
-
-        Parameters
-        ----------
-        X
-            New rows in the order of time.
-        time
-            Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
-            dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
-            holds times. Without times, sentences name row labels.
-        gap
-            Maximum gap between flagged rows of one incident: a number of rows that are not flagged, or a time span such
-            as ``"5min"``.
-        min_length
-            Minimum number of flagged rows; shorter incidents are left out.
-        units
-            Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
-        baseline
-            Where normal operation drifts: judge how far features moved against the mean of this many normal rows before
-            the incident (100 to 500 are sensible) instead of the mean of the training rows. 0 for the training rows.
-        stretches
-            Incidents that you know, as positions of their first and last rows: these are explained, flagged or not,
-            instead of those that the detector finds.
-        options
-            Those of `Explainer`; only flagged rows are explained. A detector with ``groups`` blames these, and
-            ``groups=None`` blames single features. Culprits of incidents are found by evidence over their rows, so
-            ``ranking`` does not apply.
-
-        Returns
-        -------
-        Incidents
-            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
-        >>> incidents[0].culprits[0].feature, list(incidents[0].onset.to_fix)
-        ('x2', ['x2'])
-        """
-        if "ranking" in options:
-            raise TypeError("incidents rank features by evidence over their rows, so 'ranking' cannot be chosen here.")
-        features, times, name = split_time(X, time)
-        search = Search(times, name, gap, min_length, units, baseline, stretches)
-        return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)
-
-    def drift(self, X: Any) -> Drift:
-        """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
-
-        Blocks of training rows are compared with each other, to see how much rows differ if nothing has changed.
-
-        Parameters
-        ----------
-        X
-            Recent rows in the order of time; rows with missing cells are left out.
-
-        Returns
-        -------
-        Drift
-            With ``drifted``, ``p_value``, ``sentence``, the measures ``angle``, ``variance``, ``mean`` and ``score``,
-            ``features``, ``to_frame()``, ``features_to_frame()`` and ``to_json()``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
-        True
-        """
-        reading = self._recipe().columns.read(self.read(X))
-        return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
-
-    def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
-        """Which features account for the change of the mean score between two periods, and which correlations changed.
-
-        The parts of the features are the differences of their mean Shapley values: exact, and they add up to the change.
-        Their 95% intervals allow for rows that depend on each other (means of consecutive stretches of rows).
-
-        Parameters
-        ----------
-        before, after
-            Rows of the two periods, each in the order of time.
-        options
-            Those of `Explainer`, such as ``groups``.
-
-        Returns
-        -------
-        Comparison
-            With ``sentence``, ``features``, ``correlations``, ``to_frame()``, ``correlations_to_frame()`` and
-            ``to_json()``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> comparison = detector.compare(plant.normal, plant.new)
-        >>> change = sum(each.change.value for each in comparison.features)
-        >>> bool(abs(change - comparison.score.value) < 1e-9)
-        True
-        """
-        periods = (self.fitted.read(self.read(X)) for X in (before, after))
-        return compare(self.fitted, *periods, **options)
-
-    def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
-        """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
-
-        Parameters
-        ----------
-        X, time
-            As for `incidents`.
-        options
-            ``title`` of the page; ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for
-            `incidents`; and those of `Explainer`, such as ``groups``.
-
-        Returns
-        -------
-        Report
-            With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
-        """
-        check_is_fitted(self)
-        features, times, name = split_time(X, time)
-        table = self.read(features)
-        report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
-        return report
-
-    @property
-    def plot(self) -> "DetectorPlots":
-        """Plots with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
-        plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
-        return plots
-
-    def reconstruct(self, X: Any) -> Floats:
-        """The reconstruction of each row by the model, in the user's units; missing cells are filled in.
-
-        Given columns stay as they are, and smoothed rows are reconstructed as averages.
-        """
-        table = self.read(X)
-        return self._reconstructed(table, self.fitted.read(table))
-
-    def _reconstructed(self, table: Table, reading: Reading) -> Floats:
-        model = self.fitted.model
-        rows = model.centred.reconstruct(model.standardise(reading.features))
-        result = table.array.copy()
-        result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
-        return result
-
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction, in the user's units."""
-        table = self.read(X)
-        reading = self.fitted.read(table)
-        residuals = table.array - self._reconstructed(table, reading)
-        at = self.fitted.columns.positions
-        residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
-        return np.asarray(residuals)
-
-    def to_fitted_model(self) -> FittedModel:
-        """The fitted model together with scaling and columns."""
-        return self.fitted.model
+    def _unsmoothed(self, X: Any) -> Reading:
+        return self._recipe().columns.read(self.read(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
