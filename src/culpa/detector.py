@@ -27,6 +27,7 @@ from culpa._core.validation import (
     default_names,
     feature_positions,
 )
+from culpa._core.words import count
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.fitted import FittedDetector
@@ -139,19 +140,20 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """Learn from normal rows; missing cells are allowed."""
         with _all_or_nothing(self), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
-            self._fit(X)
-        return self._warned(about_table(self.read(X)))
+            table = self._fit(X)  # read once, because some tables are streams
+        return self._warned(about_table(table))
 
-    def _fit(self, X: Any) -> Self:
+    def _fit(self, X: Any) -> Table:
         self._check_parameters()
-        given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
+        table = given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
         cells = None
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
         rows = recipe.columns.read(given).features[self.lags :]
         fitted = recipe.fit_rows(rows, given.row_labels()[self.lags :])
-        return self._set_fitted(replace(fitted, suspicious_cells=cells))
+        self._set_fitted(replace(fitted, suspicious_cells=cells))
+        return table
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
@@ -327,7 +329,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         n = self.n_features_in_
         given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
         if given and n - len(set(given)) < 2:
-            raise ValueError(f"given leaves {n - len(set(given))} column(s) to judge: at least 2 are needed.")
+            raise ValueError(f"given leaves {count(n - len(set(given)), 'column')} to judge: at least 2 are needed.")
         columns = Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
         named_groups(self.groups, columns.inputs, columns.names)
         return Recipe(self._parameters(), columns)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from culpa import games, shapley
 from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.threads import one_blas_thread
@@ -141,8 +142,8 @@ class Explainer:
     def explain(self, X: Any, rows: Any = None) -> Explanation:
         """Split the score of every row among its features.
 
-        ``rows`` (positions or a mask) picks the rows to explain; where a model looks back in time, the others still
-        count as what went before.
+        ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
+        back in time, the others still count as what went before.
         """
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
@@ -203,7 +204,7 @@ class Explainer:
             game=self.game_name,
             ranking=self.ranking,
             method=self._method_used(exact=not replicates),
-            native=reading.native,
+            native=emptied(reading.native),
         )
 
     def _method_used(self, *, exact: bool) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.json_values import to_json_value
+from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import frame_like
+from culpa._core.words import count
 
 if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
@@ -89,7 +90,7 @@ class Explanation:
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
     ranking: str = "shapley"
     suspicion: Floats | None = None
-    native: Any = None  # the table that was explained, kept to answer in kind
+    native: Any = None  # the table that was explained, without its rows, to answer in kind
 
     def __len__(self) -> int:
         return len(self.score)
@@ -101,7 +102,7 @@ class Explanation:
         """One row (as a one-row explanation), a slice, a mask or a list of positions."""
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
-                raise IndexError(f"row {key} is out of range: the explanation has {len(self)} rows.")
+                raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
             key = [int(key)]
         return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
 
@@ -109,7 +110,8 @@ class Explanation:
         how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
         if self.exact and self.method == "asymmetric":
             how = "asymmetric, exact"
-        return f"<Explanation of {self.score_name}: {len(self)} rows x {len(self.player_names)} players, {how}>"
+        size = f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
+        return f"<Explanation of {self.score_name}: {size}, {how}>"
 
     @property
     def player_names(self) -> tuple[str, ...]:
@@ -190,7 +192,7 @@ class Explanation:
             "row": self.row_labels[row],
             "score": self.score[row],
             "rank": rank[chosen] + 1,
-            "feature": np.array(self.player_names, dtype=np.str_)[player],
+            "feature": self._labels()[player],
             "value": values,
         }
         if self.suspicion is not None:
@@ -203,7 +205,7 @@ class Explanation:
             cells = getattr(self, name)[row, single]
             columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return frame_like(self.native, columns)
+        return frame_like(self.native, columns, columns["row"])
 
     def to_frame(self) -> DataFrame:
         """One line per row: its label, its score, and a column of Shapley values per player."""
@@ -212,7 +214,17 @@ class Explanation:
             while name in self.player_names:
                 name += "_"
             columns[name] = cells
-        return frame_like(self.native, columns | dict(zip(self.player_names, self.values.T, strict=True)))
+        values = dict(zip(self._labels(), self.values.T, strict=True))
+        return frame_like(self.native, columns | values, self.row_labels)
+
+    def _labels(self) -> NDArray[Any]:
+        """What the table calls the players: text, but a number or a tuple where that is the name of a pandas column."""
+        labels = column_labels(self.native, self.player_names)
+        if all(isinstance(label, str) for label in labels):
+            return np.array(labels, dtype=np.str_)
+        result = np.empty(len(labels), dtype=object)
+        result[:] = labels
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""

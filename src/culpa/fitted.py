@@ -189,7 +189,7 @@ class FittedDetector:
         return {"score": self.statistic.name, "groups": groups or None} | own
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
-        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
+        """Explain the score of every row, or of those that ``rows`` picks."""
         return self.explainer(**options).explain(X, rows)
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:

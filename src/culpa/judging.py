@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import Criterion, ScoreName
+from culpa._core.native import same_kind
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table
 from culpa.columns import Reading
@@ -73,11 +74,12 @@ class JudgesRows:
         return table
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
-        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
+        """Explain the score of every row, or of those that ``rows`` picks.
 
-        ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames
-        single features. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick:
-        ``explain(X, rows=flags == -1)``.
+        ``rows`` are positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a pandas
+        Index holds labels. ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None``
+        opens them and blames single features. No rows give an empty explanation. With lags, give whole stretches of
+        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
         return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
 
@@ -123,13 +125,13 @@ class JudgesRows:
         """
         return self.fitted.suggested_groups()
 
-    def reconstruct(self, X: Any) -> Floats:
-        """The reconstruction of each row by the model, in the user's units; missing cells are filled in.
+    def reconstruct(self, X: Any) -> Any:
+        """The reconstruction of each row by the model, in the user's units and kind of table; missing cells are filled in.
 
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
         table = self.read(X)
-        return self._reconstructed(table, self.fitted.read(table))
+        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)))
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
@@ -138,14 +140,14 @@ class JudgesRows:
         result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
         return result
 
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction, in the user's units."""
+    def residuals(self, X: Any) -> Any:
+        """Row minus reconstruction, in the user's units and kind of table."""
         table = self.read(X)
         reading = self.fitted.read(table)
         residuals = table.array - self._reconstructed(table, reading)
         at = self.fitted.columns.positions
         residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
-        return np.asarray(residuals)
+        return same_kind(table.native, residuals)
 
     def to_fitted_model(self) -> FittedModel:
         """The fitted model together with scaling and columns."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
+from culpa._core.native import emptied
 from culpa.columns import Reading
 from culpa.judging import JudgesRows
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
@@ -112,7 +113,7 @@ class WatchesRows(JudgesRows):
         True
         """
         reading = self._unsmoothed(X)
-        return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
+        return DriftGatherer.of(self.fitted).add(reading.features).finish(emptied(reading.native))
 
     def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
         """Which features account for the change of the mean score between two periods, and which correlations changed.

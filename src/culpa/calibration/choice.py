@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from sklearn.base import clone
 
 from culpa._core.choices import FaultKind
+from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import DataFrame, Floats
@@ -137,7 +138,7 @@ def calibrate(
     comparable = by_position(detector, table.feature_names())
     calibration = choose(windows_of(table.array, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
-    best.calibration_ = replace(calibration, native=table.native)
+    best.calibration_ = replace(calibration, native=emptied(table.native))
     return best
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from culpa._core.types import Floats
+from culpa._core.words import kind_of
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
 from culpa.models.ppca import PPCA
@@ -43,7 +44,7 @@ def _from_sklearn(model: Any) -> FittedModel:
         return _from_pipeline(model)
     if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
         raise TypeError(
-            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
+            f"model is {kind_of(model)}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
             "FactorAnalysis, or a Pipeline that ends in one."
         )
     check_is_fitted(model)

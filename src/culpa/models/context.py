@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa._core.words import count
 from culpa.models.moments import Moments, spread
 
 _SAME = 1e-10  # eigenvalue of the correlation of given features below which one of them repeats the others
@@ -102,6 +103,6 @@ def _inverse(covariance: Floats) -> Floats:
 def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"{n_rows:.0f} rows with all given cells are too few to learn the effect of {n_given} given feature(s): "
+            f"{n_rows:.0f} rows with all given cells are too few to learn the effect of {count(n_given, 'given feature')}: "
             f"at least {n_given + 2} are needed."
         )

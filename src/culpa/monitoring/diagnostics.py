@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.types import Mask
+from culpa._core.words import count, count_are
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
@@ -134,13 +135,13 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
     scored = max((round(tail.n) for tail in fitted.limits.tails.values()), default=0)
     n = fitted.ppca.n_samples_
     if n < FEWEST_ROWS or scored:
-        few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
+        few = count_are(n, "row") if n < FEWEST_ROWS else count_are(scored, "scored row")
         return f"{few} too few to check it on held-out rows. Pass at least {FEWEST_ROWS}"
     blocks, lags = fitted.blocks, fitted.columns.lags
     if blocks is None:
         return f"fewer than {FEWEST_ROWS} rows have at least half of their cells, too few to check it on held-out rows"
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
-        return f"{n:,.0f} rows are too few to check it on held-out rows with {lags} lag(s)"
+        return f"{n:,.0f} rows are too few to check it on held-out rows with {count(lags, 'lag')}"
     if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
         return "the rows vary only within one stretch, so it cannot be checked on other stretches"
     return f"rows that are read only once cannot be held out. Use {remedies.read_again}"

@@ -32,7 +32,7 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
         if p_value is None:
             raise ValueError("fdr=... needs p-values, which a limit by formula does not have. Fit with limit='auto'.")
         columns["discovery"] = discoveries(p_value, fdr)
-    return frame_like(table.native, columns)
+    return frame_like(table.native, columns, table.row_labels())
 
 
 def limits_table(fitted: FittedDetector, confidences: float | Sequence[float], *, training: bool) -> DataFrame:

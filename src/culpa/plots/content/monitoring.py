@@ -15,7 +15,7 @@ from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
 from culpa.monitoring.cusum import Cusum
 from culpa.monitoring.cusum import cusum as sum_up
-from culpa.monitoring.times import Times
+from culpa.monitoring.times import Times, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
 
@@ -111,7 +111,7 @@ class ControlChart:
         """The same for a table that was checked, with the times of its rows."""
         labels, statistics, flagged = _statistics(fitted, table, confidences)
         if times is not None and len(times) != len(labels):
-            raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows: give one time per row.")
+            refuse_times(len(times), len(labels))
         axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
