@@ -17,17 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 from culpa import games
 from culpa._core.choices import GameName, LimitKind, Ranking, Robustness, StatisticName
 from culpa._core.fit_warning import FitWarning
-from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameter import check_keywords, documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
 from culpa._core.types import Floats
 from culpa._core.validation import (
     Table,
     check_estimator_input,
+    check_width,
     complete_rows,
     default_names,
     feature_positions,
 )
 from culpa._core.words import count
+from culpa.adopting import PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.fitted import FittedDetector
@@ -41,6 +43,7 @@ from culpa.scores import named_score
 from culpa.scores.limits import FROM_ROWS
 from culpa.updating import Update, learn_more
 from culpa.watching import WatchesRows
+from culpa.weighting import fit_weighted, read_weights
 
 _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 
@@ -49,8 +52,13 @@ def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
     if detector.robust:
         raise ValueError(f"robust={detector.robust!r} needs all training rows at once. Use fit.")
-    if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
-        what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
+    from_rows = {
+        f"limit={detector.limit!r}": detector.limit in FROM_ROWS,
+        "contamination": detector.contamination,
+        "trim": detector.trim,
+        "'mle'": detector.n_components == "mle",
+    }
+    if what := next((name for name, asked in from_rows.items() if asked), None):
         raise ValueError(
             f"{what} needs all training rows at once. Use fit, or set the limit with calibrate_limit later."
         )
@@ -104,7 +112,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         scale: bool = True,
         statistic: StatisticName = "auto",
         confidence: float = 0.99,
-        limit: LimitKind = "auto",
+        limit: LimitKind | float = "auto",
+        contamination: float | None = None,
         holdout: float = 0.2,
         trim: float = 0.0,
         robust: Robustness | None = None,
@@ -123,6 +132,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         self.statistic = statistic
         self.confidence = confidence
         self.limit = limit
+        self.contamination = contamination
         self.holdout = holdout
         self.trim = trim
         self.robust = robust
@@ -136,22 +146,31 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         self.ranking = ranking
         self.noun = noun
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Learn from normal rows; missing cells are allowed."""
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
+        """Learn from normal rows; missing cells are allowed, except with weights.
+
+        ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
+        other weights only the proportions matter. They apply to the model, the number of components and the limit.
+        """
         with _all_or_nothing(self), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
-            table = self._fit(X)  # read once, because some tables are streams
+            table = self._fit(X, sample_weight)  # read once, because some tables are streams
         return self._warned(about_table(table))
 
-    def _fit(self, X: Any) -> Table:
+    def _fit(self, X: Any, sample_weight: Any) -> Table:
         self._check_parameters()
         table = given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
         cells = None
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
-        rows = recipe.columns.read(given).features[self.lags :]
-        fitted = recipe.fit_rows(rows, given.row_labels()[self.lags :])
+        rows, labels = recipe.columns.read(given).features[self.lags :], given.row_labels()[self.lags :]
+        if sample_weight is None:
+            fitted = recipe.fit_rows(rows, labels)
+        else:
+            weights = read_weights(sample_weight, len(table.array))[self.lags :]
+            self._check_weighted(table)
+            fitted = fit_weighted(recipe, rows, weights, labels)
         self._set_fitted(replace(fitted, suspicious_cells=cells))
         return table
 
@@ -227,6 +246,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 confidence=self.confidence,
                 limits=limits,
                 limit=limits(statistic, self.confidence),
+                limit_source="",
                 parameters={**fitted.parameters, **asked},
                 _explainers=[],
                 _scores={},
@@ -255,6 +275,41 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
             self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
         return self._warned([])
+
+    @classmethod
+    def from_pca(cls, pca: Any, normal: Any, **parameters: Any) -> Self:
+        """A detector around a PCA of scikit-learn that is fitted already, with limits from normal rows.
+
+        Parameters
+        ----------
+        pca
+            A fitted PCA or IncrementalPCA, or a Pipeline of a StandardScaler and one of them. Its model stays as it is.
+        normal
+            Complete normal rows: those that the PCA was fitted to, or others. Limits are checked on held-out rows in both
+            cases.
+        parameters
+            Of the detector: ``statistic``, ``confidence``, ``limit``, ``contamination``, ``groups``, ``game``, ``ranking``
+            and ``noun``.
+
+        Examples
+        --------
+        >>> from sklearn.decomposition import PCA
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector.from_pca(PCA(3).fit(plant.normal), plant.normal)
+        >>> detector.incidents(plant.new, gap=3, min_length=5)[0].culprits[0].feature
+        'x2'
+        """
+        check_keywords(parameters, PARAMETERS, "from_pca")
+        estimator, model = read_pca(pca)
+        scale = estimator is not pca
+        detector = cls(n_components=model.gaussian.n_components, scale=scale, **parameters)
+        detector._check_parameters()
+        table = check_estimator_input(detector, normal, reset=True, min_rows=2)
+        check_width(table, model.gaussian.n_features, model.feature_names, "normal")
+        complete_rows(table, "from_pca")
+        detector._set_fitted(adopt(detector._recipe(), estimator, model, table))
+        return detector._warned([])
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -317,6 +372,20 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
             )
+
+        if self.contamination is not None and self.limit != "auto":
+            raise ValueError(
+                f"limit={self.limit!r} and contamination={self.contamination:g} both set the limit: give one of them."
+            )
+
+    def _check_weighted(self, table: Table) -> None:
+        """Refuse weights where rows are not only counted."""
+        for name in ("trim", "robust", "contamination"):
+            if getattr(self, name):
+                raise ValueError(f"sample_weight cannot be combined with {name}: leave one of them out.")
+        if self.limit in ("empirical", "conformal"):
+            raise ValueError(f"sample_weight cannot be combined with limit={self.limit!r}: use 'auto' or 'formula'.")
+        complete_rows(table, "sample_weight")
 
     @property
     def _smooth(self) -> float | None:

@@ -7,7 +7,7 @@ table, and from a second pass for the scores; only missing cells and trimming ne
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,9 +123,26 @@ class Recipe:
         wanted: int | float | str = self.parameters["n_components"]
         return _SPE_SHARE if wanted == "auto" and self.statistic in ("spe", "mse") else wanted
 
+    @property
+    def limit_kind(self) -> str:
+        """How limits are computed: as by "auto" where the detector's own one is a number."""
+        kind = self.parameters["limit"]
+        return kind if isinstance(kind, str) else "auto"
+
+    def limited(self, fitted: FittedDetector, X: Floats | None = None) -> FittedDetector:
+        """With the limit that was asked for: a number, the share of training rows ``X`` to flag, or by the confidence."""
+        number, share = self.parameters["limit"], self.parameters.get("contamination")
+        if not isinstance(number, str):
+            return replace(fitted, limit=float(number), limit_source="given")
+        if share is not None and X is not None:
+            score = fitted.statistic(standardiser(fitted.model)(X))
+            # as scikit-learn's detectors do
+            return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
+        return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))
+
     def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
-        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
+        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.limit_kind == "conformal" else 0)
         if n < 2:
             raise ValueError(
                 f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
@@ -137,7 +154,7 @@ class Recipe:
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
         seen = range_of(learned.model, rows if kept.all() else rows[kept])
-        return self._fitted(learned, limits, blocks, seen, abnormal)
+        return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
@@ -146,9 +163,11 @@ class Recipe:
 
         ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
         """
-        kind = self.parameters["limit"]
-        if kind in ("conformal",) or self.parameters["trim"]:
-            what = "trim" if self.parameters["trim"] else "limit='conformal'"
+        kind = self.limit_kind
+        if kind in ("conformal",) or self.parameters["trim"] or self.parameters.get("contamination"):
+            what = (
+                "trim" if self.parameters["trim"] else "contamination" if kind != "conformal" else "limit='conformal'"
+            )
             raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
@@ -163,7 +182,8 @@ class Recipe:
             limits = Limits(learned.model, kind)
         else:
             limits = self._cross_validated(learned, blocks, batches)
-        return self._fitted(learned, limits, blocks, watcher.range.finish() if watcher.rows_seen else None, None)
+        seen = watcher.range.finish() if watcher.rows_seen else None
+        return self.limited(self._fitted(learned, limits, blocks, seen, None))
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
@@ -234,7 +254,7 @@ class Recipe:
             statistic,
             confidence,
             limits,
-            limits(statistic, confidence),
+            math.inf,  # `limited` sets it
             self.parameters,
             units=units_in_headers(self.columns.known_inputs or ()),
             abnormal_training_rows=abnormal,
@@ -246,7 +266,7 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        kind, confidence = self.limit_kind, self.parameters["confidence"]
         if kind in ("empirical", "conformal"):
             within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])

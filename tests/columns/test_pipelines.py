@@ -467,7 +467,7 @@ class TestEnds:
         model = pipeline(encoder=OneHotEncoder(handle_unknown="ignore")).fit(X)
         top = Explainer(model).explain(new)[1].top(1)
         assert top["feature"].iloc[0] == "grade"
-        assert top["actual"][0] == "powder"
+        assert top["actual"].iloc[0] == "powder"
         assert top["expected"][0] in set(X["grade"])
 
     def test_infinity(self):

@@ -86,14 +86,14 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
     return table
 
 
-def complete_rows(table: Table) -> Rows:
+def complete_rows(table: Table, needed_by: str = "partial_fit") -> Rows:
     """The numbers of a table without missing cells."""
     missing = np.isnan(table.array)
     if missing.any():
         row, column = np.argwhere(missing)[0]
         raise ValueError(
-            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows. "
-            "Drop incomplete rows, or use fit on all rows."
+            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but {needed_by} needs complete rows. "
+            f"Drop incomplete rows{', or use fit on all rows' * (needed_by == 'partial_fit')}."
         )
     return table.array
 

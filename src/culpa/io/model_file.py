@@ -136,6 +136,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "limit": float(fitted.limit),
         "limits": {
             "kind": fitted.limits.kind,
+            "source": fitted.limit_source,
             "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
@@ -256,6 +257,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
+        limit_source=str(header["limits"].get("source", "")),
         components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
     )
 

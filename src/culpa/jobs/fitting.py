@@ -85,7 +85,7 @@ def _fit(job: _Job) -> list[str]:
         raise TableError(
             f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."
         )
-    if detector.limit == "conformal" or detector.trim or detector.robust:
+    if detector.limit == "conformal" or detector.trim or detector.robust or detector.contamination:
         return _fit_whole(job)
     with one_blas_thread():
         blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)

@@ -100,6 +100,8 @@ def oddities(fitted: FittedDetector, remedies: Remedies = IN_PYTHON) -> list[str
 
 
 def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    if fitted.limit_source:  # the user has chosen it
+        return
     n, d = fitted.ppca.n_samples_, fitted.ppca.n_features_in_
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is not None:

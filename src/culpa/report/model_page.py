@@ -79,7 +79,7 @@ def model_page(
         "given": ", ".join(about.given) or "nothing",
         "smoothing": "none" if about.smooth is None else f"weight {about.smooth:g}",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
-        "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
+        "limit": _limit_in_words(fitted),
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
         "fingerprint of the model": fingerprint(
@@ -99,6 +99,14 @@ def model_page(
         warnings=about.warnings,
         versions={"culpa": __version__, "Python": platform.python_version()} | {name: version(name) for name in _PARTS},
     )
+
+
+def _limit_in_words(fitted: FittedDetector) -> str:
+    if fitted.limit_source == "given":
+        return "a number that was given"
+    if fitted.limit_source:
+        return f"set so that {share(fitted.parameters['contamination'])} of the training rows exceed it"
+    return f"{fitted.limit_kind}, {share(fitted.confidence)} of normal rows stay below"
 
 
 def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[Limit]:
