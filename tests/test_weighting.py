@@ -13,7 +13,7 @@ def plant(n, seed, d=6, p=2):
     return (rng.normal(size=(n, p)) @ W + 0.4 * rng.normal(size=(n, d))) * np.arange(1, d + 1) + 100
 
 
-@pytest.mark.parametrize("limit", ["formula", "box"])
+@pytest.mark.parametrize("limit", ["formula", "box", "empirical"])
 @pytest.mark.parametrize("n_components", [2, 0.9])
 def test_whole_weights_are_repeated_rows(n_components, limit):
     X, weights = plant(200, 0), np.random.default_rng(1).integers(0, 4, size=200)
@@ -75,7 +75,7 @@ def test_rows_of_little_weight_hardly_matter():
         ({"limit": "conformal"}, 1, "sample_weight cannot be combined with limit='conformal'"),
         ({}, [1, 2], r"sample_weight.shape == \(2,\), expected \(100,\)"),
         ({}, np.full(100, -1), "sample_weight must hold finite numbers that are not negative"),
-        ({}, np.zeros(100), "sample_weight is 0 for all rows"),
+        ({}, np.zeros(100), "sample_weight is zero for all rows"),
     ],
 )
 def test_what_is_refused(options, weights, message):

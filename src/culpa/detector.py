@@ -383,7 +383,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         for name in ("trim", "robust", "contamination"):
             if getattr(self, name):
                 raise ValueError(f"sample_weight cannot be combined with {name}: leave one of them out.")
-        if self.limit in ("empirical", "conformal"):
+        if self.limit == "conformal" or (self.limit == "empirical" and self._smooth is not None):
             raise ValueError(f"sample_weight cannot be combined with limit={self.limit!r}: use 'auto' or 'formula'.")
         complete_rows(table, "sample_weight")
 

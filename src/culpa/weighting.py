@@ -38,7 +38,7 @@ def read_weights(sample_weight: Any, n_rows: int) -> Floats:
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must hold finite numbers that are not negative.")
     if not weights.any():
-        raise ValueError("sample_weight is 0 for all rows: at least two rows must count.")
+        raise ValueError("sample_weight is zero for all rows: at least two rows must count.")
     if (weights == np.rint(weights)).all():
         return weights
     return np.asarray(weights * (weights.sum() / (weights**2).sum()))
@@ -48,10 +48,11 @@ def fit_weighted(recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any
     """Learn from complete rows with weights; a row of weight 2 counts as two."""
     counting = weights > 0
     X, weights, labels = X[counting], weights[counting], labels[counting]
-    starts = block_starts(len(X))
+    starts, by_rows = block_starts(len(X)), recipe.limit_kind == "empirical"
     parts = zip(np.split(X, starts[1:]), np.split(weights, starts[1:]), strict=True)
     blocks = BlockMoments(tuple(Moments.of(rows, X[0], own) for rows, own in parts))
-    fitted = recipe.fit_blocks(blocks, None)
+    # a quantile of the rows' own scores needs the rows, each as often as it counts
+    fitted = recipe.fit_blocks(blocks, [np.repeat(X, _times(weights)[0], axis=0)] if by_rows else None)
     fitted = replace(
         fitted,
         normal_range=range_of(fitted.model, X),
@@ -71,6 +72,13 @@ def fit_weighted(recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any
     return recipe.limited(replace(fitted, limits=limits))
 
 
+def _times(weights: Floats) -> tuple[NDArray[np.int64], float]:
+    """How often each row is counted, and how much it weighs each time."""
+    whole = (weights == np.rint(weights)).all()
+    unit = 1.0 if whole else float(weights.mean()) / _STEPS
+    return np.rint(weights / unit).astype(np.int64), unit
+
+
 def limits_by_blocks(
     model: FittedModel, X: Floats, judge: Callable[[int], Judge], weights: Floats | None = None
 ) -> Limits | None:
@@ -84,11 +92,7 @@ def limits_by_blocks(
     except NothingVariesError:  # but within one block, so that the model of the others does not exist
         return None
     block = np.repeat(np.arange(len(starts)), sizes)
-    times, unit = np.ones(len(X), dtype=np.int64), 1.0
-    if weights is not None:
-        whole = (weights == np.rint(weights)).all()
-        unit = 1.0 if whole else float(weights.mean()) / _STEPS
-        times = np.rint(weights / unit).astype(np.int64)  # a weighted score stands for several
+    times, unit = _times(np.ones(len(X)) if weights is None else weights)
     scores = {}
     for name in found[0]:
         values = np.concatenate([part[name] for part in found])
