@@ -173,6 +173,10 @@ class TestLimitsThatAreSetByHand:
         assert (again.limit_, again.limit_kind_) == (2.5, "given")
         assert again.calibrate_limit(plant(500, 4)).limit_kind_ == "conformal"
 
+    def test_a_name_that_is_nearly_right(self):
+        with pytest.raises(ValueError, match=r"got 'emprical'; did you mean 'empirical'\?"):
+            PCADetector(limit="emprical").fit(plant(50, 0))
+
     @pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, True])
     def test_numbers_that_are_no_limits(self, limit):
         with pytest.raises(ValueError, match="limit must be a number above 0 or one of"):

@@ -26,7 +26,7 @@ REFUSED = dict.fromkeys(WEIGHTS, "trim and conformal limits do not take weights"
 FULLY_CONFORMING = [
     PPCA(),
     PPCA(method="em", tol=1e-4),
-    PCADetector(2, limit="empirical"),
+    PCADetector(1, limit="empirical"),
     PCADetector(limit="empirical"),
     PCADetector(limit="empirical", statistic="t2"),
     PCADetector(limit="conformal", holdout=0.5, confidence=0.8),

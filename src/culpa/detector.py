@@ -11,10 +11,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa import games
+from culpa._core import markup
 from culpa._core.choices import GameName, LimitKind, Ranking, Robustness, StatisticName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import check_keywords, documented, known_keywords
@@ -353,6 +355,22 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _unsmoothed(self, X: Any) -> Reading:
         return self._recipe().columns.read(self.read(X))
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram in notebooks, and below it what the fit found."""
+        diagram: str = estimator_html_repr(self)
+        if not hasattr(self, "model_"):
+            return diagram
+        about = self.fitted
+        rate = self.false_alarm_rate_
+        facts = [
+            ("training rows", f"{about.ppca.n_samples_:,.0f}"),
+            ("columns", f"{len(about.columns.names):,}"),
+            ("components", f"{about.ppca.n_components_}"),
+            ("flagged above", f"{about.limit:.4g} ({about.statistic.name}, {about.limit_kind})"),
+            ("false alarms", "not checked" if rate is None else f"{rate.value:.2%} of held-out rows"),
+        ]
+        return diagram + markup.block("", markup.table(("", ""), facts))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

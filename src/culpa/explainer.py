@@ -16,6 +16,7 @@ from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
+from culpa._core.progress import as_progress
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
@@ -83,7 +84,7 @@ class Explainer:
         retraining_rank: RetrainingRank = "components",
         seed: int | None = None,
         n_jobs: int | None = -1,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         statistic: ScoreName | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -92,7 +93,7 @@ class Explainer:
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
-        self.n_jobs, self.progress = n_jobs, progress
+        self.n_jobs, self.progress = n_jobs, as_progress(progress)
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
         EXPLAINER.check(own | {"game": game} | chosen_players)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core import markup
 from culpa._core.json_values import to_json_value
 from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
@@ -16,6 +17,8 @@ from culpa._core.words import count
 
 if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
+
+_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = (
@@ -107,11 +110,45 @@ class Explanation:
         return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
-        how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
-        if self.exact and self.method == "asymmetric":
-            how = "asymmetric, exact"
-        size = f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
-        return f"<Explanation of {self.score_name}: {size}, {how}>"
+        return f"<Explanation of {self.score_name}: {self._size}, {self._how}>"
+
+    @property
+    def _size(self) -> str:
+        return f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
+
+    @property
+    def _how(self) -> str:
+        if self.exact:
+            return "asymmetric, exact" if self.method == "asymmetric" else "exact"
+        return f"{self.method}, {count(self.n_evaluations, 'evaluation')}"
+
+    def _repr_html_(self) -> str:
+        shown = replace(self[:_ROWS_SHOWN], native=None)
+        lines = shown.top(_CULPRITS_SHOWN)
+        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines) else 1.0
+        first = lines["rank"].eq(1).tolist()
+        rows = [
+            (
+                one.row if one.rank == 1 else "",
+                one.score if one.rank == 1 else "",
+                one.feature,
+                markup.bar(abs(one.value) / (longest or 1.0), markup.RAISES if one.value > 0 else markup.LOWERS),
+                one.value,
+                one.actual,
+                one.expected,
+                one.score_if_fixed,
+            )
+            for one in lines.itertuples()
+        ]
+        headers = ("row", self.score_name, "culprit", "", "blame", "actual", "expected", f"{self.score_name} if fixed")
+        rest = len(self) - len(shown)
+        more = f"{count(rest, 'more row')}. " if rest else ""
+        k = min(_CULPRITS_SHOWN, len(self.player_names))
+        return markup.block(
+            f"Explanation of {self.score_name}: {self._size}",
+            markup.table(headers, rows, new=first),
+            markup.note(f"{more}The {count(k, 'player')} with the most blame in each row. {self._how.capitalize()}."),
+        )
 
     @property
     def player_names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from culpa._core.native import emptied
 from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.validation import feature_positions, frame_like
+from culpa._core.words import count
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.scores import ScoredRows
@@ -47,6 +48,10 @@ class JointFix:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def __repr__(self) -> str:
+        fixed = count(self.features.shape[1], "feature")
+        return f"<JointFix of {count(len(self), 'row')}: {fixed} each, {int(self.clears.sum()):,} at or below the limit then>"
 
     @property
     def clears(self) -> NDArray[np.bool_]:

@@ -201,7 +201,7 @@ def test_all_nan_column(normal):
         ({"seed": 0, "random_state": 1}, "seed=0 and random_state=1 are two names of one parameter"),
         ({"score": "spe", "statistic": "t2"}, "score='spe' and statistic='t2' are two names of one parameter"),
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0 .-1 means all cores., or None, got 0"),
-        ({"progress": True}, "progress must be a function, or None, got True"),
+        ({"progress": "yes"}, "progress must be True or False or a function, or None, got 'yes'"),
         ({"features": 3}, "features must be a list of names or positions of features, or None, got 3"),
         ({"groups": ["flow"]}, "groups must be a dict of group name to list of features, or None, got"),
         ({"groups": {"a": None}}, "groups must be a dict of group name to list of features"),
@@ -224,7 +224,7 @@ def test_bad_options(detector, normal, options, message):
     ("options", "message"),
     [
         ({"statistic": "q"}, "unknown statistic 'q'"),
-        ({"limit": "3 sigma"}, "unknown limit '3 sigma'"),
+        ({"limit": "3 sigma"}, "limit must be a number above 0 or one of .*, got '3 sigma'"),
         ({"limit": "f"}, "limit='f' is for statistic='t2'"),
         ({"confidence": 99}, "confidence must be a number above 0 and below 1"),
         ({"n_components": 4}, "n_components=4 must be less than the number of features, 4"),

@@ -351,9 +351,10 @@ EXPLAINER = Parameters(
         ),
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and the current relative error.",
+            "True for a progress bar, or a function that is called with the share of the work done and the current "
+            "relative error.",
             "The error is None if values are exact.",
             optional=True,
         ),
@@ -383,9 +384,9 @@ CALIBRATION = Parameters(
         _SEED,
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and what is being done.",
+            "True for a progress bar, or a function that is called with the share of the work done and what is being done.",
             optional=True,
         ),
     ],

@@ -18,6 +18,7 @@ from culpa._core.choices import FaultKind
 from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import CALIBRATION
+from culpa._core.progress import as_progress
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.changes import Change, Side, as_columns, changes
@@ -101,7 +102,7 @@ def calibrate(
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> PCADetector:
     """Fit the detector that finds culprits best in these normal rows; ``calibration_`` says how well.
 
@@ -134,7 +135,7 @@ def calibrate(
     """
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
-    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, progress)
+    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, as_progress(progress))
     comparable = by_position(detector, table.feature_names())
     calibration = choose(windows_of(table.array, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)

@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack, overload
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from culpa._core import markup
 from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
 from culpa._core.native import emptied, to_frame
@@ -26,6 +27,7 @@ from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 
 _SHOWN = 5  # features of the ranking that a table lists
+_INCIDENTS_SHOWN = 20  # in a notebook
 _ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow with their number
 
 
@@ -61,6 +63,28 @@ class Incidents(Sequence[Incident]):
 
     def __str__(self) -> str:
         return "\n".join(incident.sentence for incident in self) or "No incidents."
+
+    def _repr_html_(self) -> str:
+        longest = max((incident.last - incident.first + 1 for incident in self), default=1)
+        rows = [
+            (
+                number,
+                incident.start,
+                incident.end,
+                incident.n_flagged,
+                markup.bar((incident.last - incident.first + 1) / longest, markup.LOWERS),
+                ", ".join(culprit.feature for culprit in incident.culprits),
+                incident.sentence,
+            )
+            for number, incident in enumerate(self._items[:_INCIDENTS_SHOWN])
+        ]
+        headers = ("", "start", "end", "flagged", "length", "culprits", "what happened")
+        rest = len(self) - len(rows)
+        return markup.block(
+            f"{count(len(self), 'incident')} in {count(self.n_rows, 'row')}, {self.n_flagged:,} of them flagged",
+            markup.table(headers, rows) if rows else "",
+            markup.note(f"{count(rest, 'more incident')}. to_frame() lists all of them." if rest else ""),
+        )
 
     def to_frame(self) -> DataFrame:
         """One line per incident with its worst culprit, in the kind of table that was given."""
