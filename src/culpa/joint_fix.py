@@ -50,8 +50,8 @@ class JointFix:
         return len(self.score)
 
     def __repr__(self) -> str:
-        fixed = count(self.features.shape[1], "feature")
-        return f"<JointFix of {count(len(self), 'row')}: {fixed} each, {int(self.clears.sum()):,} at or below the limit then>"
+        fixed = f"{count(self.features.shape[1], 'feature')} each"
+        return f"<JointFix of {count(len(self), 'row')}: {fixed}, {int(self.clears.sum()):,} at or below the limit then>"
 
     @property
     def clears(self) -> NDArray[np.bool_]:
