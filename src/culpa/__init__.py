@@ -28,6 +28,7 @@ _HOMES = {
     "LatentGaussian": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "PipelineDetector": "culpa.piping",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "Lags",
     "LatentGaussian",
     "PCADetector",
+    "PipelineDetector",
     "__version__",
     "calibrate",
     "load",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
     from culpa.models import PPCA, LatentGaussian
+    from culpa.piping import PipelineDetector
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

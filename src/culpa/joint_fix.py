@@ -51,7 +51,9 @@ class JointFix:
 
     def __repr__(self) -> str:
         fixed = f"{count(self.features.shape[1], 'feature')} each"
-        return f"<JointFix of {count(len(self), 'row')}: {fixed}, {int(self.clears.sum()):,} at or below the limit then>"
+        return (
+            f"<JointFix of {count(len(self), 'row')}: {fixed}, {int(self.clears.sum()):,} at or below the limit then>"
+        )
 
     @property
     def clears(self) -> NDArray[np.bool_]:

@@ -131,7 +131,7 @@ class JudgesRows:
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
         table = self.read(X)
-        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)))
+        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)), table.names)
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
@@ -147,7 +147,7 @@ class JudgesRows:
         residuals = table.array - self._reconstructed(table, reading)
         at = self.fitted.columns.positions
         residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
-        return same_kind(table.native, residuals)
+        return same_kind(table.native, residuals, table.names)
 
     def to_fitted_model(self) -> FittedModel:
         """The fitted model together with scaling and columns."""

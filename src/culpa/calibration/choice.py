@@ -10,9 +10,11 @@ Two settings tie where their 95% intervals overlap. The chosen setting is fitted
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from culpa._core.choices import FaultKind
 from culpa._core.native import emptied
@@ -26,6 +28,7 @@ from culpa.calibration.comparison import Outcome, by_position, compare, n_judged
 from culpa.calibration.evaluation import Estimate, Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 from culpa.calibration.lasting import past_of
+from culpa.calibration.pipelines import calibrate_pipeline
 from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
@@ -115,9 +118,10 @@ def calibrate(
     X
         Normal rows. Rows with missing cells are used only for the final fit, not for the choice. With lags, rows must be
         consecutive, and faults begin some rows before the row that is judged. Given columns have no faults.
-    detector : PCADetector, optional
+    detector : PCADetector or Pipeline, optional
         What to start from. Only statistic, noise, shrinkage, game and ranking change; the number of components does where
         it is "auto" (with shrinkage, all of them are used). The limit "f" becomes "auto" where the statistic is not T2.
+        Of a Pipeline, the last step is calibrated, and the result is a Pipeline.
     chosen : list of `culpa.calibration.Setting`, optional
         Settings to choose from; `culpa.calibration.settings` gives the default, to which the detector's own is added.
     {parameters}
@@ -133,6 +137,11 @@ def calibrate(
     ['what', 'before', 'after']
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
     """
+    if isinstance(detector, Pipeline):
+        own = {"chosen": chosen, "kinds": kinds, "at_once": at_once, "n_folds": n_folds, "n_trials": n_trials}
+        options: dict[str, Any] = {**own, "seed": seed, "progress": progress}
+        whole: PCADetector = calibrate_pipeline(X, detector, partial(calibrate, **options))
+        return whole
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
     plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, as_progress(progress))

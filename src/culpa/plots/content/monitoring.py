@@ -18,6 +18,7 @@ from culpa.monitoring.cusum import cusum as sum_up
 from culpa.monitoring.times import Times, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
+from culpa.watching import WatchesRows
 
 CONFIDENCES = (0.95, 0.99)
 _TALL = 50  # multiple of the limit from which the highest point presses all others to the floor of a linear chart
@@ -208,13 +209,13 @@ class Components:
 
 
 def _fitted(detector: PCADetector) -> FittedDetector:
-    if not isinstance(detector, PCADetector):
+    if not isinstance(detector, WatchesRows):
         raise TypeError(f"this picture needs a fitted PCADetector, not {type(detector).__name__}.")
     return detector.fitted
 
 
 def _checked(detector: PCADetector, X: Any) -> Table:
-    if not isinstance(detector, PCADetector):
+    if not isinstance(detector, WatchesRows):
         raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
     return detector.read(X)
 
