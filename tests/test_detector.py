@@ -10,6 +10,7 @@ import culpa
 from culpa import PPCA, PCADetector, scores
 from culpa.datasets import load_wine_outliers
 from culpa.models import as_fitted_model
+from culpa.report.phrases import share
 from culpa.scores import control_limit, limits, named_score
 
 
@@ -161,6 +162,8 @@ class TestLimitsThatAreSetByHand:
         assert detector.false_alarm_rate_.value == pytest.approx(
             (detector.predict(plant(20_000, 2)) == -1).mean(), rel=0.5
         )
+        assert detector.fitted.coverage == 1 - detector.false_alarm_rate_.value
+        assert f"above the {share(detector.fitted.coverage)} limit" in repr(detector.report(new))
         lines = detector.control_limits((0.9, 0.99))
         own = lines[(lines["statistic"] == "spe") & (lines["confidence"] == 0.99)]
         assert own[["kind", "limit"]].to_numpy().tolist() == [["given", 2.5]]
@@ -182,13 +185,13 @@ class TestLimitsThatAreSetByHand:
         with pytest.raises(ValueError, match="limit must be a number above 0 or one of"):
             PCADetector(limit=limit).fit(plant(50, 0))
 
-    @pytest.mark.parametrize("share", [0.01, 0.05, 0.3, 0.5])
-    def test_contamination_flags_as_many_rows_as_scikit_learn_does(self, share):
+    @pytest.mark.parametrize("part", [0.01, 0.05, 0.3, 0.5])
+    def test_contamination_flags_as_many_rows_as_scikit_learn_does(self, part):
         X = plant(400, 0)
-        detector = PCADetector(3, contamination=share).fit(X)
-        forest = IsolationForest(contamination=share, n_estimators=20, random_state=0).fit(X)
+        detector = PCADetector(3, contamination=part).fit(X)
+        forest = IsolationForest(contamination=part, n_estimators=20, random_state=0).fit(X)
         assert (detector.predict(X) == -1).sum() == (forest.predict(X) == -1).sum()
-        assert detector.offset_ == pytest.approx(np.percentile(detector.score_samples(X), 100 * share))
+        assert detector.offset_ == pytest.approx(np.percentile(detector.score_samples(X), 100 * part))
         assert detector.limit_kind_ == "contamination"
 
     def test_contamination_with_lags_smoothing_and_missing_cells(self):

@@ -111,6 +111,12 @@ class FittedDetector:
         held_out = self.limits.held_out(self.statistic)
         return None if held_out is None else held_out.rate_above(self.limit)
 
+    @property
+    def coverage(self) -> float:
+        """Share of normal rows that should stay below the limit: what held-out rows say of a limit that was set by hand."""
+        rate = self.false_alarm_rate if self.limit_source else None
+        return self.confidence if rate is None else 1 - rate.value
+
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
         """How often normal rows score as high or higher; ``None`` where the limit is a formula."""
         held_out = self.limits.held_out(self.statistic)

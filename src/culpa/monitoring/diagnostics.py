@@ -44,7 +44,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
     if rate is None:
         return ""
     value, low, high = (f"{100 * share:.2g}" for share in rate)
-    return f"held-out rows: {value}% above the {100 * fitted.confidence:.6g}% limit, 95% interval {low} to {high}%"
+    limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
+    return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
 
 
 def ties_in_words(fitted: FittedDetector) -> list[str]:
