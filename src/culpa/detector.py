@@ -391,7 +391,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
             )
 
-        if self.contamination is not None and self.limit != "auto":
+        if self.contamination is not None and not isinstance(self.limit, str):
             raise ValueError(
                 f"limit={self.limit!r} and contamination={self.contamination:g} both set the limit: give one of them."
             )
