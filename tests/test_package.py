@@ -11,8 +11,8 @@ import culpa
 
 def test_public_names():
     names = (
-        "Explainer Explanation FitWarning Lags LatentGaussian LatentMixture MixturePPCA PCADetector PPCA StudentPPCA "
-        "__version__ calibrate load"
+        "Explainer Explanation FitWarning Lags LatentGaussian LatentMixture MixturePPCA PCADetector PPCA PipelineDetector "
+        "StudentPPCA __version__ calibrate load"
     )
     assert dir(culpa) == names.split()
     for name in dir(culpa):

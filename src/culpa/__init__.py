@@ -30,6 +30,7 @@ _HOMES = {
     "MixturePPCA": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "PipelineDetector": "culpa.piping",
     "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
@@ -45,6 +46,7 @@ __all__ = [
     "LatentMixture",
     "MixturePPCA",
     "PCADetector",
+    "PipelineDetector",
     "StudentPPCA",
     "__version__",
     "calibrate",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
     from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
+    from culpa.piping import PipelineDetector
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

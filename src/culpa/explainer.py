@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from culpa import games
 from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
+from culpa._core.progress import as_progress
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
@@ -91,7 +93,7 @@ class Explainer:
         locality: float = 0.01,
         seed: int | None = None,
         n_jobs: int | None = -1,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         statistic: ScoreName | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -108,7 +110,7 @@ class Explainer:
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
         self.locality = locality
-        self.n_jobs, self.progress = n_jobs, progress
+        self.n_jobs, self.progress = n_jobs, as_progress(progress)
         checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
         EXPLAINER.check(checked | {"game": game} | chosen_players)
@@ -157,8 +159,8 @@ class Explainer:
     def explain(self, X: Any, rows: Any = None) -> Explanation:
         """Split the score of every row among its features.
 
-        ``rows`` (positions or a mask) picks the rows to explain; where a model looks back in time, the others still
-        count as what went before.
+        ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
+        back in time, the others still count as what went before.
         """
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
@@ -219,7 +221,7 @@ class Explainer:
             game=self.game_name,
             ranking=self.ranking,
             method=self._engine.method_used(exact=not replicates),
-            native=reading.native,
+            native=emptied(reading.native),
             origin=Origin.of(self, reading),
         )
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core import markup
 from culpa._core.json_values import to_json_value
+from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import frame_like
+from culpa._core.words import count
 
 if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from culpa.readable.origin import Origin
 
 _NOT_STORED = ("native", "origin")  # fields that are not data
+
+_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = (
@@ -94,7 +98,7 @@ class Explanation:
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
     ranking: str = "shapley"
     suspicion: Floats | None = None
-    native: Any = None  # the table that was explained, kept to answer in kind
+    native: Any = None  # the table that was explained, without its rows, to answer in kind
     origin: "Origin | None" = field(default=None, repr=False)  # what made it, kept for further questions
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,16 +114,51 @@ class Explanation:
         """One row (as a one-row explanation), a slice, a mask or a list of positions."""
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
-                raise IndexError(f"row {key} is out of range: the explanation has {len(self)} rows.")
+                raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
             key = [int(key)]
         origin = None if self.origin is None else self.origin.choose(key)
         return replace(self, origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
-        how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
-        if self.exact and self.method == "asymmetric":
-            how = "asymmetric, exact"
-        return f"<Explanation of {self.score_name}: {len(self)} rows x {len(self.player_names)} players, {how}>"
+        return f"<Explanation of {self.score_name}: {self._size}, {self._how}>"
+
+    @property
+    def _size(self) -> str:
+        return f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
+
+    @property
+    def _how(self) -> str:
+        if self.exact:
+            return "asymmetric, exact" if self.method == "asymmetric" else "exact"
+        return f"{self.method}, {count(self.n_evaluations, 'evaluation')}"
+
+    def _repr_html_(self) -> str:
+        shown = replace(self[:_ROWS_SHOWN], native=None)
+        lines = shown.top(_CULPRITS_SHOWN)
+        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines) else 1.0
+        first = lines["rank"].eq(1).tolist()
+        rows = [
+            (
+                one.row if one.rank == 1 else "",
+                one.score if one.rank == 1 else "",
+                one.feature,
+                markup.bar(abs(one.value) / (longest or 1.0), markup.RAISES if one.value > 0 else markup.LOWERS),
+                one.value,
+                one.actual,
+                one.expected,
+                one.score_if_fixed,
+            )
+            for one in lines.itertuples()
+        ]
+        headers = ("row", self.score_name, "culprit", "", "blame", "actual", "expected", f"{self.score_name} if fixed")
+        rest = len(self) - len(shown)
+        more = f"{count(rest, 'more row')}. " if rest else ""
+        k = min(_CULPRITS_SHOWN, len(self.player_names))
+        return markup.block(
+            f"Explanation of {self.score_name}: {self._size}",
+            markup.table(headers, rows, new=first),
+            markup.note(f"{more}The {count(k, 'player')} with the most blame in each row. {self._how.capitalize()}."),
+        )
 
     @property
     def player_names(self) -> tuple[str, ...]:
@@ -203,7 +242,7 @@ class Explanation:
             "row": self.row_labels[row],
             "score": self.score[row],
             "rank": rank[chosen] + 1,
-            "feature": np.array(self.player_names, dtype=np.str_)[player],
+            "feature": self._labels()[player],
             "value": values,
         }
         if self.suspicion is not None:
@@ -216,7 +255,7 @@ class Explanation:
             cells = getattr(self, name)[row, single]
             columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return frame_like(self.native, columns)
+        return frame_like(self.native, columns, columns["row"])
 
     def nonnegative(self) -> Self:
         """The same explanation without negative values: the closest values that have none and the same sum.
@@ -268,7 +307,17 @@ class Explanation:
             while name in self.player_names:
                 name += "_"
             columns[name] = cells
-        return frame_like(self.native, columns | dict(zip(self.player_names, self.values.T, strict=True)))
+        values = dict(zip(self._labels(), self.values.T, strict=True))
+        return frame_like(self.native, columns | values, self.row_labels)
+
+    def _labels(self) -> NDArray[Any]:
+        """What the table calls the players: text, but a number or a tuple where that is the name of a pandas column."""
+        labels = column_labels(self.native, self.player_names)
+        if all(isinstance(label, str) for label in labels):
+            return np.array(labels, dtype=np.str_)
+        result = np.empty(len(labels), dtype=object)
+        result[:] = labels
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""

@@ -69,6 +69,7 @@ class FittedDetector:
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
+    limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
     # what follows from the fields above, kept so that nothing is prepared twice
     _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
     _scores: dict[str, Score] = field(default_factory=dict, repr=False)
@@ -162,13 +163,19 @@ class FittedDetector:
     @property
     def limit_kind(self) -> str:
         """What kind of limit the detector's own one is."""
-        return self.limits.kind_of(self.statistic)
+        return self.limit_source or self.limits.kind_of(self.statistic)
 
     @property
     def false_alarm_rate(self) -> Rate | None:
         """Share of held-out training rows above the limit, with a 95% interval; ``None`` where the limit is a formula."""
         held_out = self.limits.held_out(self.statistic)
         return None if held_out is None else held_out.rate_above(self.limit)
+
+    @property
+    def coverage(self) -> float:
+        """Share of normal rows that should stay below the limit: what held-out rows say of a limit that was set by hand."""
+        rate = self.false_alarm_rate if self.limit_source else None
+        return self.confidence if rate is None else 1 - rate.value
 
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
         """How often normal rows score as high or higher; ``None`` where the limit is a formula."""
@@ -215,17 +222,15 @@ class FittedDetector:
     def control_limits(self, confidences: Sequence[float] = (), *, training: bool = False) -> list[ControlLimit]:
         """Limits of all charted statistics at these confidences and at the detector's own, where they are known."""
         levels = sorted({*confidences, self.confidence})
-        return [
-            ControlLimit(
-                name,
-                level,
-                self.limits.kind_of(score, training=training),
-                self.limits(score, level, training=training),
-            )
-            for name, score in self.charted.items()
-            for level in levels
-            if self.limits.knows(score, level)
-        ]
+        lines = []
+        for name, score in self.charted.items():
+            for level in levels:
+                if self.limit_source and (name, level) == (self.statistic.name, self.confidence):
+                    lines.append(ControlLimit(name, level, self.limit_source, self.limit))
+                elif self.limits.knows(score, level):
+                    kind = self.limits.kind_of(score, training=training)
+                    lines.append(ControlLimit(name, level, kind, self.limits(score, level, training=training)))
+        return lines
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""

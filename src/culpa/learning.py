@@ -172,13 +172,30 @@ class Recipe:
         wanted: int | str | None = self.parameters.get("modes")
         return "auto" if wanted is None and has_modes(self.parameters) else wanted
 
+    @property
+    def limit_kind(self) -> str:
+        """How limits are computed: as by "auto" where the detector's own one is a number."""
+        kind = self.parameters["limit"]
+        return kind if isinstance(kind, str) else "auto"
+
+    def limited(self, fitted: FittedDetector, X: Floats | None = None) -> FittedDetector:
+        """With the limit that was asked for: a number, the share of training rows ``X`` to flag, or by the confidence."""
+        number, share = self.parameters["limit"], self.parameters.get("contamination")
+        if not isinstance(number, str):
+            return replace(fitted, limit=float(number), limit_source="given")
+        if share is not None and X is not None:
+            score = fitted.statistic(standardiser(fitted.model)(X))
+            # as scikit-learn's detectors do
+            return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
+        return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))
+
     def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
         with one_blas_thread(len(X) if X.shape[1] <= _NARROW else 0):
             return self._fit_rows(X, labels)
 
     def _fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
-        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
+        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.limit_kind == "conformal" else 0)
         if n < 2:
             raise ValueError(
                 f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
@@ -187,14 +204,15 @@ class Recipe:
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
         if self.modes is not None:
-            return self._fit_modes(learned, rows, kept, X[n:], labels[:n])
+            found = self._fit_modes(learned, rows, kept, X[n:], labels[:n])
+            return found if self.parameters.get("contamination") is None else self.limited(found, X)
         # of the user's numbers, which say nothing about normal scores
         described = not np.isnan(rows).any() and self.model != "copula"
         blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
         seen = range_of(learned.model, rows if kept.all() else rows[kept])
-        return self._fitted(learned, limits, blocks, seen, abnormal)
+        return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
@@ -203,9 +221,11 @@ class Recipe:
 
         ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
         """
-        kind = self.parameters["limit"]
-        if kind in ("conformal",) or self.parameters["trim"]:
-            what = "trim" if self.parameters["trim"] else "limit='conformal'"
+        kind = self.limit_kind
+        if kind in ("conformal",) or self.parameters["trim"] or self.parameters.get("contamination"):
+            what = (
+                "trim" if self.parameters["trim"] else "contamination" if kind != "conformal" else "limit='conformal'"
+            )
             raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
@@ -220,7 +240,8 @@ class Recipe:
             limits = Limits(learned.model, kind)
         else:
             limits = self._cross_validated(learned, blocks, batches)
-        return self._fitted(learned, limits, blocks, watcher.range.finish() if watcher.rows_seen else None, None)
+        seen = watcher.range.finish() if watcher.rows_seen else None
+        return self.limited(self._fitted(learned, limits, blocks, seen, None))
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
@@ -331,7 +352,7 @@ class Recipe:
             statistic,
             confidence,
             limits,
-            limits(statistic, confidence),
+            math.inf,  # `limited` sets it
             self.parameters,
             units=units_in_headers(self.columns.known_inputs or ()),
             abnormal_training_rows=abnormal,
@@ -343,7 +364,7 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        kind, confidence = self.limit_kind, self.parameters["confidence"]
         if kind in ("empirical", "conformal"):
             within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])

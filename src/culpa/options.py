@@ -28,7 +28,7 @@ class BlameOptions(TypedDict, total=False):
     seed: int | None
     random_state: int | None
     n_jobs: int | None
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 class ExplainerOptions(BlameOptions, total=False):

@@ -47,13 +47,13 @@ def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) ->
     blocks = update.after.blocks
     updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.n_components)
     updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
-    if recipe.parameters["limit"] != "auto" or blocks.total.n < FEWEST_ROWS:
+    if recipe.limit_kind != "auto" or blocks.total.n < FEWEST_ROWS:
         return updated
     try:
         limits = _limits(recipe, fitted, updated, update)
     except NothingVariesError:  # but within one block, so that the model of the others does not exist
         return updated
-    return replace(updated, limits=limits, limit=limits(updated.statistic, updated.confidence))
+    return recipe.limited(replace(updated, limits=limits))
 
 
 def _range(fitted: FittedDetector | None, updated: FittedDetector, rows: Floats) -> NormalRange:

@@ -298,7 +298,7 @@ def test_the_pipe_agrees_too(folder, library):
             assert culprit["value"] == pytest.approx(why.values[row, player], rel=1e-10, abs=1e-10)
             assert culprit["expected"] == pytest.approx(why.expected[row, player], rel=1e-10)
     assert sum(answer["anomaly"] for answer in answers) >= 3
-    assert "1 row(s) have no observed feature, so they get no score" in result.stderr
+    assert "1 row has no observed feature, so it gets no score" in result.stderr
 
 
 def test_long_table_of_culprits(folder, library):
@@ -612,7 +612,7 @@ def test_progress_on_a_terminal_only(folder):
         check=True,
     )
     assert quiet.stdout == b""
-    assert quiet.stderr == b"Warning: 1 row(s) have no observed feature, so they get no score.\n"
+    assert quiet.stderr == b"Warning: 1 row has no observed feature, so it gets no score.\n"
 
 
 def test_help_teaches_by_examples():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-from culpa._core.choices import short, unknown
+from culpa._core.choices import short, suggestion, unknown
 
 _TOO_LARGE = 1 << 62  # whole numbers beyond do not fit where they are used
 
@@ -149,6 +149,14 @@ class AnyOf(Kind):
     def accepts(self, value: object) -> bool:
         """One kind is enough."""
         return any(kind.accepts(value) for kind in self.kinds)
+
+    def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
+        """The error suggests the nearest name where text was given."""
+        names = [name for kind in self.kinds if isinstance(kind, Choice) for name in kind.names]
+        near = suggestion(value, names) if isinstance(value, str) else ""
+        raise ValueError(
+            f"{argument} must be {self.description}{', or None' * or_none}, got {short(value)}{near or '.'}"
+        )
 
 
 @dataclass(frozen=True)

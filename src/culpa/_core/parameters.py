@@ -174,14 +174,23 @@ DETECTOR = Parameters(
         ),
         Parameter(
             "limit",
-            Choice(LIMIT_KINDS),
+            AnyOf((POSITIVE, Choice(LIMIT_KINDS))),
             "auto",
-            "How the control limit is computed.",
+            "How the control limit is computed, or the limit itself as a number.",
             '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
             'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction '
             'errors, F for T2 and Box for the others. These and "imhof" assume many Gaussian rows; "f" is for '
             'statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the last '
             "rows and takes a quantile of their scores.",
+        ),
+        Parameter(
+            "contamination",
+            Number(above=0, at_most=0.5, note="0.05 means 5%"),
+            None,
+            "Share of the training rows that are abnormal.",
+            "The limit is set so that this share of them is flagged, as in scikit-learn's detectors. Without it, the limit "
+            "follows from ``confidence``.",
+            optional=True,
         ),
         Parameter(
             "holdout",
@@ -481,9 +490,10 @@ EXPLAINER = Parameters(
         ),
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and the current relative error.",
+            "True for a progress bar, or a function that is called with the share of the work done and the current "
+            "relative error.",
             "The error is None if values are exact.",
             optional=True,
         ),
@@ -513,9 +523,9 @@ CALIBRATION = Parameters(
         _SEED,
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and the name of the current step.",
+            "True for a progress bar, or a function that is called with the share of the work done and the current step.",
             optional=True,
         ),
     ],

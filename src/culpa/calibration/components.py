@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from culpa._core.native import emptied
 from culpa._core.parameter import check_keywords, documented
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
@@ -106,7 +107,7 @@ def components_by_detection(
     plan = Plan(**options)
     comparable = by_position(detector, table.feature_names())
     found = compare_components(windows_of(table.array, detector.lags), comparable, plan, numbers)
-    return replace(found, native=table.native)
+    return replace(found, native=emptied(table.native))
 
 
 def compare_components(

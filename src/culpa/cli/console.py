@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from culpa._core.words import count as count
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,15 +23,6 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A problem that does not stop the command."""
     say(f"Warning: {text}")
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> count(1, "incident"), count(2000, "row")
-    ('1 incident', '2,000 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def fail(text: str) -> NoReturn:

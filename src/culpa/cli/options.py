@@ -183,7 +183,9 @@ class NewRowsOptions(TableOptions):
     ) -> None:
         """Print the summary, with incidents where they were counted; ``found`` anomalies choose the exit code."""
         if summary.empty:
-            console.warn(f"{summary.empty:,} row(s) have no observed feature, so they get no score.")
+            from culpa._core.missing import without_score
+
+            console.warn(f"{without_score(summary.empty)}.")
         if not self.quiet:
             parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
             parts += [console.count(summary.incidents, "incident")] if incidents else []

@@ -13,7 +13,7 @@ from culpa._core.validation import default_names
 Arrays = dict[str, NDArray[Any]]
 
 # parameters that files of this format may lack
-_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups", "model", "modes"}
+_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups", "model", "modes", "contamination"}
 _MOST_FEATURES = 100_000
 _MOST_KNOTS = 1 << 20
 # what is known about these rows beside their labels
@@ -190,6 +190,7 @@ def _are_limits(limits: Any) -> bool:
     return (
         isinstance(limits, dict)
         and limits.get("kind") in (*LIMIT_KINDS, "held-out")
+        and limits.get("source", "") in ("", "given", "contamination")
         and isinstance(rows := limits.get("rows"), dict)
         and set(rows) <= set(SCORE_NAMES)
         and all(_are_counts(n) if limits["kind"] == "held-out" else is_count(n) for n in rows.values())

@@ -155,6 +155,7 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "limit": float(fitted.limit),
         "limits": {
             "kind": fitted.limits.kind,
+            "source": fitted.limit_source,
             "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
@@ -292,6 +293,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
+        limit_source=str(header["limits"].get("source", "")),
         components=_choice(ppca, arrays),
         mode_ranges=ranges_from(arrays) if has_modes else (),
     )

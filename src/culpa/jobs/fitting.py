@@ -86,7 +86,7 @@ def _fit(job: _Job) -> list[str]:
             f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."
         )
     whole = detector.model != "ppca" or detector.modes is not None
-    if detector.limit == "conformal" or detector.trim or detector.robust or whole:
+    if detector.limit == "conformal" or detector.trim or detector.robust or detector.contamination or whole:
         return _fit_whole(job)
     with one_blas_thread():
         blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)

@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from culpa._core.types import Floats
+from culpa._core.words import kind_of
 from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
@@ -69,14 +70,13 @@ def _from_sklearn(model: Any) -> FittedModel:
 
 def _not_a_model(model: Any) -> str:
     """Why a model cannot be read, and what can be done instead."""
-    name = type(model).__name__
     if type(model).__module__ == "pyod.models.pca":
         return (
             "PyOD's PCA adds up distances to its components, not their squares, so its score has no exact explanation. "
             "Pass normal=... (rows, or a culpa model of them) for a sampled one."
         )
     return (
-        f"model is a {name}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or "
+        f"model is {kind_of(model)}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or "
         f"covariance estimator, or a Pipeline that ends in one. To explain another detector, also pass normal=..., "
         "the normal rows or a culpa model of them."
     )

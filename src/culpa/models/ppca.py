@@ -19,6 +19,7 @@ from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
+from culpa._core.words import count_are
 from culpa.columns import Lagged, lagged_names
 from culpa.models.context import Context
 from culpa.models.em import NothingVariesError, em, expected_covariance
@@ -331,10 +332,9 @@ def _eigen(covariance: Floats) -> tuple[Floats, Floats]:
 
 
 def _refuse_few(moments: Moments) -> None:
-    if moments.n < 2:
-        raise ValueError(f"{moments.n:.3g} complete row(s) are too few to learn from: at least 2 are needed.")
-    if moments.n_features < 2:
-        raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
+    for n, noun in ((moments.n, "complete row"), (moments.n_features, "feature")):
+        if n < 2:
+            raise ValueError(f"{count_are(n, noun)} too few to learn from: at least 2 are needed.")
     refuse_constant(moments.covariance)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.types import Mask
+from culpa._core.words import count, count_are
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
@@ -46,7 +47,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
     if rate is None:
         return ""
     value, low, high = (f"{100 * share:.2g}" for share in rate)
-    return f"held-out rows: {value}% above the {100 * fitted.confidence:.6g}% limit, 95% interval {low} to {high}%"
+    limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
+    return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
 
 
 def ties_in_words(fitted: FittedDetector) -> list[str]:
@@ -103,6 +105,8 @@ def oddities(fitted: FittedDetector, remedies: Remedies = IN_PYTHON) -> list[str
 
 
 def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    if fitted.limit_source:  # the user has chosen it
+        return
     n, d = fitted.ppca.n_samples_, fitted.ppca.n_features_in_
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is not None:
@@ -162,7 +166,7 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
     scored = max((round(tail.n) for tail in fitted.limits.tails.values()), default=0)
     n = fitted.ppca.n_samples_
     if n < FEWEST_ROWS or scored:
-        few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
+        few = count_are(n, "row") if n < FEWEST_ROWS else count_are(scored, "scored row")
         return f"{few} too few to check it on held-out rows. Pass at least {FEWEST_ROWS}"
     blocks, lags = fitted.blocks, fitted.columns.lags
     if blocks is None:
@@ -170,7 +174,7 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
             f"fewer than {FEWEST_ROWS} rows have at least half of their cells, so it cannot be checked on held-out rows"
         )
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
-        return f"{n:,.0f} rows are too few to check it on held-out rows with {lags} lag(s)"
+        return f"{n:,.0f} rows are too few to check it on held-out rows with {count(lags, 'lag')}"
     if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
         return "the rows vary only within one stretch, so it cannot be checked on other stretches"
     return f"rows that are read only once cannot be held out. Use {remedies.read_again}"

@@ -22,6 +22,7 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.types import Floats
+from culpa._core.words import count_are
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.context import Context
@@ -90,7 +91,7 @@ class DriftGatherer:
         """The drift of all rows so far."""
         if not self.enough:
             raise ValueError(
-                f"{self._total.n:.0f} complete row(s) are too few to measure drift: at least {_FEWEST_ROWS} are needed."
+                f"{count_are(self._total.n, 'complete row')} too few to measure drift: at least {_FEWEST_ROWS} are needed."
             )
         last = self._open
         if len(last) == 2 and last[1].n < self._reference.block_rows / 2:

@@ -36,7 +36,7 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
                 "fdr=... needs p-values, but a formula limit does not provide them. Fit with limit='auto'."
             )
         columns["discovery"] = discoveries(p_value, fdr)
-    return frame_like(table.native, columns)
+    return frame_like(table.native, columns, table.row_labels())
 
 
 def limits_table(fitted: FittedDetector, confidences: float | Sequence[float], *, training: bool) -> DataFrame:

@@ -84,7 +84,7 @@ def model_page(
         "given": ", ".join(about.given) or "nothing",
         "smoothing": "none" if about.smooth is None else f"weight {about.smooth:g}",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
-        "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
+        "limit": _limit_in_words(fitted),
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
         "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
@@ -125,6 +125,14 @@ def _explained(fitted: FittedDetector) -> NDArray[np.float64]:
     if isinstance(fitted.ppca, MixturePPCA):
         return Loadings.of(fitted.model.in_mode(0), max_features=None).explained
     return np.asarray(fitted.ppca.explained_variance_ratio_)
+
+
+def _limit_in_words(fitted: FittedDetector) -> str:
+    if fitted.limit_source == "given":
+        return "a number that was given"
+    if fitted.limit_source:
+        return f"set so that {share(fitted.parameters['contamination'])} of the training rows exceed it"
+    return f"{fitted.limit_kind}, {share(fitted.confidence)} of normal rows stay below"
 
 
 def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[Limit]:

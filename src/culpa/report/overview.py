@@ -47,7 +47,7 @@ def overview(
     scored = ~np.isnan(chart.own_statistic.values)
     worst = max(found, key=lambda incident: incident.score).sentence if len(found) else None
     text, mood = verdict(
-        chart.flagged, scored, len(found), fitted.confidence, worst, lambda row: f"{word}{labels.text(row)}"
+        chart.flagged, scored, len(found), fitted.coverage, worst, lambda row: f"{word}{labels.text(row)}"
     )
     empty = n - int(scored.sum())
     return Overview(
@@ -70,7 +70,7 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
             f"{share(found.n_flagged / n)} of the rows" if some_scored else "no row has a score",
         ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
-        Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.confidence)}"),
+        Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
         *_false_alarms(fitted),
         Fact(
             f"{fitted.noun}s".capitalize(),
