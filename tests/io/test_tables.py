@@ -101,7 +101,7 @@ CSV_ERRORS = {
     "case": ("a,B\n1,2\n", ["b"], "did you mean 'B'?"),
     "text": ("a,b\n1,red\n", ["a", "b"], "column 'b' contains text, for example 'red'"),
     "time": ("a,b\n1,2024-01-01\n", ["a", "b"], "column 'b' contains times"),
-    "comma": ('a,b\n1,"1,5"\n', ["a", "b"], "--decimal ','"),
+    "comma": ('a,b\n1,"1,234"\n', ["a", "b"], "may mean 1.234 or 1234"),
     "infinity": ("a,b\n1,2\n1,inf\n", ["a", "b"], "column 'b' contains infinity in row 1"),
     "too large": ("a,b\n1,1e999\n", ["a", "b"], "column 'b' contains infinity in row 0"),
     "huge": ("a,b\n1,-1e300\n", ["a", "b"], "column 'b' contains -1e+300 in row 0, which is too large"),

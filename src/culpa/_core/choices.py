@@ -40,6 +40,7 @@ _FaultOfARow = Literal[
 ]
 FaultKind = Literal[_FaultOfARow, "drift"]
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
+InputFormat = Literal[TableFormat, "excel"]
 
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
 STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
@@ -54,6 +55,7 @@ ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+INPUT_FORMATS: tuple[InputFormat, ...] = get_args(InputFormat)
 
 
 def one_of(value: str, allowed: Iterable[str], argument: str) -> str:

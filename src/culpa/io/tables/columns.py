@@ -131,9 +131,14 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing) -> Floats:
-    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large."""
-    result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
+def to_matrix(
+    arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing, n_rows: int = 0
+) -> Floats:
+    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
+
+    ``n_rows`` counts where there are no columns.
+    """
+    result = np.empty((len(arrays[0]) if arrays else n_rows, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
     missing.blank(result)

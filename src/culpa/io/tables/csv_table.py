@@ -1,84 +1,103 @@
-"""CSV through pyarrow, block by block."""
+"""CSV through pyarrow, a block of whole lines at a time."""
 
-import io
+import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from culpa.io.tables import dialect
+from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
-from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import Batch, Column, TableError, standard_input
+from culpa.io.tables.lines import WHITESPACE, Lines, restored
+from culpa.io.tables.missing import KNOWN, Missing
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.reading import Options
+from culpa.io.tables.table import Batch, Column, TableError
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
-_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL)
-_RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
+_PLACE = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL)
+_RAGGED = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class CsvTable:
     """A CSV file, or CSV on standard input."""
 
+    kind = "csv"
     skipped = 0
-    live = False
 
-    def __init__(
-        self, path: Path | None, *, delimiter: str | None, decimal: str | None, encoding: str, missing: Sequence[str]
-    ) -> None:
-        self.path, self.encoding = path, encoding
+    def __init__(self, path: Path | None, options: Options, pipe: Pipe | None = None) -> None:
+        self.path, self.encoding, self.options = path, options.encoding, options
         self.name = "standard input" if path is None else str(path)
-        self.again = path is not None
+        self.again, self.live = path is not None, path is None
+        self.decisions: list[str] = []
+        self.missing_found: Counter[str] = Counter()
         self._file: Any = None
-        sample, complete = self._sample()
-        text = dialect.decode(sample, encoding, self.name, complete=complete)
+        self._pipe = pipe or (Pipe() if path is None else None)
+        text = self._sample_text()
         if not text.strip():
             raise TableError(f"{self.name}: the table is empty.")
-        self.delimiter = delimiter or dialect.detect_delimiter(text)
-        self.decimal = decimal or dialect.detect_decimal(text, self.delimiter)
-        if self.decimal == self.delimiter:
-            raise TableError(
-                f"{self.name}: {self.decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or "
-                "--decimal."
-            )
-        self.missing = Missing((*pa_csv.ConvertOptions().null_values, *missing), self.decimal)
+        text = self._choose_delimiter(text)
+        lines = list(_cells(text, self.delimiter))
+        self._choose_marks(lines)
+        self.missing = Missing((*pa_csv.ConvertOptions().null_values, *KNOWN, *options.missing), self.decimal)
+        self._choose_layout(lines)
         self._booleans: set[str] = set()
-        self._columns, self.names = self._look(text)
+        self._columns, self._head = self._look(text)
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of columns, from a row below their names."""
+        return self.layout.units
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in the order of the file."""
+        return self.layout.names
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds as the first rows suggest."""
+        self._check_header()
         for name in self._columns:
             find(name, self.names, self.name)
         return self._columns
 
+    def look(self, name: str) -> list[Any]:
+        """The first cells of a column, as texts."""
+        return [cell for cell in self._head[name] if cell and not self.missing.has(cell)]
+
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns stay the text they are."""
+        if not set(features) | set(carried) <= set(self.names):
+            self._check_header()
         for name in (*features, *carried):
             find(name, self.names, self.name)
         for name in features:
             check_numeric(name, self._columns[name], self.name)
-        wanted = [*features, *(name for name in carried if name not in features)]
+        self.missing_found.clear()
         done = 0
-        try:
-            for batch in self._open(wanted, features):
-                if batch.num_rows:
-                    arrays = {name: batch.column(wanted.index(name)) for name in wanted}
-                    X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing)
-                    rows = np.arange(done, done + batch.num_rows)
-                    yield Batch(rows, X, {name: arrays[name] for name in carried})
-                    done += batch.num_rows
-        except pa.ArrowInvalid as error:
-            raise TableError(self._sentence(str(error))) from None
-        except UnicodeError:
-            raise TableError(
-                f"{self.name}: the text is not encoded in {self.encoding}. Name its encoding, for example --encoding "
-                "latin-1."
-            ) from None
+        for block in self._blocks():
+            arrays, n = self._parse(block, features, carried, done)
+            X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
+            self._count_missing(block, features, X)
+            yield Batch(np.arange(done, done + n), X, {name: restored(arrays[f"{name} "]) for name in carried})
+            done += n
+
+    def cells(self, names: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """All cells of some columns as texts, block by block, with the number of the first row. Ragged rows are left out."""
+        done = 0
+        for block in self._blocks():
+            arrays, n = self._parse(block, (), names, done, ragged=lambda row: "skip")
+            yield done, {name: restored(arrays[f"{name} "]) for name in names}
+            done += n
 
     def share(self) -> float | None:
         """Bytes read of all bytes."""
@@ -86,99 +105,288 @@ class CsvTable:
             return None
         return float(self._file.tell() / max(1, self._file.size()))
 
-    def _sample(self) -> tuple[bytes, bool]:
-        if self.path is None:
-            self._pipe = _Pipe()
-            return self._pipe.look()
-        with pa.input_stream(self.path, compression="detect") as file:
-            sample = file.read(_SAMPLE + 1)
-        return sample[:_SAMPLE], len(sample) <= _SAMPLE
+    def _sample_text(self) -> str:
+        if self._pipe is not None:
+            sample, complete = self._pipe.look(_enough)
+        else:
+            with self._stream() as file:
+                sample = file.read(_SAMPLE + 1)
+            complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
+        return dialect.decode(sample, self.encoding, self.name, complete=complete)
 
-    def _look(self, text: str) -> tuple[dict[str, Column], list[str]]:
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(text.encode()),
-                read_options=pa_csv.ReadOptions(use_threads=False),  # so that errors know their row
-                parse_options=self._parse_options(),
-                convert_options=pa_csv.ConvertOptions(decimal_point=self.decimal, null_values=self.missing.texts),
+    def _choose_delimiter(self, text: str) -> str:
+        """Settle the delimiter; returns the text without a line that names it."""
+        said = re.match(r"sep=(.)\r?\n", text)
+        self._said = bool(said)
+        text = text[said.end() :] if said else text
+        given = self.options.delimiter or (said[1] if said else None)
+        self.delimiter = given or dialect.detect_delimiter(text)
+        usual = "\t" if self.path is not None and self.path.suffix.lower() == ".tsv" else ","
+        if given is None and self.delimiter != usual:
+            what = "blanks" if self.delimiter == WHITESPACE else repr(self.delimiter)
+            self.decisions.append(f"delimiter {what}")
+        return text
+
+    def _choose_marks(self, lines: Sequence[Sequence[str]]) -> None:
+        """Settle decimal mark and thousands separator."""
+        given, hints = self.options, self.options.hints
+        decimal, thousands = given.decimal, given.thousands
+        if decimal is None and thousands in (".", ","):
+            decimal = "," if thousands == "." and self.delimiter != "," else "."
+        if decimal is None:
+            found = marks.detect((cell for cells in lines[1:] for cell in cells), self.delimiter)
+            if found.unsure is not None and not hints.get("decimal"):
+                raise marks.ask(found, self.name)
+            decimal = hints["decimal"] if found.unsure is not None else found.decimal
+            group = hints.get("thousands") if found.unsure is not None else found.thousands
+            thousands = thousands or (group if group != decimal else None)
+            self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []
+            self.decisions += [f"thousands separator {thousands!r}"] if thousands and not given.thousands else []
+        inside = marks.detect((cell for cells in lines[1:] for cell in cells), "") if decimal == self.delimiter else None
+        if inside is not None and inside.decimal != decimal and inside.unsure is None:  # not even in quoted cells
+            raise TableError(
+                f"{self.name}: {decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or --decimal."
             )
-        except pa.ArrowInvalid as error:
-            raise TableError(self._sentence(str(error))) from None
-        columns = {}
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            what = kind(column.type)
-            columns[name] = Column(what, *self._example(column.to_pylist())) if what != "number" else Column(what)
-            if pa.types.is_boolean(column.type):
-                self._booleans.add(name)
-        return columns, table.column_names
+        if thousands == decimal:
+            raise TableError(f"{self.name}: {decimal!r} cannot be both the decimal mark and the thousands separator.")
+        self.decimal, self.thousands = decimal, thousands
+        self._by_text = bool(thousands) or decimal == self.delimiter  # pyarrow cannot read such numbers
 
-    def _example(self, cells: Sequence[Any]) -> tuple[Any, int | None]:
-        """The first cell that is not a number, and its row if other cells are numbers."""
-        present = {row: cell for row, cell in enumerate(cells) if cell is not None and not self.missing.has(cell)}
-        others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
-        row, cell = next(iter((others or present).items()), (None, None))
-        return cell, row if 0 < len(others) < len(present) else None
+    def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
+        try:
+            self.layout = layout.find(
+                lines, self.is_number, self.missing.has, self.options.header_rows, self.options.names
+            )
+        except TableError as error:
+            raise TableError(f"{self.name}: {error}") from None
+        above = self.layout.skip - self.layout.header_rows
+        self.decisions += [f"{above} line{'s' * (above > 1)} above the header skipped"] if above else []
+        if self.layout.header_rows > 1 and self.options.header_rows is None:
+            what = "one of names and one of units" if self.layout.units and self.layout.header_rows == 2 else "joined"
+            self.decisions.append(f"{self.layout.header_rows} header rows, {what}")
 
-    def _parse_options(self) -> Any:
-        return pa_csv.ParseOptions(delimiter=self.delimiter)
+    def _check_header(self) -> None:
+        """Ask about a header that looks like a row of numbers."""
+        if self.layout.doubtful:
+            first = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+            raise TableError(
+                f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns are "
+                "then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
+            )
 
-    def _open(self, wanted: Sequence[str], features: Sequence[str]) -> Any:
-        types = dict.fromkeys(wanted, pa.string())
+    def is_number(self, cell: str) -> bool:
+        """Whether a cell is a number in this file."""
+        cell = cell.strip()
+        if self.thousands and self.thousands in cell:
+            if not self._grouping().fullmatch(cell):
+                return False
+            cell = cell.replace(self.thousands, "")
+        return dialect.is_number(cell, self.decimal)
+
+    def _grouping(self) -> "re.Pattern[str]":
+        mark, decimal = re.escape(self.thousands or ""), re.escape(self.decimal)
+        return re.compile(rf"[+-]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{decimal}\d*)?(?:[eE][+-]?\d+)?")
+
+    def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
+        """Kinds of columns, and their first cells as texts."""
+        body = b"".join(self._skipping(Lines(_Once(text.encode()), "utf-8", self.delimiter, self.name, len(self.names))))
+        arrays, n = self._parse(body, (), self.names, 0, by_position=True) if body else ({}, 0)
+        columns, head = {}, {}
+        for position, name in enumerate(self.names):
+            cells = arrays[str(position)].to_pylist() if n else []
+            columns[name], head[name] = self._column(name, cells), cells
+        return columns, head
+
+    def _column(self, name: str, cells: Sequence[str]) -> Column:
+        """What a column holds, by its first cells."""
+        present = {row: cell for row, cell in enumerate(cells) if cell and not self.missing.has(cell)}
+        others = {row: cell for row, cell in present.items() if not self.is_number(cell)}
+        if not others:
+            return Column("number")
+        if all(cell.lower() in ("true", "false") for cell in present.values()):
+            self._booleans.add(name)
+            return Column("number")
+        row, cell = next(iter(others.items()))
+        if len(others) < len(present):
+            return Column("text", cell, row)
+        return Column("time" if dialect.is_time(cell) else "text", cell)
+
+    def _parse(
+        self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int, *, by_position: bool = False, ragged: Any = None
+    ) -> tuple[dict[str, Any], int]:
+        """Arrow columns of a block: features as numbers, carried columns as texts under their name and a blank."""
+        where = {name: str(position) for position, name in enumerate(self.names)}
+        number: Any = pa.string() if self._by_text else pa.float64()
         # every number is read as float64: a column may start with whole numbers or with nothing at all
-        types |= {name: pa.bool_() if name in self._booleans else pa.float64() for name in features}
-        return pa_csv.open_csv(
-            self._stream(),
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.encoding),
-            parse_options=self._parse_options(),
+        types = {where[name]: pa.string() for name in carried if name not in features}
+        types |= {where[name]: pa.bool_() if name in self._booleans else number for name in features}
+        wanted = [str(i) for i in range(len(self.names))] if by_position else list(types)
+        types = dict.fromkeys(wanted, pa.string()) if by_position else types
+        try:
+            table = self._read(block, wanted, types, ragged)
+            again = [name for name in carried if name in features]
+            texts = self._read(block, [where[name] for name in again], dict.fromkeys((where[n] for n in again), pa.string()), ragged) if again else None
+        except pa.ArrowInvalid as error:
+            raise TableError(self._sentence(str(error), done)) from None
+        if by_position:
+            return {name: table.column(name).combine_chunks() for name in wanted}, table.num_rows
+        arrays = {name: self._numbers(table.column(where[name]), name, done) for name in features}
+        for name in carried:
+            arrays[f"{name} "] = _whole((texts if name in features and texts is not None else table).column(where[name]))
+        return arrays, table.num_rows
+
+    def _read(self, block: bytes, wanted: Sequence[str], types: Mapping[str, Any], ragged: Any) -> Any:
+        return pa_csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False,  # so that errors know their row
+                block_size=max(len(block), 1 << 16) + 1,
+                column_names=[str(i) for i in range(len(self.names))],
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter="\t" if self.delimiter == WHITESPACE else self.delimiter, invalid_row_handler=ragged
+            ),
             convert_options=pa_csv.ConvertOptions(
-                include_columns=list(wanted),
-                column_types=types,
-                decimal_point=self.decimal,
+                include_columns=list(wanted) or ["0"],
+                column_types=dict(types) or {"0": pa.string()},
+                decimal_point="." if self._by_text else self.decimal,
                 null_values=self.missing.texts,
                 strings_can_be_null=False,
             ),
         )
 
-    def _stream(self) -> Any:
-        if self.path is None:
-            return self._pipe
-        self._file = pa.OSFile(str(self.path), "rb")
-        packed = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(self.path.suffix.lower())
-        return self._file if packed is None else pa.CompressedInputStream(self._file, packed)
+    def _numbers(self, column: Any, name: str, done: int) -> Any:
+        """A column of features; texts become numbers where thousands are grouped."""
+        array = _whole(column)
+        if not self._by_text or name in self._booleans:
+            return array
+        array = pc.utf8_trim_whitespace(array)
+        missing = pc.is_in(array, value_set=pa.array(self.missing.texts, pa.string()))
+        plain, wrong = array, pc.match_substring(array, "." if self.decimal != "." != self.thousands else "_")
+        if self.thousands:
+            right = pc.match_substring_regex(array, f"^(?:{self._grouping().pattern})$")
+            wrong = pc.or_(wrong, pc.and_not(pc.match_substring(array, self.thousands), right))
+            plain = pc.replace_substring(plain, self.thousands, "")
+        wrong = pc.and_not(wrong, missing)
+        plain = pc.replace_substring(plain, self.decimal, ".")
+        plain = pc.if_else(missing, pa.scalar(None, pa.string()), plain)
+        try:
+            if pc.any(wrong).as_py():
+                raise pa.ArrowInvalid
+            return plain.cast(pa.float64())
+        except pa.ArrowInvalid:
+            cells = array.to_pylist()
+            row = next(i for i, cell in enumerate(cells) if not self.missing.has(cell) and not self.is_number(cell))
+            raise TableError(self._not_a_number(name, done + row, cells[row])) from None
 
-    def _sentence(self, message: str) -> str:
-        """pyarrow's error message with names instead of numbers. Its row 1 is the header; our row 0 is below the header."""
+    def _count_missing(self, block: bytes, features: Sequence[str], X: Any) -> None:
+        """Count cells that say why they are missing."""
+        texts = [text for text in (*KNOWN, *self.options.missing) if text.encode() in block]
+        gaps = [name for name, column in zip(features, X.T, strict=True) if np.isnan(column).any()] if texts else []
+        if gaps:
+            arrays, _ = self._parse(block, (), gaps, 0)
+            for name in gaps:
+                for item in pc.value_counts(arrays[f"{name} "]).to_pylist():
+                    if item["values"] in texts:
+                        self.missing_found[item["values"]] += item["counts"]
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The lines of the rows, in blocks."""
+        if self._pipe is not None:
+            lines = Lines(self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            yield from self._skipping(lines, said=self._said)
+            return
+        with self._stream() as file:
+            lines = Lines(file.read, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            yield from self._skipping(lines, said=self._said)
+
+    def _skipping(self, lines: Lines, said: bool = False) -> Iterator[bytes]:
+        left = self.layout.skip + said
+        for block in lines:
+            while left and block:
+                line, block = _first_line(block)
+                left -= bool(line.strip())
+            if block.strip():
+                yield block
+
+    def _stream(self) -> Any:
+        try:
+            self._file = pa.OSFile(str(self.path), "rb")
+            packed = _PACKED.get(self.path.suffix.lower()) if self.path is not None else None
+            return self._file if packed is None else _Unpacked(pa.CompressedInputStream(self._file, packed), self.name)
+        except pa.ArrowException as error:
+            raise TableError(f"{self.name}: {' '.join(str(error).split())[:200]}") from None
+
+    def _sentence(self, message: str, done: int) -> str:
+        """pyarrow's error message with names instead of numbers, and rows counted from 0."""
         if place := _PLACE.search(message):
-            column, row, cell = int(place[1]), int(place[2]) - 2, place[3]
-            return (
-                f"{self.name}: column {self.names[column]!r} contains {cell[:40]!r} in row {row}, which is not a number "
-                f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
-            )
+            return self._not_a_number(self.names[int(place[1])], done + int(place[2] or 1) - 1, place[3])
         if ragged := _RAGGED.search(message):
-            return f"{self.name}: row {int(ragged[1]) - 2} has {ragged[3]} cell(s), but the header has {ragged[2]}."
+            row = done + int(ragged[1] or 1) - 1
+            return f"{self.name}: row {row} has {ragged[3]} cell(s), but the header has {ragged[2]}."
         return f"{self.name}: {' '.join(message.split())[:200]}"
 
+    def _not_a_number(self, name: str, row: int, cell: str) -> str:
+        return (
+            f"{self.name}: column {name!r} contains {cell[:40]!r} in row {row}, which is not a number "
+            f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
+        )
 
-class _Pipe(io.RawIOBase):
-    """Standard input whose beginning has been looked at and comes once more."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+def _whole(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
-    def look(self) -> tuple[bytes, bool]:
-        """What has arrived, at least the header and one row; and whether that is all."""
-        while len(self._rest) < _SAMPLE and self._rest.count(b"\n") < 2:
-            chunk = standard_input().read1(_SAMPLE)
-            if not chunk:
-                return self._rest, True
-            self._rest += chunk
-        return self._rest, False
 
-    def readable(self) -> bool:
-        return True
+def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
+    """The cells of the first lines that are not blank."""
+    lines = [line for line in text.splitlines(keepends=True)[:400] if line.strip()]
+    if delimiter == WHITESPACE:
+        yield from (line.split() for line in lines)
+        return
+    try:
+        yield from csv.reader(lines, delimiter=delimiter)
+    except csv.Error:
+        yield from (line.rstrip("\r\n").split(delimiter) for line in lines)
 
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._rest[: len(buffer)] or standard_input().read1(len(buffer))
-        self._rest = self._rest[len(buffer) :]
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
+
+def _enough(seen: bytes) -> bool:
+    """Whether a pipe has shown its header and a row with a number."""
+    lines = [line for line in seen.splitlines()[:-1] if line.strip()] if b"\n" in seen else []
+    whole = lines if not seen.endswith(b"\n") else [*lines, seen.splitlines()[-1]]
+    return len(whole) > 1 and any(re.search(rb"(?<![\w])[+-]?\d", line) for line in whole[1:])
+
+
+def _first_line(block: bytes) -> tuple[bytes, bytes]:
+    found = re.match(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)", block)
+    assert found is not None
+    return found[0], block[found.end() :]
+
+
+class _Once:
+    """Bytes that are read as a whole."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __call__(self, size: int) -> bytes:
+        content, self.content = self.content, b""
+        return content
+
+
+class _Unpacked:
+    """A compressed file; damage is a `TableError`."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self.stream, self.name = stream, name
+
+    def read(self, size: int) -> bytes:
+        try:
+            return bytes(self.stream.read(size))
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{self.name} cannot be unpacked: {' '.join(str(error).split())[:160]}") from None
+
+    def __enter__(self) -> "_Unpacked":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()

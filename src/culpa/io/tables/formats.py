@@ -2,10 +2,11 @@
 
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from culpa._core.choices import TABLE_FORMATS
+from culpa._core.choices import INPUT_FORMATS
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.reading import Options
 from culpa.io.tables.table import Source, TableError
 
 _ENDINGS = {
@@ -19,21 +20,10 @@ _ENDINGS = {
     ".ipc": "arrow",
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
 }
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to read a table: everything that the file itself does not say."""
-
-    format: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, in addition to NA, null and so on
-    strict: bool = False
-    sparse: bool = False
 
 
 def format_of(path: Path | None, given: str | None, otherwise: str | None = None) -> str:
@@ -51,33 +41,34 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
         return otherwise
     raise TableError(
         f"{path}: the file extension is not known. Name the format with --input-format (input) or --format (output): "
-        f"{', '.join(TABLE_FORMATS)}."
+        f"{', '.join(INPUT_FORMATS)}."
     )
 
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
     """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
-    kind = format_of(path, options.format)
+    pipe = Pipe() if path is None else None
+    kind = format_of(path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv")
     if path is not None:
         _check_regular(path)
     if kind == "ndjson":
         from culpa.io.tables.ndjson import NdjsonTable
 
-        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report)
+        return NdjsonTable(
+            path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report, pipe=pipe
+        )
     if kind == "csv":
         from culpa.io.tables.csv_table import CsvTable
 
-        return CsvTable(
-            path,
-            delimiter=options.delimiter,
-            decimal=options.decimal,
-            encoding=options.encoding,
-            missing=options.missing,
-        )
+        return CsvTable(path, options, pipe)
+    if kind == "excel":
+        from culpa.io.tables.excel import ExcelTable
+
+        return ExcelTable(path, options)
     from culpa.io.tables.columnar import ArrowTable, ParquetTable
 
     table = ParquetTable if kind == "parquet" else ArrowTable
-    return table(path, missing=options.missing)
+    return table(path, missing=options.missing, pipe=pipe)
 
 
 def _check_regular(path: Path) -> None:

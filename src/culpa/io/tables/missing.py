@@ -10,6 +10,49 @@ from culpa._core.types import Floats
 from culpa.io.tables.dialect import is_number
 
 
+# what historians write in place of a reading
+_STATES = (
+    "Bad Input",
+    "I/O Timeout",
+    "No Data",
+    "Shutdown",
+    "Configure",
+    "Comm Fail",
+    "Bad",
+    "Bad Data",
+    "Bad Quality",
+    "Bad Output",
+    "Bad Total",
+    "Calc Failed",
+    "Calc Off",
+    "Pt Created",
+    "Scan Off",
+    "Scan Timeout",
+    "Scan Timed Out",
+    "Intf Shut",
+    "Not Connect",
+    "Out of Serv",
+    "Over Range",
+    "Under Range",
+    "Arc Off-line",
+    "Arc Offline",
+    "Inp OutRange",
+    "Invalid Data",
+    "No Result",
+    "No Sample",
+    "Set to Bad",
+    "Unit Down",
+    "DCS failed",
+    "Equip Fail",
+    "[-11059] No Good Data For Calculation",
+    "No Good Data For Calculation",
+)
+KNOWN: tuple[str, ...] = (
+    *dict.fromkeys(form for state in _STATES for form in (state, state.upper(), state.lower())),
+    *("#N/A", "#NV", "#VALUE!", "#REF!", "#DIV/0!", "#WERT!", "#BEZUG!"),
+)
+
+
 class Missing:
     """Texts that mean a missing cell. One that is a number means that number, however a table writes it.
 
