@@ -16,6 +16,7 @@ from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, restored
 from culpa.io.tables.missing import KNOWN, Missing
+from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import Batch, Column, TableError
@@ -40,6 +41,7 @@ class CsvTable:
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
         self.missing_found: Counter[str] = Counter()
+        self.coded: frozenset[str] = frozenset()  # carried columns to hand out as dictionaries, because few texts repeat
         self._file: Any = None
         self._pipe = pipe or (Pipe() if path is None else None)
         text = self._sample_text()
@@ -48,7 +50,8 @@ class CsvTable:
         text = self._choose_delimiter(text)
         lines = list(_cells(text, self.delimiter))
         self._choose_marks(lines)
-        self.missing = Missing((*pa_csv.ConvertOptions().null_values, *KNOWN, *options.missing), self.decimal)
+        missing = Missing((*pa_csv.ConvertOptions().null_values, *KNOWN, *options.missing), self.decimal)
+        self.missing, self.spelling = missing, Spelling(missing, self.decimal, self.thousands)
         self._choose_layout(lines)
         self._booleans: set[str] = set()
         self._columns, self._head = self._look(text)
@@ -88,7 +91,8 @@ class CsvTable:
             arrays, n = self._parse(block, features, carried, done)
             X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
             self._count_missing(block, features, X)
-            yield Batch(np.arange(done, done + n), X, {name: restored(arrays[f"{name} "]) for name in carried})
+            back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
+            yield Batch(np.arange(done, done + n), X, {name: back(arrays[f"{name} "]) for name in carried})
             done += n
 
     def cells(self, names: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -155,15 +159,11 @@ class CsvTable:
     def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
         try:
             self.layout = layout.find(
-                lines, self.is_number, self.missing.has, self.options.header_rows, self.options.names
+                lines, self.spelling.is_number, self.missing.has, self.options.header_rows, self.options.names
             )
         except TableError as error:
             raise TableError(f"{self.name}: {error}") from None
-        above = self.layout.skip - self.layout.header_rows
-        self.decisions += [f"{above} line{'s' * (above > 1)} above the header skipped"] if above else []
-        if self.layout.header_rows > 1 and self.options.header_rows is None:
-            what = "one of names and one of units" if self.layout.units and self.layout.header_rows == 2 else "joined"
-            self.decisions.append(f"{self.layout.header_rows} header rows, {what}")
+        self.decisions += layout.in_words(self.layout, self.options.header_rows)
 
     def _check_header(self) -> None:
         """Ask about a header that looks like a row of numbers."""
@@ -173,19 +173,6 @@ class CsvTable:
                 f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns are "
                 "then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
             )
-
-    def is_number(self, cell: str) -> bool:
-        """Whether a cell is a number in this file."""
-        cell = cell.strip()
-        if self.thousands and self.thousands in cell:
-            if not self._grouping().fullmatch(cell):
-                return False
-            cell = cell.replace(self.thousands, "")
-        return dialect.is_number(cell, self.decimal)
-
-    def _grouping(self) -> "re.Pattern[str]":
-        mark, decimal = re.escape(self.thousands or ""), re.escape(self.decimal)
-        return re.compile(rf"[+-]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{decimal}\d*)?(?:[eE][+-]?\d+)?")
 
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
         """Kinds of columns, and their first cells as texts."""
@@ -200,7 +187,7 @@ class CsvTable:
     def _column(self, name: str, cells: Sequence[str]) -> Column:
         """What a column holds, by its first cells."""
         present = {row: cell for row, cell in enumerate(cells) if cell and not self.missing.has(cell)}
-        others = {row: cell for row, cell in present.items() if not self.is_number(cell)}
+        others = {row: cell for row, cell in present.items() if not self.spelling.is_number(cell)}
         if not others:
             return Column("number")
         if all(cell.lower() in ("true", "false") for cell in present.values()):
@@ -212,20 +199,28 @@ class CsvTable:
         return Column("time" if dialect.is_time(cell) else "text", cell)
 
     def _parse(
-        self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int, *, by_position: bool = False, ragged: Any = None
+        self,
+        block: bytes,
+        features: Sequence[str],
+        carried: Sequence[str],
+        done: int,
+        *,
+        by_position: bool = False,
+        ragged: Any = None,
     ) -> tuple[dict[str, Any], int]:
         """Arrow columns of a block: features as numbers, carried columns as texts under their name and a blank."""
         where = {name: str(position) for position, name in enumerate(self.names)}
         number: Any = pa.string() if self._by_text else pa.float64()
         # every number is read as float64: a column may start with whole numbers or with nothing at all
-        types = {where[name]: pa.string() for name in carried if name not in features}
+        types = {where[name]: self._text_type(name) for name in carried if name not in features}
         types |= {where[name]: pa.bool_() if name in self._booleans else number for name in features}
         wanted = [str(i) for i in range(len(self.names))] if by_position else list(types)
         types = dict.fromkeys(wanted, pa.string()) if by_position else types
         try:
             table = self._read(block, wanted, types, ragged)
             again = [name for name in carried if name in features]
-            texts = self._read(block, [where[name] for name in again], dict.fromkeys((where[n] for n in again), pa.string()), ragged) if again else None
+            as_texts = {where[name]: pa.string() for name in again}
+            texts = self._read(block, list(as_texts), as_texts, ragged) if again else None
         except pa.ArrowInvalid as error:
             raise TableError(self._sentence(str(error), done)) from None
         if by_position:
@@ -234,6 +229,9 @@ class CsvTable:
         for name in carried:
             arrays[f"{name} "] = _whole((texts if name in features and texts is not None else table).column(where[name]))
         return arrays, table.num_rows
+
+    def _text_type(self, name: str) -> Any:
+        return pa.dictionary(pa.int32(), pa.string()) if name in self.coded else pa.string()
 
     def _read(self, block: bytes, wanted: Sequence[str], types: Mapping[str, Any], ragged: Any) -> Any:
         return pa_csv.read_csv(
@@ -260,24 +258,11 @@ class CsvTable:
         array = _whole(column)
         if not self._by_text or name in self._booleans:
             return array
-        array = pc.utf8_trim_whitespace(array)
-        missing = pc.is_in(array, value_set=pa.array(self.missing.texts, pa.string()))
-        plain, wrong = array, pc.match_substring(array, "." if self.decimal != "." != self.thousands else "_")
-        if self.thousands:
-            right = pc.match_substring_regex(array, f"^(?:{self._grouping().pattern})$")
-            wrong = pc.or_(wrong, pc.and_not(pc.match_substring(array, self.thousands), right))
-            plain = pc.replace_substring(plain, self.thousands, "")
-        wrong = pc.and_not(wrong, missing)
-        plain = pc.replace_substring(plain, self.decimal, ".")
-        plain = pc.if_else(missing, pa.scalar(None, pa.string()), plain)
-        try:
-            if pc.any(wrong).as_py():
-                raise pa.ArrowInvalid
-            return plain.cast(pa.float64())
-        except pa.ArrowInvalid:
-            cells = array.to_pylist()
-            row = next(i for i, cell in enumerate(cells) if not self.missing.has(cell) and not self.is_number(cell))
-            raise TableError(self._not_a_number(name, done + row, cells[row])) from None
+        numbers = self.spelling.read(array)
+        if numbers is None:
+            row, cell = self.spelling.first_bad(array)
+            raise TableError(self._not_a_number(name, done + row, cell))
+        return pa.array(numbers, from_pandas=True)
 
     def _count_missing(self, block: bytes, features: Sequence[str], X: Any) -> None:
         """Count cells that say why they are missing."""
@@ -331,6 +316,10 @@ class CsvTable:
             f"{self.name}: column {name!r} contains {cell[:40]!r} in row {row}, which is not a number "
             f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
         )
+
+
+def _as_it_is(array: Any) -> Any:
+    return array
 
 
 def _whole(column: Any) -> Any:

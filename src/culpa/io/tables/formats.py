@@ -1,13 +1,18 @@
 """Which format a table has, and the source that reads it."""
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.reading import Options
+from culpa.io.tables.selection import Period, Selection
+from culpa.io.tables.several import SeveralTables, expand
 from culpa.io.tables.table import Source, TableError
+from culpa.io.tables.timed import TimedTable
 
 _ENDINGS = {
     ".csv": "csv",
@@ -27,7 +32,7 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def format_of(path: Path | None, given: str | None, otherwise: str | None = None) -> str:
-    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes."""
+    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes and other endings."""
     if given is not None:
         return given
     if path is None:
@@ -69,6 +74,37 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
 
     table = ParquetTable if kind == "parquet" else ArrowTable
     return table(path, missing=options.missing, pipe=pipe)
+
+
+def open_table(
+    texts: Sequence[str], options: Options, selection: Selection, report: Callable[[str], None]
+) -> TimedTable:
+    """The rows of one or several files or patterns, as one table with times."""
+    paths = expand(texts)
+    sources = [open_source(path, options, report) for path in paths]
+    whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
+    if options.long:
+        from culpa.io.tables.long import LongTable
+
+        whole = LongTable(whole, options)
+        options = replace(options, time=options.long[1], time_format=None)
+    return TimedTable(whole, options, selection)
+
+
+def excluded_periods(path: Path, options: Options) -> list[Period]:
+    """The periods that a table lists, by its first two columns of times: beginning and end."""
+    source = open_source(path, Options(encoding=options.encoding), lambda text: None)
+    found: list[Any] = []
+    for name in source.columns():
+        column = TimedTable(source, Options(time=name, time_format=options.time_format, hints=options.hints))
+        if len(found) < 2 and column.holds_times(name):
+            found.append([time for batch in column.batches([], [name]) if batch.times for time in batch.times()])
+    if len(found) < 2:
+        raise TableError(f"{path}: --exclude-file needs two columns of times, the beginning and the end of each period.")
+    for row, (start, end) in enumerate(zip(*found, strict=True)):
+        if end < start:
+            raise TableError(f"{path}: the period in row {row} ends before it begins.")
+    return list(zip(*found, strict=True))
 
 
 def _check_regular(path: Path) -> None:

@@ -52,6 +52,16 @@ def find(
     return Layout(called, above + header_rows, header_rows, found, doubtful)
 
 
+def in_words(layout: Layout, given: int | None) -> list[str]:
+    """What was decided about lines above the rows, unless it was given."""
+    above = layout.skip - layout.header_rows
+    words = [f"{above} line{'s' * (above > 1)} above the header skipped"] if above else []
+    if layout.header_rows > 1 and given is None:
+        what = "one of names and one of units" if layout.units and layout.header_rows == 2 else "joined"
+        words.append(f"{layout.header_rows} header rows, {what}")
+    return words
+
+
 def _width(lines: Sequence[Cells]) -> int:
     """The number of cells that most lines have."""
     counts: dict[int, int] = {}

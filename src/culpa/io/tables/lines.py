@@ -174,6 +174,9 @@ def _unclosed(table: str, lines_before: int) -> TableError:
 
 def restored(array: Any) -> Any:
     """Carried cells with their line breaks."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     return pc.replace_substring(pc.replace_substring(array, "\x0b", "\n"), "\x0c", "\r")

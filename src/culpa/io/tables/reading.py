@@ -16,8 +16,6 @@ REMEMBERED = (
     "names",
     "sheet",
     "missing",
-    "time",
-    "time_format",
     "long",
     "every",
     "good",

@@ -25,6 +25,7 @@ _WORDS = {
     "ms": "milliseconds since 1970",
     "us": "microseconds since 1970",
     "ns": "nanoseconds since 1970",
+    "number": "numbers",
 }
 _NAMED = re.compile(r"(.*[\W_])?(time|timestamp|date|datetime|zeit|zeitstempel|datum|epoch|ts|t)([\W_].*)?", re.IGNORECASE)
 
@@ -88,10 +89,10 @@ class TimeFormat:
     def _read_unique(self, cells: Any) -> Times:
         import pandas as pd
 
-        if self.name in UNITS:
+        if self.name in UNITS or self.name == "number":
             numbers = pd.to_numeric(cells, errors="coerce")
             _refuse_gaps(np.asarray(np.isfinite(numbers.to_numpy(dtype=np.float64, na_value=np.nan))))
-            return _from_epoch(numbers, UNITS[self.name])
+            return _from_epoch(numbers, UNITS[self.name]) if self.name in UNITS else numbers
         texts = pd.Index([cell if isinstance(cell, str) else _as_text(cell) for cell in cells], dtype=object)
         if "%" in self.name:
             found = pd.to_datetime(texts, format=self.name, errors="coerce")
