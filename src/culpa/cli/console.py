@@ -32,6 +32,19 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def tell_reading(source: "Source", *, quiet: bool) -> None:
+    """How a table is read, on one line, where that was not given."""
+    if not quiet and (decisions := source.decisions):
+        say(f"{source.name}: {'; '.join(decisions)}.")
+
+
+def tell_missing(source: "Source", *, quiet: bool) -> None:
+    """How many cells said why they are missing, on one line."""
+    if not quiet and (found := source.missing_found):
+        listed = ", ".join(f"{text!r} {number:,}" for text, number in found.most_common(8))
+        say(f"{source.name}: read as missing: {listed}{', ...' if len(found) > 8 else ''}.")
+
+
 def fail(text: str) -> NoReturn:
     """A user error: one sentence, exit code 2."""
     say(f"Error: {' '.join(text.split())}")

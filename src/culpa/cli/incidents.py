@@ -8,7 +8,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import tell_reading, warn
 
 
 @command
@@ -40,12 +40,14 @@ def incidents(
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as run
 
+        time = job.source.time
+        tell_reading(job.source, quiet=rows.quiet)
         live = job.source.live and job.format in ("text", "ndjson")
         summary = run(
             job.detector,
             job.source,
             job.sink,
-            time=grouping.time,
+            time=time,
             **grouping.grouping(),
             events=live if events is None else events,
             progress=job.progress,

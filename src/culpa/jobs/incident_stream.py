@@ -80,7 +80,8 @@ class _Clock:
         rows, cells = scored.batch.rows, scored.batch.carried[self.column]
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
         try:
-            times = read_times(cells, self.column, int(rows[0]))
+            known_times = scored.batch.times
+            times = read_times(cells, self.column, int(rows[0])) if known_times is None else known_times()
             known = times if self.last is None else self.last.append(times)
             check_order(known, self.column, int(rows[0]) - (len(known) - len(times)))
         except (TypeError, ValueError) as error:

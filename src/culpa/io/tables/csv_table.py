@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_numeric, find, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
@@ -25,7 +25,9 @@ _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of colum
 _BLOCK = 1 << 22  # bytes read at a time
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
-_PLACE = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL)
+_PLACE = re.compile(
+    r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL
+)
 _RAGGED = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
@@ -40,8 +42,11 @@ class CsvTable:
         self.name = "standard input" if path is None else str(path)
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
+        self.hints: dict[str, str] = {}  # marks that cells of this table have shown
         self.missing_found: Counter[str] = Counter()
-        self.coded: frozenset[str] = frozenset()  # carried columns to hand out as dictionaries, because few texts repeat
+        self.coded: frozenset[str] = (
+            frozenset()
+        )  # carried columns to hand out as dictionaries, because few texts repeat
         self._file: Any = None
         self._pipe = pipe or (Pipe() if path is None else None)
         text = self._sample_text()
@@ -143,10 +148,13 @@ class CsvTable:
                 raise marks.ask(found, self.name)
             decimal = hints["decimal"] if found.unsure is not None else found.decimal
             group = hints.get("thousands") if found.unsure is not None else found.thousands
+            self.hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
             thousands = thousands or (group if group != decimal else None)
             self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []
             self.decisions += [f"thousands separator {thousands!r}"] if thousands and not given.thousands else []
-        inside = marks.detect((cell for cells in lines[1:] for cell in cells), "") if decimal == self.delimiter else None
+        inside = (
+            marks.detect((cell for cells in lines[1:] for cell in cells), "") if decimal == self.delimiter else None
+        )
         if inside is not None and inside.decimal != decimal and inside.unsure is None:  # not even in quoted cells
             raise TableError(
                 f"{self.name}: {decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or --decimal."
@@ -176,7 +184,9 @@ class CsvTable:
 
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
         """Kinds of columns, and their first cells as texts."""
-        body = b"".join(self._skipping(Lines(_Once(text.encode()), "utf-8", self.delimiter, self.name, len(self.names))))
+        body = b"".join(
+            self._skipping(Lines(_Once(text.encode()), "utf-8", self.delimiter, self.name, len(self.names)))
+        )
         arrays, n = self._parse(body, (), self.names, 0, by_position=True) if body else ({}, 0)
         columns, head = {}, {}
         for position, name in enumerate(self.names):
@@ -227,7 +237,9 @@ class CsvTable:
             return {name: table.column(name).combine_chunks() for name in wanted}, table.num_rows
         arrays = {name: self._numbers(table.column(where[name]), name, done) for name in features}
         for name in carried:
-            arrays[f"{name} "] = _whole((texts if name in features and texts is not None else table).column(where[name]))
+            arrays[f"{name} "] = _whole(
+                (texts if name in features and texts is not None else table).column(where[name])
+            )
         return arrays, table.num_rows
 
     def _text_type(self, name: str) -> Any:

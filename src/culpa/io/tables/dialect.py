@@ -11,12 +11,13 @@ from culpa.io.tables.times import readings
 DELIMITERS = (",", ";", "\t", "|")
 
 
-
 def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     """The beginning of a file as text, cut after its last whole line unless it is the whole file."""
     decoder = make_decoder(encoding)
     try:
-        text = (decoder(sample) + (decoder(b"") if complete else b"")).decode("utf-8", "strict" if complete else "ignore")
+        text = (decoder(sample) + (decoder(b"") if complete else b"")).decode(
+            "utf-8", "strict" if complete else "ignore"
+        )
     except UnicodeError:
         raise wrong_encoding(table, encoding) from None
     text = text.removeprefix("\ufeff")

@@ -52,7 +52,9 @@ class ExcelTable:
         self.spelling = Spelling(missing, decimal, options.thousands or (None if found.unsure else found.thousands))
         self._choose_layout(texts)
         body = head[self.layout.skip :]
-        self._head = {name: [row[j] if j < len(row) else None for row in body] for j, name in enumerate(self.layout.names)}
+        self._head = {
+            name: [row[j] if j < len(row) else None for row in body] for j, name in enumerate(self.layout.names)
+        }
         self._columns = {name: self._column(cells) for name, cells in self._head.items()}
 
     @property
@@ -91,7 +93,9 @@ class ExcelTable:
         """Rows read of all rows."""
         return min(self._done / self._total, 1.0) if self._total else None
 
-    def _batch(self, rows: list[Row], features: Sequence[str], carried: Sequence[str], where: Mapping[str, int]) -> Batch:
+    def _batch(
+        self, rows: list[Row], features: Sequence[str], carried: Sequence[str], where: Mapping[str, int]
+    ) -> Batch:
         def column(name: str) -> list[Any]:
             return [row[where[name]] if where[name] < len(row) else None for row in rows]
 
@@ -121,7 +125,9 @@ class ExcelTable:
         large = np.abs(result) > LARGEST
         if large.any():
             at = int(np.argmax(large))
-            raise TableError(f"{self.name}: column {name!r} contains {result[at]:g} in row {self._done + at}, which is too large.")
+            raise TableError(
+                f"{self.name}: column {name!r} contains {result[at]:g} in row {self._done + at}, which is too large."
+            )
         return result
 
     def _is_missing(self, cell: Any) -> bool:
@@ -193,7 +199,9 @@ class _Book:
         try:
             import openpyxl
         except ImportError:
-            raise TableError(f"{self.path}: Excel files need openpyxl. Install it with: pip install 'culpa[excel]'") from None
+            raise TableError(
+                f"{self.path}: Excel files need openpyxl. Install it with: pip install 'culpa[excel]'"
+            ) from None
         import warnings
 
         self.path.stat()  # a missing file is the same error for every format

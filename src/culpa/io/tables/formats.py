@@ -31,7 +31,9 @@ _ENDINGS = {
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 
-def format_of(path: Path | None, given: str | None, otherwise: str | None = None) -> str:
+def format_of(
+    path: Path | None, given: str | None, otherwise: str | None = None, formats: Sequence[str] = INPUT_FORMATS
+) -> str:
     """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes and other endings."""
     if given is not None:
         return given
@@ -40,20 +42,22 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _PACKED and "".join(endings[-2:-1]) in (".csv", ".tsv", ".txt"):
         return "csv"
-    if endings and endings[-1] in _ENDINGS:
+    if endings and _ENDINGS.get(endings[-1]) in formats:
         return _ENDINGS[endings[-1]]
     if otherwise is not None:
         return otherwise
     raise TableError(
         f"{path}: the file extension is not known. Name the format with --input-format (input) or --format (output): "
-        f"{', '.join(INPUT_FORMATS)}."
+        f"{', '.join(formats)}."
     )
 
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
     """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
     pipe = Pipe() if path is None else None
-    kind = format_of(path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv")
+    kind = format_of(
+        path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv"
+    )
     if path is not None:
         _check_regular(path)
     if kind == "ndjson":
@@ -100,7 +104,9 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
         if len(found) < 2 and column.holds_times(name):
             found.append([time for batch in column.batches([], [name]) if batch.times for time in batch.times()])
     if len(found) < 2:
-        raise TableError(f"{path}: --exclude-file needs two columns of times, the beginning and the end of each period.")
+        raise TableError(
+            f"{path}: --exclude-file needs two columns of times, the beginning and the end of each period."
+        )
     for row, (start, end) in enumerate(zip(*found, strict=True)):
         if end < start:
             raise TableError(f"{path}: the period in row {row} ends before it begins.")

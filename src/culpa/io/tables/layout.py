@@ -115,7 +115,9 @@ def _joined(head: Sequence[Cells]) -> list[str]:
         for j in range(1, len(row)):
             if not row[j].strip() and below[j].strip() and row[j - 1].strip():
                 row[j] = row[j - 1]
-    return [_clean(" ".join(dict.fromkeys(_clean(row[j]) for row in rows if row[j].strip()))) for j in range(len(rows[0]))]
+    return [
+        _clean(" ".join(dict.fromkeys(_clean(row[j]) for row in rows if row[j].strip()))) for j in range(len(rows[0]))
+    ]
 
 
 def _clean(text: str) -> str:

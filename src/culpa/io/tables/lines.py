@@ -168,7 +168,7 @@ def wrong_encoding(table: str, encoding: str) -> TableError:
 
 def _unclosed(table: str, lines_before: int) -> TableError:
     return TableError(
-        f"{table}, line {lines_before + 1}: a quote (\") is opened and not closed on its line. Remove the quote, or close it."
+        f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove the quote, or close it.'
     )
 
 

@@ -44,7 +44,9 @@ class Roles:
     def of(cls, names: Sequence[str], known: Sequence[str], table: str) -> "Roles":
         """Roles from the names that a user gave, in this order."""
         if len(names) not in (3, 4):
-            raise TableError(f"--long needs the columns of tag, time, value and (optional) quality, got {len(names)} names.")
+            raise TableError(
+                f"--long needs the columns of tag, time, value and (optional) quality, got {len(names)} names."
+            )
         for name in names:
             find(name, known, table)
         return cls(*names)
@@ -227,7 +229,9 @@ class LongTable:
     @cached_property
     def _judge(self) -> "_Judge":
         assert self.roles.quality is not None
-        return _Judge.of([str(cell) for cell in self.inner.look(self.roles.quality)], self.good, self.roles.quality, self.name)
+        return _Judge.of(
+            [str(cell) for cell in self.inner.look(self.roles.quality)], self.good, self.roles.quality, self.name
+        )
 
     def _keys(self, batch: Batch) -> NDArray[np.int64]:
         """The interval of each line, counted from 1970."""

@@ -15,18 +15,22 @@ _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
 
 @dataclass(frozen=True)
 class Marks:
-    """Decimal mark and thousands separator; ``unsure`` is a cell that could be read in two ways."""
+    """Decimal mark and thousands separator; ``unsure`` is a cell that could be read in two ways.
+
+    ``seen`` says that cells show the decimal mark.
+    """
 
     decimal: str
     thousands: str | None = None
     unsure: str | None = None
+    seen: bool = False
 
 
 def detect(cells: Iterable[str], delimiter: str) -> Marks:
     """The marks that the cells of a sample use.
 
     >>> detect(["1.234,5"], ";"), detect(["1,5", "2"], ";").decimal, detect(["1.234"], ";").unsure
-    (Marks(decimal=',', thousands='.', unsure=None), ',', '1.234')
+    (Marks(decimal=',', thousands='.', unsure=None, seen=True), ',', '1.234')
     """
     sure: set[str] = set()  # characters that are certainly decimal marks
     groups: set[str] = set()  # that certainly group thousands
@@ -52,7 +56,7 @@ def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter:
         left = [mark for mark in unsure if mark != decimal]
         if thousands is None and left:  # the other mark is taken, so this one groups thousands
             thousands = left[0]
-        return Marks(decimal, thousands)
+        return Marks(decimal, thousands, seen=True)
     if not unsure or (set(unsure) == {"."} and delimiter in (",", " ")):
         return Marks(".", thousands)  # 1.234 in a file of commas or blanks: nobody groups thousands by points there
     if len(unsure) == 2:
@@ -64,7 +68,7 @@ def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter:
 def _look(cell: str) -> tuple[str, str, str] | None:
     """Decimal mark, thousands separator and open mark of a cell; ``None`` if it is no number."""
     body = cell.lstrip("+-").strip()
-    if not body or not body[0].isdigit() and body[0] not in ".,":
+    if not body or (not body[0].isdigit() and body[0] not in ".,"):
         return None
     plain = re.fullmatch(r"(\d*)([.,])(\d+)([eE][+-]?\d+)?", body)
     if plain:

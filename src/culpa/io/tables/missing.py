@@ -9,7 +9,6 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa.io.tables.dialect import is_number
 
-
 # what historians write in place of a reading
 _STATES = (
     "Bad Input",

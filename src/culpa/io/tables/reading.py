@@ -67,7 +67,7 @@ class Options:
         return replace(self, **changes)
 
 
-def check_memory(memory: Any) -> bool:
+def is_memory(memory: Any) -> bool:
     """Whether a model file holds reading options of the right types."""
     if not isinstance(memory, dict):
         return False

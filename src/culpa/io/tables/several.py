@@ -52,7 +52,9 @@ class SeveralTables:
     def decisions(self) -> list[str]:
         """Those about the first file, and where others differ."""
         first = self.sources[0].decisions
-        others = [f"{source.name}: {', '.join(source.decisions)}" for source in self.sources[1:] if source.decisions != first]
+        others = [
+            f"{source.name}: {', '.join(source.decisions)}" for source in self.sources[1:] if source.decisions != first
+        ]
         return [*first, *others[:3]]
 
     @property

@@ -74,4 +74,3 @@ class Source(Protocol):
     @property
     def skipped(self) -> int:
         """Rows that could not be used and were reported."""
-

@@ -37,7 +37,12 @@ class TimedTable:
             return None if given == NONE else find(given, list(self.inner.columns()), self.name)
         if before == NONE:
             return None
-        columns = self.inner.columns()
+        try:
+            columns = self.inner.columns()
+        except TableError:
+            if self.live:  # a pipe without lines has an answer without lines
+                return None
+            raise
         if before in columns:
             return before
         return next((name for name in columns if self.holds_times(name)), None)
@@ -63,11 +68,12 @@ class TimedTable:
 
     @property
     def decisions(self) -> list[str]:
-        """How the table is read, and its times."""
+        """How the table is read, and its times where they were looked for."""
         told = list(self.inner.decisions)
-        if self.time is not None and self.options.time is None:
-            typed = self.inner.columns()[self.time].kind == "time" and self.kind not in ("csv", "ndjson")
-            told.append(f"times in column {self.time!r}" + ("" if typed else f", written as {self.time_format.words}"))
+        name = self.__dict__.get("time")
+        if name is not None and self.options.time is None:
+            typed = self.inner.columns()[name].kind == "time" and self.kind not in ("csv", "ndjson")
+            told.append(f"times in column {name!r}" + ("" if typed else f", written as {self.time_format.words}"))
         return told
 
     def detected(self) -> dict[str, str]:
@@ -75,10 +81,8 @@ class TimedTable:
         found = {} if self.time is None else {"time": self.time, "time_format": self.time_format.name}
         if self.options.time == NONE:
             found["time"] = NONE
-        for mark in ("decimal", "thousands"):
-            if isinstance(getattr(self.inner, mark, None), str):
-                found[mark] = getattr(self.inner, mark)
-        return found
+        first = getattr(self.inner, "sources", [self.inner])[0]
+        return found | dict(getattr(first, "hints", {}))
 
     @property
     def missing_found(self) -> Counter[str]:

@@ -27,12 +27,15 @@ _WORDS = {
     "ns": "nanoseconds since 1970",
     "number": "numbers",
 }
-_NAMED = re.compile(r"(.*[\W_])?(time|timestamp|date|datetime|zeit|zeitstempel|datum|epoch|ts|t)([\W_].*)?", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(.*[\W_])?(time|timestamp|date|datetime|zeit|zeitstempel|datum|epoch|ts|t)([\W_].*)?", re.IGNORECASE
+)
 
 _MONTHS = {
     name: month
     for month, names in enumerate(
-        "jan|feb|mar mrz mär|apr|may mai|jun|jul|aug|sep sept|oct okt|nov|dec dez".split("|"), start=1
+        ["jan", "feb", "mar mrz mär", "apr", "may mai", "jun", "jul", "aug", "sep sept", "oct okt", "nov", "dec dez"],
+        start=1,
     )
     for name in names.split()
 }
