@@ -8,7 +8,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import tell_reading, warn
+from culpa.cli.console import plain, tell_reading, warn
 
 
 @command
@@ -64,7 +64,7 @@ class _Lines:
         events = columns.get("event") or ["closed"] * len(columns["sentence"])
         news = columns.get("new") or [""] * len(events)
         for event, new, sentence in zip(events, news, columns["sentence"], strict=True):
-            typer.echo(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence)
+            typer.echo(plain(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence))
 
 
 _OPENINGS = {"opened": "New incident. ", "grew": "{new} left the normal range. ", "closed": "Over. "}

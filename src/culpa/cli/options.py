@@ -176,6 +176,14 @@ class ReadingOptions:
         bool,
         typer.Option("--sparse", help="NDJSON: treat absent fields as missing cells.", rich_help_panel=READING),
     ] = False
+    skip_ragged: Annotated[
+        bool,
+        typer.Option(
+            "--skip-ragged",
+            help="CSV: skip rows with another number of cells than the header.",
+            rich_help_panel=READING,
+        ),
+    ] = False
     since: Annotated[
         str | None,
         typer.Option("--from", help="Read rows from this time on.", show_default="the first", rich_help_panel=READING),
@@ -230,6 +238,7 @@ class ReadingOptions:
             missing=tuple(self.missing or ()),
             strict=self.strict,
             sparse=self.sparse,
+            skip_ragged=self.skip_ragged,
             thousands=self.thousands,
             header_rows=0 if self.no_header else self.header_rows,
             names=_split(self.names or []),
@@ -309,7 +318,7 @@ class ColumnOptions:
         )
         if source.time is not None and source.time not in (*wanted, *dropped, *carried):
             carried.append(source.time)
-        features = choose_features(known, source.name, wanted, dropped, carried)
+        features = choose_features(known, source.name, wanted, dropped, carried, source)
         if len(features) < 2:
             raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
         return features

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from culpa.io.tables.columns import check_numeric, find, kind, to_matrix
+from culpa.io.tables.columns import check_numeric, find_all, kind, to_matrix
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.table import Batch, Column, TableError
@@ -60,8 +60,7 @@ class ColumnarTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
-        for name in (*features, *carried):
-            find(name, self.schema.names, self.name)
+        find_all((*features, *carried), self.schema.names, self.name)
         for name in features:
             check_numeric(name, self.columns()[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))

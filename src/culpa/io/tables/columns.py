@@ -13,7 +13,8 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import LARGEST, Column, TableError
+from culpa.io.tables.problems import Problem, TableProblems, explained, wrong_columns
+from culpa.io.tables.table import LARGEST, Column, Source, TableError
 
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
@@ -39,6 +40,20 @@ def find(name: str, names: Sequence[str], table: str) -> str:
     if count:
         raise TableError(f"{table}: {count} columns are called {name!r}: rename all but one.")
     raise TableError(f"{table}: there is no column {name!r}{near_miss(name, names)}")
+
+
+def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
+    """Refuse names that a table lacks or has twice, all of them at once."""
+    errors = []
+    for name in dict.fromkeys(names):
+        try:
+            find(name, known, table)
+        except TableError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise TableProblems(table, [Problem(str(error).removeprefix(f"{table}: ").rstrip(".")) for error in errors])
 
 
 def near_miss(name: str, names: Sequence[str]) -> str:
@@ -79,16 +94,30 @@ def split_chains(given: Sequence[str], names: Sequence[str]) -> list[list[str]]:
 
 
 def choose_features(
-    columns: Mapping[str, Column], table: str, wanted: Sequence[str], dropped: Sequence[str], carried: Sequence[str]
+    columns: Mapping[str, Column],
+    table: str,
+    wanted: Sequence[str],
+    dropped: Sequence[str],
+    carried: Sequence[str],
+    source: Source | None = None,
 ) -> list[str]:
-    """The columns to learn from: those asked for, or all that are neither dropped nor carried."""
+    """The columns to learn from: those asked for, or all that are neither dropped nor carried.
+
+    ``source`` is the table itself: if a column does not hold numbers, the error lists everything that is wrong with it.
+    """
     names = list(columns)
-    for name in (*wanted, *dropped, *carried):
-        find(name, names, table)
+    find_all((*wanted, *dropped, *carried), names, table)
     left_out = {*dropped, *([] if wanted else carried)}
     features = [name for name in wanted or names if name not in left_out]
-    for name in features:
-        check_numeric(name, columns[name], table)
+    try:
+        for name in features:
+            check_numeric(name, columns[name], table)
+    except TableError as error:
+        if source is None:
+            raise
+        wrong = wrong_columns(columns, features)
+        numeric = [name for name in features if columns[name].kind == "number" or columns[name].row is not None]
+        raise explained(error, source, numeric, wrong) from None
     return features
 
 

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_numeric, find, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_numeric, find, find_all, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.problems import explained
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import Batch, Column, TableError
 
@@ -35,13 +36,13 @@ class CsvTable:
     """A CSV file, or CSV on standard input."""
 
     kind = "csv"
-    skipped = 0
 
     def __init__(self, path: Path | None, options: Options, pipe: Pipe | None = None) -> None:
         self.path, self.encoding, self.options = path, options.encoding, options
         self.name = "standard input" if path is None else str(path)
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
+        self.ragged: list[tuple[int, int]] = []  # rows with too few or too many cells, and how many they have
         self.hints: dict[str, str] = {}  # marks that cells of this table have shown
         self.missing_found: Counter[str] = Counter()
         self.coded: frozenset[str] = (
@@ -86,14 +87,20 @@ class CsvTable:
         """All rows; carried columns stay the text they are."""
         if not set(features) | set(carried) <= set(self.names):
             self._check_header()
-        for name in (*features, *carried):
-            find(name, self.names, self.name)
+        find_all((*features, *carried), self.names, self.name)
         for name in features:
             check_numeric(name, self._columns[name], self.name)
         self.missing_found.clear()
-        done = 0
+        try:
+            yield from self._batches(features, carried)
+        except TableError as error:
+            raise (explained(error, self, features) if self.again else error) from None
+
+    def _batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        self.ragged, done = [], 0
         for block in self._blocks():
-            arrays, n = self._parse(block, features, carried, done)
+            ragged = self._note_ragged(done) if self.options.skip_ragged else None
+            arrays, n = self._parse(block, features, carried, done, ragged=ragged)
             X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
             self._count_missing(block, features, X)
             back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
@@ -102,11 +109,25 @@ class CsvTable:
 
     def cells(self, names: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """All cells of some columns as texts, block by block, with the number of the first row. Ragged rows are left out."""
-        done = 0
+        self.ragged, done = [], 0
         for block in self._blocks():
-            arrays, n = self._parse(block, (), names, done, ragged=lambda row: "skip")
+            arrays, n = self._parse(block, (), names, done, ragged=self._note_ragged(done))
             yield done, {name: restored(arrays[f"{name} "]) for name in names}
             done += n
+
+    @property
+    def skipped(self) -> int:
+        """Rows with too few or too many cells that were skipped."""
+        return len(self.ragged) if self.options.skip_ragged else 0
+
+    def _note_ragged(self, done: int) -> Any:
+        """What pyarrow calls for a row with another number of cells than the header."""
+
+        def note(row: Any) -> str:
+            self.ragged.append((done + (row.number or 1) - 1, row.actual_columns))
+            return "skip"
+
+        return note
 
     def share(self) -> float | None:
         """Bytes read of all bytes."""
@@ -187,7 +208,9 @@ class CsvTable:
         body = b"".join(
             self._skipping(Lines(_Once(text.encode()), "utf-8", self.delimiter, self.name, len(self.names)))
         )
-        arrays, n = self._parse(body, (), self.names, 0, by_position=True) if body else ({}, 0)
+        arrays, n = (
+            self._parse(body, (), self.names, 0, by_position=True, ragged=lambda row: "skip") if body else ({}, 0)
+        )
         columns, head = {}, {}
         for position, name in enumerate(self.names):
             cells = arrays[str(position)].to_pylist() if n else []

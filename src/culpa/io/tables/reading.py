@@ -34,6 +34,7 @@ class Options:
     missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, in addition to NA, null and so on
     strict: bool = False
     sparse: bool = False
+    skip_ragged: bool = False
     thousands: str | None = None
     header_rows: int | None = None  # counted by itself
     names: tuple[str, ...] = ()
