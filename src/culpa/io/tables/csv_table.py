@@ -101,19 +101,28 @@ class CsvTable:
         for block in self._blocks():
             ragged = self._note_ragged(done) if self.options.skip_ragged else None
             arrays, n = self._parse(block, features, carried, done, ragged=ragged)
+            rows = self._places(done, n)
             X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
             self._count_missing(block, features, X)
             back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
-            yield Batch(np.arange(done, done + n), X, {name: back(arrays[f"{name} "]) for name in carried})
-            done += n
+            yield Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
+            done = self._next(done, n)
 
-    def cells(self, names: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """All cells of some columns as texts, block by block, with the number of the first row. Ragged rows are left out."""
+    def _places(self, done: int, n: int) -> Any:
+        """The rows of a block of which ``n`` could be used, counted in the file."""
+        out = [row for row, _ in self.ragged if row >= done]
+        return np.setdiff1d(np.arange(done, done + n + len(out)), out) if out else np.arange(done, done + n)
+
+    def _next(self, done: int, n: int) -> int:
+        return done + n + sum(row >= done for row, _ in self.ragged)
+
+    def cells(self, names: Sequence[str]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+        """All cells of some columns as texts, block by block, with their rows. Ragged rows are left out and noted."""
         self.ragged, done = [], 0
         for block in self._blocks():
             arrays, n = self._parse(block, (), names, done, ragged=self._note_ragged(done))
-            yield done, {name: restored(arrays[f"{name} "]) for name in names}
-            done += n
+            yield self._places(done, n), {name: restored(arrays[f"{name} "]) for name in names}
+            done = self._next(done, n)
 
     @property
     def skipped(self) -> int:

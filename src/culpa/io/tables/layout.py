@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from culpa.columns.units import is_unit
 from culpa.io.tables.table import TableError
@@ -38,6 +39,7 @@ def find(
     width = _width(lines)
     above = _lines_above(lines, width)
     lines = lines[above:]
+    counted = header_rows is None
     if header_rows is None:
         header_rows = 0 if names else _count_headers(lines, is_number, is_missing)
     head = [_padded(cells, width) for cells in lines[:header_rows]]
@@ -47,7 +49,7 @@ def find(
     called = [_clean(name) for name in names] or (_joined(head) if head else [f"c{i + 1}" for i in range(width)])
     if len(called) != width:
         raise TableError(f"--names has {len(called)} names, but the table has {width} columns.")
-    doubtful = header_rows == 1 and not names and _like_a_row(head[0], is_number)
+    doubtful = counted and header_rows == 1 and _like_a_row(head[0], is_number)
     found = {name: _bare(unit) for name, unit in zip(called, units, strict=False) if _bare(unit)}
     return Layout(called, above + header_rows, header_rows, found, doubtful)
 
@@ -85,7 +87,8 @@ def _count_headers(lines: Sequence[Cells], is_number: Callable[[str], bool], is_
     filled = [[cell.strip() for cell in cells] for cells in lines[:60]]
     count = 1
     while count < min(_MOST_HEADERS, len(filled) - 1):
-        columns = _number_columns(filled[count + 1 :], is_number, is_missing)
+        below = max(count + 1, min(_MOST_HEADERS, len(filled) - 1))  # where no header can be
+        columns = _number_columns(filled[below:], is_number, is_missing)
         line = filled[count]
         texts = [line[j] for j in columns if j < len(line) and line[j] and not is_missing(line[j])]
         if not texts or any(is_number(cell) or readings([cell]) for cell in line if cell):
@@ -111,7 +114,7 @@ def _number_columns(
 def _joined(head: Sequence[Cells]) -> list[str]:
     """One name per column. An empty cell of an upper row takes the text to its left, as merged cells are written."""
     rows = [list(cells) for cells in head]
-    for row, below in zip(rows[:-1], rows[1:], strict=True):
+    for row, below in pairwise(rows):
         for j in range(1, len(row)):
             if not row[j].strip() and below[j].strip() and row[j - 1].strip():
                 row[j] = row[j - 1]

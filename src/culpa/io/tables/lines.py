@@ -7,6 +7,7 @@ which look like rows, is an error: otherwise it would make rows disappear.
 import codecs
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -142,7 +143,8 @@ def _cut_at_blanks(block: bytes) -> bytes:
 def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
     """A function that turns pieces of a text into UTF-8; an empty piece ends the text."""
     try:
-        b"".decode(encoding)  # refuses codecs that are not of texts, such as rot13
+        with suppress(UnicodeError):
+            b"a".decode(encoding)  # refuses codecs that are not of texts, such as rot13
         info = codecs.lookup(encoding)
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except (LookupError, ValueError):

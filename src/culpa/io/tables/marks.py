@@ -48,6 +48,7 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
 
 
 def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter: str) -> Marks:
+    sure -= groups
     decimal = "." if "." in sure else "," if "," in sure else None
     thousands = next((mark for mark in sorted(groups) if mark != decimal), None)
     if decimal is None and thousands in (".", ","):

@@ -51,12 +51,18 @@ class NdjsonTable:
         self.live = path is None
         self.skipped = 0
         self._file: BufferedReader | None = None
+        self._columns: Mapping[str, Column] | None = None
         self._seen: list[list[Line]] = []  # read by `columns`, still to be handed out
         self._input = pipe or (Pipe() if path is None else None)
         self._pipe: Iterator[list[Line]] | None = None
 
     def columns(self) -> Mapping[str, Column]:
         """The fields of the first line that is a JSON object."""
+        if self._columns is None:  # a pipe can be looked at only once
+            self._columns = self._first_fields()
+        return self._columns
+
+    def _first_fields(self) -> Mapping[str, Column]:
         for lines in self._lines():
             if self.path is None:
                 self._seen.append(lines)

@@ -76,18 +76,16 @@ def _csv_tables(source: Any) -> Iterator[Any]:
 def _of_csv(table: Any, names: Sequence[str]) -> list[Problem]:
     known = [name for name in dict.fromkeys(names) if table.names.count(name) == 1]
     bad: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in known}  # text: number of cells, first row
-    rows = 0
-    for first, cells in table.cells(known):
-        rows = first
+    for rows, cells in table.cells(known):
         for name, array in cells.items():
-            _gather(bad[name], array, first, table)
-        if rows > _MOST_ROWS:
+            _gather(bad[name], array, rows, table)
+        if len(rows) and rows[-1] > _MOST_ROWS:
             break
     problems = [problem for name in known for problem in _of_column(name, bad[name])]
     return problems + _ragged(table)
 
 
-def _gather(found: dict[str, tuple[int, int]], array: Any, first: int, table: Any) -> None:
+def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any) -> None:
     import pyarrow.compute as pc
 
     if (numbers := table.spelling.read(array)) is not None and not (abs(numbers) > 1e100).any():
@@ -96,7 +94,7 @@ def _gather(found: dict[str, tuple[int, int]], array: Any, first: int, table: An
         text = item["values"]
         if text and (table.spelling.is_bad(text) or _is_huge(text, table)):
             before = found.get(text)
-            row = first + pc.index(array, text).as_py() if before is None else before[1]
+            row = int(rows[pc.index(array, text).as_py()]) if before is None else before[1]
             found[text] = (item["counts"] + (0 if before is None else before[0]), row)
 
 
