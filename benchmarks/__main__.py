@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks import engine, peers_table
 from benchmarks.fit import fit_times
+from benchmarks.long_tables import long_tables
 from benchmarks.problems import all_problems
 from benchmarks.timing import product_rate
 
@@ -26,7 +27,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    parser.add_argument("--only", help="run one part: peers, exact, sampled, compiled, soon, tight, first, busy, fit")
+    parser.add_argument(
+        "--only", help="run one part: peers, exact, sampled, compiled, soon, tight, first, busy, fit, long"
+    )
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -42,6 +45,7 @@ def main() -> None:
         "first": engine.first_use,
         "busy": engine.busy_machine,
         "fit": lambda: fit_times(options.quick),
+        "long": lambda: long_tables(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

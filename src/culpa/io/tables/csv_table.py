@@ -310,10 +310,10 @@ class CsvTable:
 
     def _count_missing(self, block: bytes, features: Sequence[str], X: Any) -> None:
         """Count cells that say why they are missing."""
-        texts = [text for text in (*KNOWN, *self.options.missing) if text.encode() in block]
-        gaps = [name for name, column in zip(features, X.T, strict=True) if np.isnan(column).any()] if texts else []
-        if gaps:
-            arrays, _ = self._parse(block, (), gaps, 0)
+        gaps = [name for name, column in zip(features, X.T, strict=True) if np.isnan(column).any()]
+        texts = [text for text in (*KNOWN, *self.options.missing) if text.encode() in block] if gaps else []
+        if texts:
+            arrays, _ = self._parse(block, (), gaps, 0, ragged=lambda row: "skip")
             for name in gaps:
                 for item in pc.value_counts(arrays[f"{name} "]).to_pylist():
                     if item["values"] in texts:
