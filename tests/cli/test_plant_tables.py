@@ -101,7 +101,7 @@ def test_a_folder_of_parquet_files_with_a_maintenance_week(folder, plant):
 
 
 def test_the_model_remembers_how_its_table_was_read(folder, plant):
-    normal, new = plant
+    normal, _ = plant
     for frame, name in zip(plant, ("normal.csv", "new.csv"), strict=True):
         written = frame[:300].copy().astype(object)
         written.insert(0, "Zeit", frame.index[:300].strftime("%m/%d/%Y %I:%M:%S %p"))

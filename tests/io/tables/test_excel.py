@@ -51,7 +51,7 @@ def test_two_header_rows_units_and_bad_values(tmp_path):
 
 def test_sheets_by_name(tmp_path):
     path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2]], others=["Notizen"])
-    table, X, _ = read(path, ["a", "b"], sheet="Daten")
+    _, X, _ = read(path, ["a", "b"], sheet="Daten")
     assert X.tolist() == [[1, 2]]
     assert read(path, ["a"])[0].decisions == ["sheet 'Daten', the first of 2"]
     with pytest.raises(TableError, match="there is no sheet 'Datn'; did you mean 'Daten'"):

@@ -67,7 +67,7 @@ def test_inch_marks_are_no_quotes(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_blocks_end_with_lines_whatever_the_portions(size):
-    text = 'a,b\r\n1,"x\r\ny"\r\n2,z\r\n3,"""q"""\r\n4,last'.encode()
+    text = b'a,b\r\n1,"x\r\ny"\r\n2,z\r\n3,"""q"""\r\n4,last'
     read = io.BytesIO(text).read
     lines = Lines(lambda n: read(size), "utf-8", ",", "t", 2)
     assert b"".join(lines) == text.replace(b"x\r\ny", b"x\x0c\x0by")

@@ -144,7 +144,8 @@ def test_times_that_go_far_back(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("good", "bad"), [("192", "0"), ("0", "2147483648"), ("Good (local override)", "Uncertain")])
 def test_qualities_of_systems(tmp_path, good, bad):
     (tmp_path / "t.csv").write_text(
-        f"tag,time,value,quality\nA,2024-01-01 00:00:00,1,{good}\nB,2024-01-01 00:00:01,5,{good}\nA,2024-01-01 00:00:02,9,{bad}\n"
+        f"tag,time,value,quality\nA,2024-01-01 00:00:00,1,{good}\nB,2024-01-01 00:00:01,5,{good}\n"
+        f"A,2024-01-01 00:00:02,9,{bad}\n"
     )
     _, found = read(tmp_path / "t.csv", ["A", "B"])
     assert found.to_numpy().tolist() == [[1, 5]]

@@ -33,7 +33,8 @@ def test_all_problems_at_once(tmp_path, monkeypatch):
         "- column 'c' contains 'worse' once, first in row 250",
         "- column 'd' contains 'inf' once, first in row 9",
         "- 2 rows have another number of cells than the header, first row 99 (6 instead of 5)",
-        "This solves them: culpa fit t.csv -o m.culpa --drop site --missing off --missing worse --missing inf --skip-ragged",
+        "This solves them: culpa fit t.csv -o m.culpa "
+        "--drop site --missing off --missing worse --missing inf --skip-ragged",
     ]
     command = told[-1].partition("culpa ")[2]
     done = run(*shlex.split(command))

@@ -208,8 +208,8 @@ class CsvTable:
         if self.layout.doubtful:
             first = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
             raise TableError(
-                f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns are "
-                "then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
+                f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns "
+                "are then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
             )
 
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
@@ -335,7 +335,7 @@ class CsvTable:
             while left and block:
                 line, block = _first_line(block)
                 left -= bool(line.strip())
-            if block.strip():
+            if block and not block.isspace():
                 yield block
 
     def _stream(self) -> Any:

@@ -47,7 +47,7 @@ class Lines:
             rest = open_cell + rest
             if len(rest) > _LONGEST_LINE:
                 raise TableError(f"{self.table}, line {done + 1}: the line is longer than {_LONGEST_LINE:,} bytes.")
-            if block.strip():
+            if block and not block.isspace():
                 yield _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
 
     def _decoded(self) -> Iterator[bytes]:
@@ -153,7 +153,8 @@ def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
         check = codecs.getincrementaldecoder("utf-8")("strict")
 
         def passed(chunk: bytes) -> bytes:
-            check.decode(chunk, final=not chunk)
+            if not chunk or not chunk.isascii() or check.getstate()[0]:
+                check.decode(chunk, final=not chunk)
             return chunk
 
         return passed
@@ -170,7 +171,7 @@ def wrong_encoding(table: str, encoding: str) -> TableError:
 
 def _unclosed(table: str, lines_before: int) -> TableError:
     return TableError(
-        f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove the quote, or close it.'
+        f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove or close the quote.'
     )
 
 

@@ -280,7 +280,7 @@ class _Grid:
         unique, rows = _unique(keys)
         if self.last is not None and unique[0] <= self.last:
             raise TableError(
-                f"{table}: the lines go far back in time after the beginning of the file. Sort them by time, or by tag and time."
+                f"{table}: the lines go far back in time after the beginning of the file. Sort them by time."
             )
         flat, size = rows * self.n + tags, len(unique) * self.n
         sums = np.bincount(flat, weights=values, minlength=size).reshape(-1, self.n)

@@ -36,6 +36,8 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     groups: set[str] = set()  # that certainly group thousands
     unsure: dict[str, str] = {}  # the first cell that leaves a character open
     for cell in cells:
+        if not ("." in cell or "," in cell or " " in cell or "'" in cell):
+            continue  # whole numbers and words show no mark
         found = _look(cell.strip())
         if found is None:
             continue
@@ -88,6 +90,6 @@ def ask(marks: Marks, table: str) -> TableError:
     mark = "." if "." in cell else ","
     as_decimal, as_group = cell.replace(mark, "."), cell.replace(mark, "")
     return TableError(
-        f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and no other cell tells. Choose with --decimal '{mark}' or "
-        f"--thousands '{mark}'."
+        f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and no other cell tells. Choose with --decimal '{mark}' "
+        f"or --thousands '{mark}'."
     )

@@ -62,6 +62,7 @@ class Missing:
 
     def __init__(self, texts: Sequence[str] = (), decimal: str = ".") -> None:
         self.texts = tuple(texts)
+        self._set = frozenset(self.texts)
         numbers = [float(text.replace(decimal, ".")) for text in self.texts if is_number(text, decimal)]
         rounded = [_float32(number) for number in numbers]  # what is left of -9999.9 in a column of that type
         self.numbers = frozenset(number for number in (*numbers, *rounded) if not math.isnan(number))
@@ -69,7 +70,7 @@ class Missing:
     def has(self, cell: Any) -> bool:
         """Whether a single cell is missing."""
         if isinstance(cell, str):
-            return cell in self.texts
+            return cell in self._set
         return isinstance(cell, (int, float)) and cell in self.numbers
 
     def blank(self, X: Floats) -> None:

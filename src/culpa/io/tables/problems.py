@@ -124,7 +124,8 @@ def _ragged(table: Any) -> list[Problem]:
     if not rows:
         return []
     n = f"{len(rows):,} rows have" if len(rows) > 1 else "1 row has"
-    text = f"{n} another number of cells than the header, first row {rows[0][0]} ({rows[0][1]} instead of {len(table.names)})"
+    first = f"first row {rows[0][0]} ({rows[0][1]} instead of {len(table.names)})"
+    text = f"{n} another number of cells than the header, {first}"
     return [Problem(text, ("--skip-ragged",))]
 
 

@@ -89,8 +89,8 @@ class SeveralTables:
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """The rows of all files."""
         done = 0
-        for self._at, source in enumerate(self.sources):
-            last = -1
+        for at, source in enumerate(self.sources):
+            self._at, last = at, -1
             for batch in source.batches(features, carried):
                 last = int(batch.rows[-1]) if len(batch.rows) else last
                 yield replace(batch, rows=batch.rows + done)

@@ -52,8 +52,6 @@ class Source(Protocol):
     kind: str  # the format, such as "csv"
     again: bool  # whether it can be read more than once
     live: bool  # whether rows come one by one and are to be answered at once
-    decisions: list[str]  # how the table is read, where that was not given
-    missing_found: Counter[str]  # texts of missing cells that say more than NA, as far as the table has been read
 
     def columns(self) -> Mapping[str, Column]:
         """The columns, in the order of the table."""
@@ -66,6 +64,14 @@ class Source(Protocol):
 
     def share(self) -> float | None:
         """How much of the table has been read, if that can be known."""
+
+    @property
+    def decisions(self) -> list[str]:
+        """How the table is read, where that was not given."""
+
+    @property
+    def missing_found(self) -> Counter[str]:
+        """Texts of missing cells that say more than NA, as far as the table has been read."""
 
     @property
     def units(self) -> Mapping[str, str]:

@@ -181,7 +181,7 @@ def readings(cells: Iterable[Any]) -> list[str]:
     >>> readings(["29.02.2024 23:00"]), readings(["02/03/2024"]), readings(["02/03/2024", "02/29/2024"]), readings(["x"])
     (['dmy'], ['dmy', 'mdy'], ['mdy'], [])
     """
-    cells = list(cells)
+    cells = list(dict.fromkeys(cells))
     left = list(_WORDS)
     for cell in cells:
         found = _TEXT.fullmatch(cell) if isinstance(cell, str) else None
