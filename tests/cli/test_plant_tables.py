@@ -109,7 +109,7 @@ def test_the_model_remembers_how_its_table_was_read(folder, plant):
         written.to_csv(name, index=False, sep=";", header=False)
     names = ",".join(["Zeit", *normal.columns])
     options = ["--names", names, "--missing", "kaputt", "--time-format", "mdy", "--time", "Zeit"]
-    run("fit", "normal.csv", "-o", "m.culpa", *options)
+    run("fit", "normal.csv", "-o", "m.culpa", "--complete-only", *options)
     reading = culpa.load("m.culpa").fitted.reading
     assert reading["missing"] == ["kaputt"]
     assert reading["detected"] == {"time": "Zeit", "time_format": "mdy", "decimal": "."}

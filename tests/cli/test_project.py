@@ -29,7 +29,7 @@ def test_from_a_table_to_a_report_without_options(folder):
     assert "300 rows, " in told
     assert "report.html" in told
     assert "2024-02-01 at 04:10" in run("incidents", "--text", "-q").stdout
-    assert run("score", "--flagged", "-q").stdout.splitlines()[1].startswith('"01.02.2024 04:10",')
+    assert '"01.02.2024 04:10",' in run("score", "--flagged", "-q").stdout
     assert "features" in run("info").stdout
     assert "exists already" in run("init", "normal.csv", code=2).stderr
 

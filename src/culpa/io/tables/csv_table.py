@@ -88,10 +88,10 @@ class CsvTable:
         if not set(features) | set(carried) <= set(self.names):
             self._check_header()
         find_all((*features, *carried), self.names, self.name)
-        for name in features:
-            check_numeric(name, self._columns[name], self.name)
         self.missing_found.clear()
         try:
+            for name in features:
+                check_numeric(name, self._columns[name], self.name)
             yield from self._batches(features, carried)
         except TableError as error:
             raise (explained(error, self, features) if self.again else error) from None

@@ -26,24 +26,20 @@ class TableProblems(TableError):
     def __init__(self, table: str, problems: Sequence[Problem]) -> None:
         self.table, self.problems = table, list(problems)
         listed = "; ".join(problem.text for problem in problems)
-        super().__init__(f"{table} has {len(problems)} problems: {listed}.")
+        advice = shlex.join(self._options(may_drop=True))
+        super().__init__(f"{table} has {len(problems)} problems: {listed}." + (f" Add {advice}." if advice else ""))
 
     def command(self, words: Sequence[str]) -> str | None:
         """The command line that solves the problems, from the words of the one that met them."""
-        may_drop = bool(words) and words[0] in ("fit", "calibrate")
-        added: list[str] = []
-        for problem in self.problems:
-            if (
-                problem.options
-                and (may_drop or problem.options[0] != "--drop")
-                and list(problem.options) not in _pairs(added)
-            ):
-                added += problem.options
+        added = self._options(may_drop=bool(words) and words[0] in ("fit", "calibrate"))
         return shlex.join(["culpa", *words, *added]) if added else None
 
-
-def _pairs(words: Sequence[str]) -> list[list[str]]:
-    return [list(words[i : i + 2]) for i in range(0, len(words), 2)]
+    def _options(self, *, may_drop: bool) -> list[str]:
+        """The options of all problems, each once."""
+        each = dict.fromkeys(
+            problem.options for problem in self.problems if may_drop or "--drop" not in problem.options
+        )
+        return [word for options in each for word in options]
 
 
 def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[Problem]:
