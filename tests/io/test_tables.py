@@ -365,3 +365,37 @@ def test_ndjson_output_is_json_for_everybody(tmp_path):
         sink.write({"v": np.array([np.inf, np.nan, 1.0]), "id": [float("nan"), "x", None], "more": [..., [1], ...]})
     records = [json.loads(line, parse_constant=silent) for line in path.read_text().splitlines()]
     assert records == [{"v": None, "id": None}, {"v": None, "id": "x", "more": [1]}, {"v": 1.0, "id": None}]
+
+
+def packed_columns():
+    numbers = pa.array([1.5, 1.5, None])
+    return {
+        "runs": (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([1.5, None])), True),
+        "dictionary": (numbers.dictionary_encode(), True),
+        "bool8": (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8())), True),
+        "string_view": (pa.array(["x", "y", None], pa.string_view()), False),
+        "binary_view": (pa.array([b"x", b"y", None], pa.binary_view()), False),
+        "large_list": (pa.array([[1.0], [2.0], None], pa.large_list(pa.float64())), False),
+        "struct": (pa.array([{"a": 1}, None, None]), False),
+        "fixed": (pa.array([b"ab", b"cd", None], pa.binary(2)), False),
+    }
+
+
+@pytest.mark.parametrize("name", packed_columns())
+def test_packed_types_are_read_or_refused_by_name(tmp_path, name):
+    array, numeric = packed_columns()[name]
+    path = tmp_path / "t.arrow"
+    batch = pa.record_batch({"a": pa.array([1.0, 2.0, 3.0]), name: array})
+    with pa.ipc.new_file(path, batch.schema) as out:
+        out.write_batch(batch)
+    if numeric:
+        expected = [1, 0, np.nan] if name == "bool8" else [1.5, 1.5, np.nan]
+        np.testing.assert_array_equal(read(path, [name])[0].ravel(), expected)
+    else:
+        with pytest.raises(TableError, match=f"column '{name}' contains"):
+            read(path, ["a", name])
+    if name in ("string_view", "runs", "dictionary"):
+        for kind in ("csv", "parquet", "ndjson"):
+            with open_sink(tmp_path / f"o.{kind}", kind) as sink:
+                sink.write({"id": array})
+            assert len((tmp_path / f"o.{kind}").read_bytes()) > 5

@@ -16,18 +16,24 @@ from culpa.io.tables.missing import Missing
 from culpa.io.tables.problems import Problem, TableProblems, explained, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
 
+_TEXTS = (
+    *(types.is_string, types.is_large_string, types.is_string_view),
+    *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
+)
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
 
 def kind(dtype: pa.DataType) -> str:
     """ "number", "text", "time" or "other"."""
-    if types.is_dictionary(dtype):
+    if types.is_dictionary(dtype) or types.is_run_end_encoded(dtype):
         return kind(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return kind(dtype.storage_type)
     if types.is_integer(dtype) or types.is_floating(dtype) or types.is_boolean(dtype) or types.is_decimal(dtype):
         return "number"
     if types.is_null(dtype):  # nothing but missing cells so far
         return "number"
-    if types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype) or types.is_binary(dtype):
+    if any(is_text(dtype) for is_text in _TEXTS):
         return "text"
     return "time" if types.is_temporal(dtype) else "other"
 
@@ -148,10 +154,24 @@ def take_as_missing(cell: str) -> str:
     return f"If it means a missing cell, add --missing {shlex.quote(cell)}."
 
 
-def to_floats(array: Any, name: str, table: str) -> Floats:
-    """The cells of an Arrow column as float64; nulls become NaN."""
+def plain(array: Any) -> Any:
+    """An Arrow array without the ways in which types can be packed: dictionaries, runs, extensions, views."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if types.is_run_end_encoded(array.type):
+        import pyarrow.compute as pc
+
+        array = pc.run_end_decode(array)
+    if types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
+
+
+def to_floats(array: Any, name: str, table: str) -> Floats:
+    """The cells of an Arrow column as float64; nulls become NaN."""
+    array = plain(array)
     if not types.is_float64(array.type):
         if kind(array.type) != "number":
             first = next((cell.as_py() for cell in array if cell.is_valid), None)

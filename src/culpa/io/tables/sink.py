@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from culpa._core.files import write_whole
+from culpa.io.tables.columns import plain
 from culpa.io.tables.table import TableError
 
 
@@ -163,7 +164,7 @@ def _open_arrow(file: Any, schema: Any) -> Any:
 def _array(cells: Any, name: str = "") -> Any:
     """Cells as an Arrow array; NaN becomes null, which every format has."""
     if isinstance(cells, pa.Array):
-        return cells
+        return plain(cells)
     try:
         return pa.array(cells, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError) as error:
@@ -174,13 +175,10 @@ def _array(cells: Any, name: str = "") -> Any:
 
 def _settled(array: Any) -> Any:
     """Types that every writer can take, and that later batches can keep."""
-    if types.is_dictionary(array.type):
-        return array.dictionary_decode()
     return array.cast(pa.string()) if types.is_null(array.type) else array
 
 
 def _fit(array: Any, field: Any) -> Any:
-    array = array.dictionary_decode() if types.is_dictionary(array.type) else array
     if array.type == field.type:
         return array
     try:
