@@ -303,7 +303,7 @@ def test_times_of_any_kind_are_read_or_refused(plant, times, format):
 @given(data=st.data())
 def test_damaged_excel_files_are_refused(plant, data):
     openpyxl = pytest.importorskip("openpyxl")
-    folder, detector = plant
+    folder, _ = plant
     path = folder / "t.xlsx"
     values = st.one_of(
         st.none(), numbers, st.integers(-9, 9), st.booleans(), st.sampled_from(["x", "#N/A", "1,5", "No Data"])

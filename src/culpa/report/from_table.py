@@ -9,7 +9,7 @@ import pandas as pd
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.batches import ADVICE, advice_on_order, codes_for
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
@@ -54,4 +54,4 @@ def content_of_table(
         search = Search.taken_from(options, when, time or "time")
         return content(fitted, table, search, source=source.name, **options)
     except ValueError as error:
-        raise TableError(f"{source.name}: {error}") from None
+        raise TableError(f"{source.name}: {error}{advice_on_order(error)}") from None

@@ -25,7 +25,9 @@ class ColumnarTable:
     live = False
     what = "a table"
     kind = "arrow"
+    time = None
     units: Mapping[str, str] = MappingProxyType({})
+    hints: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, path: Path | None, *, missing: Sequence[str] = (), pipe: Pipe | None = None) -> None:
         self.path, self.missing, self.pipe = path, Missing(missing), pipe

@@ -36,6 +36,7 @@ class CsvTable:
     """A CSV file, or CSV on standard input."""
 
     kind = "csv"
+    time = None
 
     def __init__(self, path: Path | None, options: Options, pipe: Pipe | None = None) -> None:
         self.path, self.encoding, self.options = path, options.encoding, options

@@ -4,6 +4,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class ExcelTable:
     """One sheet of an Excel file."""
 
     kind = "excel"
+    time = None
+    hints: Mapping[str, str] = MappingProxyType({})
     live = False
     again = True
     skipped = 0

@@ -91,7 +91,7 @@ def open_table(
         from culpa.io.tables.long import LongTable
 
         whole = LongTable(whole, options)
-        options = replace(options, time=options.long[1], time_format=None)
+        options = replace(options, time=options.long[1], time_format=None)  # the pivoted times have their own type
     return TimedTable(whole, options, selection)
 
 

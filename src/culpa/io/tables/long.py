@@ -75,6 +75,16 @@ class LongTable:
                 source.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
 
     @property
+    def time(self) -> str:
+        """The column of times."""
+        return self.roles.time
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """How the file writes times and numbers."""
+        return {**self.inner.hints, "time_format": self.timed.time_format.name}
+
+    @property
     def decisions(self) -> list[str]:
         """Those about the file, and how its lines become rows."""
         per = "one row per time" if self.every is None else f"the mean of each {_span(self.every)}"

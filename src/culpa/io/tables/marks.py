@@ -32,8 +32,9 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     >>> detect(["1.234,5"], ";"), detect(["1,5", "2"], ";").decimal, detect(["1.234"], ";").unsure
     (Marks(decimal=',', thousands='.', unsure=None, seen=True), ',', '1.234')
     """
-    sure: set[str] = set()  # characters that are certainly decimal marks
-    groups: set[str] = set()  # that certainly group thousands
+    sure: set[str] = set()  # characters that are decimal marks
+    groups: set[str] = set()  # that group thousands
+    strong: set[str] = set()  # that do so beside a decimal mark; version numbers have groups, too
     unsure: dict[str, str] = {}  # the first cell that leaves a character open
     for cell in cells:
         if not ("." in cell or "," in cell or " " in cell or "'" in cell):
@@ -44,13 +45,14 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
         decimal, group, open_mark = found
         sure |= {decimal} - {""}
         groups |= {group} - {""}
+        strong |= {group} - {""} if decimal else set()
         if open_mark:
             unsure.setdefault(open_mark, cell)
-    return _decide(sure, groups, unsure, delimiter)
+    sure -= strong
+    return _decide(sure, (groups - sure) | strong, unsure, delimiter)
 
 
 def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter: str) -> Marks:
-    sure -= groups
     decimal = "." if "." in sure else "," if "," in sure else None
     thousands = next((mark for mark in sorted(groups) if mark != decimal), None)
     if decimal is None and thousands in (".", ","):

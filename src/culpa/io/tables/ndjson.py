@@ -30,7 +30,9 @@ class NdjsonTable:
     """An NDJSON file or pipe. With ``sparse``, a field that a line leaves out is a missing cell."""
 
     kind = "ndjson"
+    time = None
     units: Mapping[str, str] = MappingProxyType({})
+    hints: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,

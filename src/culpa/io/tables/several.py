@@ -40,6 +40,7 @@ class SeveralTables:
     """Tables with the same columns as one table; rows are numbered on."""
 
     live = False
+    time = None
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = list(sources)
@@ -56,6 +57,11 @@ class SeveralTables:
             f"{source.name}: {', '.join(source.decisions)}" for source in self.sources[1:] if source.decisions != first
         ]
         return [*first, *others[:3]]
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Of the first file."""
+        return self.sources[0].hints
 
     @property
     def missing_found(self) -> Counter[str]:

@@ -66,6 +66,14 @@ class Source(Protocol):
         """How much of the table has been read, if that can be known."""
 
     @property
+    def time(self) -> str | None:
+        """The column of times, if the format of the table settles it."""
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Decisions that later tables of the same kind may need."""
+
+    @property
     def decisions(self) -> list[str]:
         """How the table is read, where that was not given."""
 

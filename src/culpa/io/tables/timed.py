@@ -32,6 +32,8 @@ class TimedTable:
     @cached_property
     def time(self) -> str | None:
         """The column of the rows' times: the one given, the one of the training table, or the only one that there is."""
+        if self.inner.time is not None:
+            return self.inner.time
         given, before = self.options.time, self.options.hints.get("time")
         if given is not None:
             return None if given == NONE else find(given, list(self.inner.columns()), self.name)
@@ -67,6 +69,11 @@ class TimedTable:
         return TimeFormat(epoch_unit(numbers) or "number")
 
     @property
+    def hints(self) -> Mapping[str, str]:
+        """Of the table within."""
+        return self.inner.hints
+
+    @property
     def decisions(self) -> list[str]:
         """How the table is read, and its times where they were looked for."""
         told = list(self.inner.decisions)
@@ -81,8 +88,7 @@ class TimedTable:
         found = {} if self.time is None else {"time": self.time, "time_format": self.time_format.name}
         if self.options.time == NONE:
             found["time"] = NONE
-        first = getattr(self.inner, "sources", [self.inner])[0]
-        return found | dict(getattr(first, "hints", {}))
+        return found | dict(self.inner.hints)
 
     @property
     def missing_found(self) -> Counter[str]:
