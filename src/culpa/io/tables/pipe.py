@@ -17,7 +17,7 @@ class Pipe(io.RawIOBase):
     def __init__(self) -> None:
         if sys.stdin is None or getattr(sys.stdin, "closed", False):
             raise TableError("standard input is closed. Pass a file, or pipe a table into the command.")
-        self._input = sys.stdin.buffer
+        self._input: Any = sys.stdin.buffer
         self._rest, self._ended = b"", False
 
     def look(self, enough: Callable[[bytes], bool]) -> tuple[bytes, bool]:
