@@ -190,3 +190,17 @@ def test_names_cannot_steer_a_terminal(folder):
     for told in (run("info", "m.culpa"), run("incidents", "t.parquet", "-m", "m.culpa", "--text")):
         assert "\x1b" not in told.output
         assert "a\\x1b[31m" in told.output
+
+
+def test_bad_rows_do_not_stop_a_pipe(folder, plant):
+    plant[0][:300].to_csv("normal.csv", index=False)
+    run("fit", "normal.csv", "-o", "m.culpa")
+    header, *lines = plant[0][300:304].to_csv(index=False).splitlines()
+    stdin = "\n".join([header, lines[0], "1,2", lines[1], lines[2].replace(",", ",oops", 1), lines[3]]) + "\n"
+    done = run("score", "-", "-m", "m.culpa", stdin=stdin)
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ['"row"', "0", "2", "4"]
+    assert "row 1 has 2 cell(s), but the header has 12. The row is skipped." in done.stderr
+    assert "in row 3, which is not a number" in done.stderr
+    assert "3 rows, 0 flagged, 2 lines skipped" in done.stderr
+    assert "row 1 has 2 cell(s)" in run("score", "-", "-m", "m.culpa", "--strict", stdin=stdin, code=2).stderr
+    assert "no row could be used" in run("score", "-", "-m", "m.culpa", stdin=f"{header}\n1,2\n", code=2).stderr

@@ -316,8 +316,7 @@ class ColumnOptions:
         wanted, dropped, carried = (
             split_names(names or [], list(known)) for names in (self.columns, self.drop, self.id)
         )
-        if source.time is not None and source.time not in (*wanted, *dropped, *carried):
-            carried.append(source.time)
+        carried += [name for name in source.time_columns if name not in (*wanted, *dropped, *carried)]
         features = choose_features(known, source.name, wanted, dropped, carried, source)
         if len(features) < 2:
             raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")

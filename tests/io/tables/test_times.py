@@ -131,3 +131,33 @@ def test_an_order_that_only_a_late_row_settles(tmp_path):
     assert table(tmp_path, text + "\n02/14/2024 10:00,1,2\n").time_format.name == "mdy"
     assert table(tmp_path, text, hints={"time_format": "dmy"}).time_format.name == "dmy"
     assert table(tmp_path, text, time_format="mdy").time_format.name == "mdy"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
+    times = pd.date_range("2024-02-29 23:58", periods=4, freq="1min")
+    frame = pd.DataFrame({"Datum": times.date, "Uhrzeit": times.time, "a": 1.5, "b": 2.5})
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        frame.assign(Datum=times.strftime("%d.%m.%Y")).to_csv(path, index=False, sep=";", decimal=",")
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path, index=False)
+    for given in (None, "Datum,Uhrzeit"):
+        found = open_table([str(path)], Options(time=given), Selection(), print)
+        assert found.time_columns == ["Datum", "Uhrzeit"]
+        (batch,) = found.batches(["a", "b"], ["Datum"])
+        assert batch.times().tolist() == times.tolist()
+        assert batch.carried["Datum"][3].as_py() in (
+            "01.03.2024 00:01:00",
+            "2024-03-01 00:01:00",
+            "2024-03-01 00:01:00.000000",
+        )
+        memory = found.detected()
+        assert memory["time"] == "Datum,Uhrzeit"
+    again = open_table([str(path)], Options(hints=memory), Selection(), print)
+    assert again.time_columns == ["Datum", "Uhrzeit"]
+    alone = open_table([str(path)], Options(time="Datum"), Selection(), print)
+    assert alone.time_columns == ["Datum"]

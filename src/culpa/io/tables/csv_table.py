@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,15 @@ class CsvTable:
     kind = "csv"
     time = None
 
-    def __init__(self, path: Path | None, options: Options, pipe: Pipe | None = None) -> None:
+    def __init__(
+        self, path: Path | None, options: Options, pipe: Pipe | None = None, report: Callable[[str], None] = print
+    ) -> None:
+        self.report = report
         self.path, self.encoding, self.options = path, options.encoding, options
         self.name = "standard input" if path is None else str(path)
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
+        self._refused, self._next = 0, 0  # rows of a pipe that were refused, and the number of the next row
         self.ragged: list[tuple[int, int]] = []  # rows with too few or too many cells, and how many they have
         self.hints: dict[str, str] = {}  # marks that cells of this table have shown
         self.missing_found: Counter[str] = Counter()
@@ -98,24 +102,46 @@ class CsvTable:
             raise (explained(error, self, features) if self.again else error) from None
 
     def _batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        self.ragged, done = [], 0
+        self.ragged, self._refused, done = [], 0, 0
         for block in self._blocks():
-            ragged = self._note_ragged(done) if self.options.skip_ragged else None
-            arrays, n = self._parse(block, features, carried, done, ragged=ragged)
-            rows = self._places(done, n)
-            X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
-            self._count_missing(block, features, X)
-            back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
-            yield Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
-            done = self._next(done, n)
+            try:
+                yield self._batch(block, features, carried, done)
+            except TableError:
+                if not self.live or self.options.strict:
+                    raise
+                yield from self._usable(block, features, carried, done)
+            done = self._next
+        if self._refused and self._refused == done:
+            raise TableError(f"{self.name}: no row could be used.")
+
+    def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
+        ragged = self._note_ragged(done) if self.options.skip_ragged else None
+        arrays, n = self._parse(block, features, carried, done, ragged=ragged)
+        rows = self._places(done, n)
+        X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
+        self._count_missing(block, features, X)
+        back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
+        return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
+
+    def _usable(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Iterator[Batch]:
+        """The rows of a pipe one by one: a bad one is reported and skipped, so that it does not stop the answers."""
+        for line in block.splitlines(keepends=True):
+            if line.isspace():
+                continue
+            try:
+                yield self._batch(line, features, carried, done)
+            except TableError as error:
+                self._refused += 1
+                self._next = done + 1
+                self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+            done = self._next
+        self._next = done
 
     def _places(self, done: int, n: int) -> Any:
         """The rows of a block of which ``n`` could be used, counted in the file."""
         out = [row for row, _ in self.ragged if row >= done]
+        self._next = done + n + len(out)
         return np.setdiff1d(np.arange(done, done + n + len(out)), out) if out else np.arange(done, done + n)
-
-    def _next(self, done: int, n: int) -> int:
-        return done + n + sum(row >= done for row, _ in self.ragged)
 
     def cells(self, names: Sequence[str]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         """All cells of some columns as texts, block by block, with their rows. Ragged rows are left out and noted."""
@@ -123,12 +149,12 @@ class CsvTable:
         for block in self._blocks():
             arrays, n = self._parse(block, (), names, done, ragged=self._note_ragged(done))
             yield self._places(done, n), {name: restored(arrays[f"{name} "]) for name in names}
-            done = self._next(done, n)
+            done = self._next
 
     @property
     def skipped(self) -> int:
-        """Rows with too few or too many cells that were skipped."""
-        return len(self.ragged) if self.options.skip_ragged else 0
+        """Rows with too few or too many cells, and rows of a pipe that could not be read."""
+        return self._refused + (len(self.ragged) if self.options.skip_ragged else 0)
 
     def _note_ragged(self, done: int) -> Any:
         """What pyarrow calls for a row with another number of cells than the header."""

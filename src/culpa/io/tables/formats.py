@@ -54,6 +54,8 @@ def format_of(
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
     """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
+    if path is not None and path.is_dir():
+        raise TableError(f"{path} is a folder, not a file. Name its files, for example '{path / '*.csv'}'.")
     pipe = Pipe() if path is None else None
     kind = format_of(
         path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv"
@@ -69,7 +71,7 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     if kind == "csv":
         from culpa.io.tables.csv_table import CsvTable
 
-        return CsvTable(path, options, pipe)
+        return CsvTable(path, options, pipe, report)
     if kind == "excel":
         from culpa.io.tables.excel import ExcelTable
 
@@ -116,8 +118,6 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
 def _check_regular(path: Path) -> None:
     """Check here that the file exists, so that the error is the same for every format."""
     mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise TableError(f"{path} is a folder, not a file.")
     if not stat.S_ISREG(mode):  # reading its beginning would remove it
         raise TableError(
             f"{path} is a pipe or a device, not a file. Redirect it to standard input, and pass '-' as table."

@@ -30,13 +30,37 @@ class TimedTable:
             raise TableError(f"{self.name}: no column of times was found. Name it with --time.")
 
     @cached_property
+    def clock(self) -> str | None:
+        """A second column with the times of day, if the column of times holds days only."""
+        names = list(self.inner.columns()) if self.time is not None else []
+        told = self.options.time if self.options.time is not None else self.options.hints.get("time", "")
+        day, comma, clock = told.rpartition(",")
+        if comma and day == self.time and clock in names:
+            return str(clock)
+        if self.time is None or self.inner.time is not None or self.options.time is not None:
+            return None
+        after = names[names.index(self.time) + 1 :][:1]
+        return after[0] if after and self._are_days() and _are_clocks(self.inner.look(after[0])) else None
+
+    def _are_days(self) -> bool:
+        cells = self.inner.look(str(self.time))
+        return bool(cells) and not any(":" in str(cell).removesuffix(" 00:00:00") for cell in cells)
+
+    @property
+    def time_columns(self) -> list[str]:
+        """The columns of the times, which are not features."""
+        return [name for name in (self.time, self.clock) if name is not None]
+
+    @cached_property
     def time(self) -> str | None:
         """The column of the rows' times: the one given, the one of the training table, or the only one that there is."""
         if self.inner.time is not None:
             return self.inner.time
         given, before = self.options.time, self.options.hints.get("time")
         if given is not None:
-            return None if given == NONE else find(given, list(self.inner.columns()), self.name)
+            names = list(self.inner.columns())
+            day, _, clock = given.rpartition(",")
+            return None if given == NONE else day if {day, clock} <= set(names) else find(given, names, self.name)
         if before == NONE:
             return None
         try:
@@ -45,8 +69,8 @@ class TimedTable:
             if self.live:  # a pipe without lines has an answer without lines
                 return None
             raise
-        if before in columns:
-            return before
+        if before is not None and (before in columns or before.rpartition(",")[0] in columns):
+            return before if before in columns else before.rpartition(",")[0]
         return next((name for name in columns if self.holds_times(name)), None)
 
     @cached_property
@@ -80,12 +104,13 @@ class TimedTable:
         name = self.__dict__.get("time")
         if name is not None and self.options.time is None:
             typed = self.inner.columns()[name].kind == "time" and self.kind not in ("csv", "ndjson")
-            told.append(f"times in column {name!r}" + ("" if typed else f", written as {self.time_format.words}"))
+            what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
+            told.append(f"times in {what}" + ("" if typed else f", written as {self.time_format.words}"))
         return told
 
     def detected(self) -> dict[str, str]:
         """Decisions that later tables may need: how times and numbers are written."""
-        found = {} if self.time is None else {"time": self.time, "time_format": self.time_format.name}
+        found = {"time": ",".join(self.time_columns), "time_format": self.time_format.name} if self.time else {}
         if self.options.time == NONE:
             found["time"] = NONE
         return found | dict(self.inner.hints)
@@ -125,14 +150,17 @@ class TimedTable:
             return
         name, format = self.time, self.time_format
         assert name is not None
-        for batch in self.inner.batches(features, list(dict.fromkeys((*carried, name)))):
+        for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
+            if self.clock is not None:
+                joined = {name: _joined(batch.carried[name], batch.carried[self.clock])}
+                batch = replace(batch, carried={**batch.carried, **joined})
             cells, first = batch.carried[name], int(batch.rows[0]) if len(batch.rows) else 0
 
             def times(cells: Any = cells, first: int = first) -> Any:
                 return self._times(format, cells, first)
 
             if not self.selection:
-                yield replace(batch, times=times)
+                yield replace(batch, carried={other: batch.carried[other] for other in carried}, times=times)
                 continue
             found = times()
             keep = self._kept(found)
@@ -185,7 +213,19 @@ class TimedTable:
 
 
 def _are_clocks(cells: Sequence[Any]) -> bool:
-    return all(isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) for cell in cells)
+    return bool(cells) and all(_CLOCK.fullmatch(str(cell).strip()) for cell in cells)
+
+
+def _joined(days: Any, clocks: Any) -> Any:
+    """Days and times of day as one text each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = [pa.array(cells) if isinstance(cells, list) else cells for cells in (days, clocks)]
+    day, clock = (part if pa.types.is_string(part.type) else part.cast(pa.string()) for part in parts)
+    if not pa.types.is_string(parts[0].type):
+        day = pc.utf8_slice_codeunits(day, 0, 10)  # without the midnight
+    return pc.binary_join_element_wise(day, clock, " ")
 
 
 def _numbers(cells: Sequence[Any]) -> Any:
