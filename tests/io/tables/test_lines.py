@@ -86,3 +86,13 @@ def test_two_byte_order_marks(tmp_path):
         read(tmp_path / "t.csv", ["a", "b"])
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
     assert read(tmp_path / "t.csv", ["a", "b"])[0].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("shift", range(0, 60, 7))
+def test_a_cell_with_line_breaks_where_the_sample_ends(tmp_path, shift):
+    """The part that is looked at first may end anywhere."""
+    head = "a,note,b\n" + "1,x,2\n" * (((1 << 18) - shift) // 6 - 2)
+    (tmp_path / "t.csv").write_text(head + '1,"first line\nsecond line\nthird line",2\n' + "1,x,2\n" * 50)
+    X, notes = read(tmp_path / "t.csv", ["a", "b"], ["note"])
+    assert len(X) == head.count("\n") - 1 + 51
+    assert "first line\nsecond line\nthird line" in notes

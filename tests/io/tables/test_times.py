@@ -145,8 +145,8 @@ def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
     else:
         pytest.importorskip("openpyxl")
         frame.to_excel(path, index=False)
-    for given in (None, "Datum,Uhrzeit"):
-        found = open_table([str(path)], Options(time=given), Selection(), print)
+    for column in (None, "Datum,Uhrzeit"):
+        found = open_table([str(path)], Options(time=column), Selection(), print)
         assert found.time_columns == ["Datum", "Uhrzeit"]
         (batch,) = found.batches(["a", "b"], ["Datum"])
         assert batch.times().tolist() == times.tolist()

@@ -96,7 +96,8 @@ class CsvTable:
         self.missing_found.clear()
         try:
             for name in features:
-                check_numeric(name, self._columns[name], self.name)
+                if self._columns[name].row is None or not self.live or self.options.strict:
+                    check_numeric(name, self._columns[name], self.name)
             yield from self._batches(features, carried)
         except TableError as error:
             raise (explained(error, self, features) if self.again else error) from None
@@ -178,6 +179,7 @@ class CsvTable:
             with self._stream() as file:
                 sample = file.read(_SAMPLE + 1)
             complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
+        self._sample_is_all = complete
         return dialect.decode(sample, self.encoding, self.name, complete=complete)
 
     def _choose_delimiter(self, text: str) -> str:
@@ -241,21 +243,23 @@ class CsvTable:
 
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
         """Kinds of columns, and their first cells as texts."""
-        body = b"".join(
-            self._skipping(Lines(_Once(text.encode()), "utf-8", self.delimiter, self.name, len(self.names)))
-        )
-        arrays, n = (
-            self._parse(body, (), self.names, 0, by_position=True, ragged=lambda row: "skip") if body else ({}, 0)
-        )
-        columns, head = {}, {}
-        for position, name in enumerate(self.names):
-            cells = arrays[str(position)].to_pylist() if n else []
-            columns[name], head[name] = self._column(name, cells), cells
+        once = _Once(text.encode())
+        lines = Lines(once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all)
+        body = b"".join(self._skipping(lines))
+        columns: dict[str, Column] = {}
+        head: dict[str, list[str]] = {name: [] for name in self.names}
+        if body:
+            arrays, n = self._parse(body, (), self.names, 0, by_position=True, ragged=self._note_ragged(0))
+            head = {name: arrays[str(position)].to_pylist() for position, name in enumerate(self.names)}
+            rows = self._places(0, n).tolist()
+        for name, cells in head.items():
+            columns[name] = self._column(name, dict(zip(rows, cells, strict=True)) if cells else {})
+        self.ragged = []
         return columns, head
 
-    def _column(self, name: str, cells: Sequence[str]) -> Column:
-        """What a column holds, by its first cells."""
-        present = {row: cell for row, cell in enumerate(cells) if cell and not self.missing.has(cell)}
+    def _column(self, name: str, cells: Mapping[int, str]) -> Column:
+        """What a column holds, by its first cells and their rows."""
+        present = {row: cell for row, cell in cells.items() if cell and not self.missing.has(cell)}
         others = {row: cell for row, cell in present.items() if not self.spelling.is_number(cell)}
         if not others:
             return Column("number")

@@ -31,6 +31,7 @@ class Lines:
     table: str
     width: int = 0
     size: int = 1 << 22  # bytes read at a time
+    whole: bool = True  # whether the text ends where reading ends; if not, an open cell at its end is left out
 
     def __iter__(self) -> Iterator[bytes]:
         """Blocks of whole lines; the last one may lack its line break."""
@@ -42,7 +43,7 @@ class Lines:
                 block, rest = block[:cut], block[cut:]
             block, open_cell = self._closed(block, done)
             done += block.count(b"\n")
-            if open_cell and piece is None:
+            if open_cell and piece is None and self.whole:
                 raise _unclosed(self.table, done)
             rest = open_cell + rest
             if len(rest) > _LONGEST_LINE:
