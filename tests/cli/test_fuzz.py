@@ -315,7 +315,7 @@ def test_damaged_excel_files_are_refused(plant, data):
     book.save(path)
     attempt(folder, "score", path, "-m", folder / "plant.culpa")
     content = bytearray(path.read_bytes())
-    position = data.draw(st.integers(0, len(content) - 1))
+    position = int(data.draw(st.floats(0, 1)) * (len(content) - 1))  # the size depends on the time of day
     if data.draw(st.booleans()):
         path.write_bytes(content[:position])
         assert attempt(folder, "score", path, "-m", folder / "plant.culpa") is None
