@@ -12,7 +12,7 @@ import pyarrow as pa
 from culpa.io.tables.columns import check_numeric, find_all, kind, to_matrix
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import Batch, Column, TableError
+from culpa.io.tables.table import Batch, Column, Source, TableError
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
@@ -46,6 +46,10 @@ class ColumnarTable:
     def columns(self) -> Mapping[str, Column]:
         """Kinds by their types."""
         return {field.name: Column(kind(field.type)) for field in self.schema}
+
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a column; none on a pipe, which can be read only once."""

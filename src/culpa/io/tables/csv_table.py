@@ -20,7 +20,7 @@ from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.problems import explained
 from culpa.io.tables.reading import Options
-from culpa.io.tables.table import Batch, Column, TableError
+from culpa.io.tables.table import Batch, Column, Source, TableError
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
@@ -83,6 +83,10 @@ class CsvTable:
         for name in self._columns:
             find(name, self.names, self.name)
         return self._columns
+
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a column, as texts."""

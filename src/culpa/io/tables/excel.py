@@ -16,7 +16,7 @@ from culpa.io.tables.columns import check_numeric, find, find_all, near_miss, ta
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.reading import Options
-from culpa.io.tables.table import LARGEST, Batch, Column, TableError
+from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 
 _ROWS = 1 << 13  # rows at a time
 _HEAD = 400  # rows looked at
@@ -70,6 +70,10 @@ class ExcelTable:
         for name in self._columns:
             find(name, self.layout.names, self.name)
         return self._columns
+
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a column."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats
 from culpa.io.tables.columns import find, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
+from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.reading import Options
@@ -66,13 +67,13 @@ class LongTable:
         clock = Options(time=self.roles.time, time_format=options.time_format, hints=options.hints)
         self.timed = TimedTable(inner, clock)
         self.good = frozenset(options.good)
-        spelling = Spelling(Missing((*KNOWN, *options.missing)))
-        self.spelling = getattr(inner, "spelling", spelling)  # of a CSV file
+        self.spelling = Spelling(Missing((*KNOWN, *options.missing)))
         self.missing_found: Counter[str] = Counter()
         self._zone: Any = None
-        for source in getattr(inner, "sources", [inner]):
-            if hasattr(source, "coded"):
-                source.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
+        for file in inner.files():
+            if isinstance(file, CsvTable):
+                file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
+                self.spelling = file.spelling
 
     @property
     def time(self) -> str:
@@ -108,6 +109,10 @@ class LongTable:
     def columns(self) -> Mapping[str, Column]:
         """The time, and a column per tag. A file is read once to find all tags."""
         return {self.roles.time: Column("time")} | {name: Column("number") for name in self._tags}
+
+    def files(self) -> Sequence[Source]:
+        """Of the long table."""
+        return self.inner.files()
 
     def look(self, name: str) -> list[Any]:
         """The first times; tags are numbers."""

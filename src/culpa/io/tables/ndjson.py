@@ -18,7 +18,7 @@ import numpy as np
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import LARGEST, Batch, Column, TableError
+from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
@@ -77,6 +77,10 @@ class NdjsonTable:
         raise TableError(
             f"{self.name}: no line is a JSON object. If the table has another format, name it with --input-format."
         )
+
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a field."""

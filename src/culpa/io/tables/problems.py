@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,16 +57,8 @@ def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[P
 
 def wrong_cells(source: Source, names: Sequence[str]) -> list[Problem]:
     """Texts among the numbers of a CSV file, numbers that are too large, and rows with too few or too many cells."""
-    return [problem for table in _csv_tables(source) for problem in _of_csv(table, names)]
-
-
-def _csv_tables(source: Any) -> Iterator[Any]:
-    """The CSV files behind a table."""
-    for inner in getattr(source, "sources", [getattr(source, "inner", source)]):
-        if inner is not source and (hasattr(inner, "inner") or hasattr(inner, "sources")):
-            yield from _csv_tables(inner)
-        elif inner.again and hasattr(inner, "cells"):
-            yield inner
+    files = [file for file in source.files() if file.kind == "csv" and file.again]
+    return [problem for file in files for problem in _of_csv(file, names)]
 
 
 def _of_csv(table: Any, names: Sequence[str]) -> list[Problem]:

@@ -88,6 +88,10 @@ class SeveralTables:
                     columns[name] = others[name]
         return columns
 
+    def files(self) -> Sequence[Source]:
+        """All files."""
+        return [file for source in self.sources for file in source.files()]
+
     def look(self, name: str) -> list[Any]:
         """The first cells of all files that have the column."""
         return [cell for source in self.sources if name in source.columns() for cell in source.look(name)]

@@ -56,6 +56,9 @@ class Source(Protocol):
     def columns(self) -> Mapping[str, Column]:
         """The columns, in the order of the table."""
 
+    def files(self) -> "Sequence[Source]":
+        """The tables in files behind this one; itself, if it is one."""
+
     def look(self, name: str) -> list[Any]:
         """The first cells of a column, without missing ones."""
 

@@ -70,7 +70,7 @@ class TimedTable:
                 return None
             raise
         if before is not None and (before in columns or before.rpartition(",")[0] in columns):
-            return before if before in columns else before.rpartition(",")[0]
+            return str(before if before in columns else before.rpartition(",")[0])
         return next((name for name in columns if self.holds_times(name)), None)
 
     @cached_property
@@ -133,6 +133,10 @@ class TimedTable:
     def columns(self) -> Mapping[str, Column]:
         """Of the table within."""
         return self.inner.columns()
+
+    def files(self) -> Sequence[Source]:
+        """Of the table within."""
+        return self.inner.files()
 
     def look(self, name: str) -> list[Any]:
         """Of the table within."""
