@@ -48,7 +48,7 @@ def report(
         check_free(target, force=force)
     detector = rows.detector()
     source = rows.open(detector.reading)
-    time = source.time
+    time = source.time if id is None or rows.time is not None else None  # labels are for rows without times
     console.tell_reading(source, quiet=rows.quiet)
     from culpa.report import report_on
 
