@@ -205,3 +205,21 @@ def test_bad_rows_do_not_stop_a_pipe(folder, plant):
     told = run("score", "-", "-m", "m.culpa", "--strict", stdin=stdin, code=2).stderr
     assert "in row 3, which is not a number" in told
     assert "no row could be used" in run("score", "-", "-m", "m.culpa", stdin=f"{header}\n1,2\n", code=2).stderr
+
+
+def test_rows_of_long_tables_are_named_by_their_times(folder, plant):
+    long = plant[0][:200].stack().rename("value").rename_axis(["time", "tag"]).reset_index()
+    long.to_csv("t.csv", index=False)
+    run("fit", "t.csv", "-o", "m.culpa", "--long", "tag,time,value", "--every", "1min", "--limit", "formula")
+    lines = run("score", "t.csv", "-m", "m.culpa", "-q").stdout.splitlines()
+    assert lines[1].startswith("2024-02-01 00:00:00,")
+    assert len(lines) == 201
+
+
+def test_a_row_without_a_time_is_said_once(folder, plant):
+    frame = plant[0][:200].reset_index(names="time").astype({"time": str})
+    frame.loc[5, "time"] = ""
+    frame.to_csv("t.csv", index=False)
+    run("fit", "t.csv", "-o", "m.culpa", "--limit", "formula")
+    told = run("incidents", "t.csv", "-m", "m.culpa", "-q", code=2).stderr
+    assert told == "Error: t.csv: 'time' has no time in row 5. Drop rows without a time.\n"

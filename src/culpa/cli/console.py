@@ -23,7 +23,7 @@ def say(text: str) -> None:
 
 
 def plain(text: str) -> str:
-    """A text without characters that would steer the terminal; names of columns may contain anything.
+    r"""A text without characters that would steer the terminal; names of columns may contain anything.
 
     >>> plain("temp\x1b[31m")
     'temp\\x1b[31m'

@@ -84,6 +84,8 @@ class _Clock:
             times = read_times(cells, self.column, int(rows[0])) if known_times is None else known_times()
             known = times if self.last is None else self.last.append(times)
             check_order(known, self.column, int(rows[0]) - (len(known) - len(times)))
+        except TableError:
+            raise
         except (TypeError, ValueError) as error:
             raise TableError(f"{self.source.name}: {error}{advice_on_order(error)}") from None
         self.last = times[-1:]

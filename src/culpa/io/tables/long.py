@@ -154,7 +154,8 @@ class LongTable:
     def _batch(self, keys: NDArray[np.int64], X: Floats, done: int, carried: Sequence[str]) -> Batch:
         import pandas as pd
 
-        times = pd.DatetimeIndex(keys * (self.every or 1), dtype="datetime64[ns]")
+        unit = "s" if self.every is not None and self.every % 10**9 == 0 else "us"  # as fine as it needs to be
+        times = pd.DatetimeIndex(keys * (self.every or 1), dtype="datetime64[ns]").as_unit(unit)
         times = times if self._zone is None else times.tz_localize("UTC").tz_convert(self._zone)
         cells = {name: pa.array(times) for name in carried}
         return Batch(np.arange(done, done + len(X)), X, cells)
