@@ -288,6 +288,19 @@ def test_what_is_written_can_be_read(tmp_path, kind):
     assert kept["id"] == ["x", "ü\"'", "z"]
 
 
+def test_formulas_are_disarmed_on_request(tmp_path):
+    cells = {"=id": ["=cmd|' /C calc'!A0", "-1+2", "plain", None], "v": np.array([-1.5, 2.0, 3.0, np.nan])}
+    for escape in (False, True):
+        with open_sink(tmp_path / "t.csv", "csv", force=True, escape=escape) as sink:
+            sink.write(cells)
+            sink.write(cells)
+        found = pd.read_csv(tmp_path / "t.csv")
+        mark = "'" if escape else ""
+        assert found.columns.tolist() == [f"{mark}=id", "v"]
+        assert found.iloc[:, 0].tolist()[:3] == [f"{mark}=cmd|' /C calc'!A0", f"{mark}-1+2", "plain"]
+        assert found["v"].tolist()[:3] == [-1.5, 2, 3]
+
+
 def test_a_sink_is_all_or_nothing(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("old")

@@ -395,6 +395,12 @@ class OutputOptions:
             autocompletion=lambda: list(TABLE_FORMATS),
         ),
     ] = None
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas", help="CSV: put an apostrophe before texts that a spreadsheet would take for formulas."
+        ),
+    ] = False
     force: Force = False
 
     def __post_init__(self) -> None:
@@ -413,7 +419,8 @@ class OutputOptions:
 
         piped = "ndjson" if source.live and source.kind == "ndjson" else "csv"
         kind = format_of(self.path, self.format, otherwise=None if self.path else piped, formats=TABLE_FORMATS)
-        with open_sink(self.path, kind, force=self.force, flush=not source.again) as sink:
+        flush, escape = not source.again, self.escape_formulas
+        with open_sink(self.path, kind, force=self.force, flush=flush, escape=escape) as sink:
             yield sink, kind
 
 
