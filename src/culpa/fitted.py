@@ -64,6 +64,7 @@ class FittedDetector:
     parameters: Mapping[str, Any]
     normal_range: NormalRange
     units: Mapping[str, str] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how commands read the training table
     abnormal_training_rows: Any = field(default=None, repr=False)
     suspicious_cells: Any = field(default=None, repr=False)
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was

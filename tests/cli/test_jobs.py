@@ -169,9 +169,14 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
     assert json.loads(run("info", folder / "m.culpa", "--json").stdout)["false_alarm_rate"]["value"] == rate.value
 
 
-def test_csv_on_a_pipe_taken_for_json(folder, library):
+def test_csv_on_a_pipe_is_recognised(folder, library):
     library.save(folder / "plant.culpa")
-    told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
+    found = run("score", "-", "-m", folder / "plant.culpa", "-q", stdin=(folder / "new.csv").read_bytes()).stdout
+    run("score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv")
+    assert found == (folder / "o.csv").read_text()
+    told = run(
+        "score", "-", "-m", folder / "plant.culpa", "--input-format", "ndjson", stdin="a,b\n1,2\n", code=2
+    ).stderr
     assert "If the table has another format, specify it with --input-format" in " ".join(told.split())
 
 
@@ -399,7 +404,10 @@ def test_choice_of_columns(folder):
     table["time"], table["site"] = "2024-01-01", "north"
     write(table, folder / "t.csv")
     out = folder / "m.culpa"
-    assert "column 'time' contains times" in run("fit", folder / "t.csv", "-o", out, code=2).stderr
+    assert "column 'site' contains text" in run("fit", folder / "t.csv", "-o", out, code=2).stderr  # the time is found
+    told = run("fit", folder / "t.csv", "-o", out, "--time", "none", code=2).stderr
+    assert "- column 'time' contains times, for example '2024-01-01'" in told
+    assert told.endswith("--time none --drop time --drop site\n")
     run("fit", folder / "t.csv", "-o", out, "--id", "time", "--drop", "site,temp_4")
     assert list(culpa.load(out).feature_names_in_) == ["temp_0", "temp_1", "temp_2", "temp_3"]
     run("fit", folder / "t.csv", "-o", out, "--columns", "temp_3,temp_1", "--components", "1", "--force")
@@ -463,7 +471,7 @@ USER_ERRORS = {
     "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
     "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "Pass a file"),
     "info": (["info", "normal.csv"], "not a culpa model file"),
-    "lines": (["score", "-", "-m", "plant.culpa", "--strict"], "line 1: not JSON"),
+    "lines": (["score", "-", "-m", "plant.culpa", "--strict", "--input-format", "ndjson"], "line 1: not JSON"),
 }
 
 
@@ -501,7 +509,7 @@ def test_a_row_that_overflows_does_not_pass_for_normal(folder):
 def test_exit_codes(folder):
     arguments = ["score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv", "-f", "-q"]
     run(*arguments)
-    run(*arguments, "--fail-on-anomaly", code=1)
+    run(*arguments, "--fail-on-anomaly", code=3)
     assert (folder / "o.csv").exists()
     write(frame(5), folder / "new.csv")
     run("score", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly")

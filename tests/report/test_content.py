@@ -551,7 +551,7 @@ def test_command_line_with_lags(folder, table):
     [
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "wehn"], "there is no column 'wehn'; did you mean 'when'?"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "batch"], "which is not a time"),
-        (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min"], "so the rows need"),
+        (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min", "--time", "none"], "so the rows need"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/there.html"], "already exists"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/no/r.html"], "does not exist"),
         (["{}/none.csv", "-m", "{}/plant.culpa"], "No such file"),

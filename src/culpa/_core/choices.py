@@ -42,6 +42,7 @@ _FaultOfARow = Literal[
 ]
 FaultKind = Literal[_FaultOfARow, "drift"]
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
+InputFormat = Literal[TableFormat, "excel"]
 
 QUADRATIC_NAMES: tuple[QuadraticName, ...] = get_args(QuadraticName)
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
@@ -58,6 +59,7 @@ ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+INPUT_FORMATS: tuple[InputFormat, ...] = get_args(InputFormat)
 
 
 def one_of(value: str, allowed: Iterable[str], argument: str) -> str:

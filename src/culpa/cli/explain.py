@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import tell_reading, warn
 
 
 @command
@@ -69,11 +69,13 @@ def explain(
     with options.open_job(rows, answer) as job:
         from culpa.jobs import explain as run
 
+        carried = options.labels_of(id, rows, job.source)
+        tell_reading(job.source, quiet=rows.quiet)
         summary = run(
             job.detector,
             job.source,
             job.sink,
-            carried=options.names_of(id, job.source),
+            carried=carried,
             all_rows=all,
             top=top,
             shortest=shortest,

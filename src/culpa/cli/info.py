@@ -6,6 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
+from culpa.cli.console import plain
 
 if TYPE_CHECKING:
     from culpa.jobs import Description
@@ -66,16 +67,21 @@ def _print(about: "Description") -> None:
         "format": f"{about.format}, written by culpa {about.culpa}",
     }
     for name, text in lines.items():
-        typer.echo(f"{name:<14}{text}")
-    typer.echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
+        _echo(f"{name:<14}{text}")
+    _echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
     for feature, name in zip(about.features, short_names([each["name"] for each in about.features]), strict=True):
         shown = name if feature["unit"] else feature["name"]  # the unit has a column of its own
-        typer.echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
+        _echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
     if about.groups:
-        typer.echo(f"\n{'group':<24}features")
+        _echo(f"\n{'group':<24}features")
         for name, members in about.groups.items():
-            typer.echo(f"{name:<24}{', '.join(members)}")
+            _echo(f"{name:<24}{', '.join(members)}")
     for suggestion in about.suggestions:
-        typer.echo(f"\n{suggestion}")
+        _echo(f"\n{suggestion}")
     for warning in about.warnings:
-        typer.echo(f"\nWarning: {warning}")
+        _echo(f"\nWarning: {warning}")
+
+
+def _echo(text: str) -> None:
+    """Lines without characters that would steer the terminal."""
+    typer.echo("\n".join(map(plain, text.split("\n"))))

@@ -7,7 +7,7 @@ import typer
 from culpa._core.kinds import FRACTION
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import tell_reading, warn
 
 
 @command
@@ -40,7 +40,8 @@ def score(
     with options.open_job(rows, answer) as job:
         from culpa.jobs import score as run
 
-        carried = options.names_of(id, job.source)
+        carried = options.labels_of(id, rows, job.source)
+        tell_reading(job.source, quiet=rows.quiet)
         summary = run(
             job.detector,
             job.source,

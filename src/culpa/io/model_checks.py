@@ -156,6 +156,7 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
         and set(units) <= set(names or default_names(n_columns)),
+        "reading": not header.get("reading") or _is_reading(header["reading"]),
         "culpa": isinstance(header.get("culpa"), str),
         "statistic": header.get("statistic", header["parameters"]["statistic"]) in SCORE_NAMES,
         "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
@@ -174,6 +175,13 @@ def check_header(header: dict[str, Any], d: int) -> None:
     for field, holds in checks.items():
         if not holds:
             raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def _is_reading(value: Any) -> bool:
+    """Whether these are options of readers; files from before they were kept have none."""
+    from culpa.io.tables.reading import is_memory
+
+    return is_memory(value)
 
 
 def n_columns_of(parameters: dict[str, Any], d: int) -> int:
