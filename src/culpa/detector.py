@@ -398,10 +398,11 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _check_weighted(self, table: Table) -> None:
         """Refuse weights where rows are not only counted."""
-        for name in ("trim", "robust", "contamination"):
+        for name in ("trim", "robust", "contamination", "_smooth"):
             if getattr(self, name):
+                name = name.removeprefix("_")
                 raise ValueError(f"sample_weight cannot be combined with {name}: leave one of them out.")
-        if self.limit == "conformal" or (self.limit == "empirical" and self._smooth is not None):
+        if self.limit == "conformal":
             raise ValueError(f"sample_weight cannot be combined with limit={self.limit!r}: use 'auto' or 'formula'.")
         complete_rows(table, "sample_weight")
 

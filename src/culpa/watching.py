@@ -82,7 +82,9 @@ class WatchesRows(JudgesRows):
         ('x2', ['x2'])
         """
         if "ranking" in options:
-            raise TypeError("incidents rank features by evidence over their rows, so 'ranking' cannot be chosen here.")
+            raise TypeError(
+                "incidents always rank features by the evidence of all their rows, so you cannot pass 'ranking'."
+            )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
         return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)

@@ -386,7 +386,8 @@ CALIBRATION = Parameters(
             "progress",
             AnyOf((Flag(), FUNCTION)),
             None,
-            "True for a progress bar, or a function that is called with the share of the work done and what is being done.",
+            "True for a progress bar, or a function that is called with the share of the work done and the name of "
+            "the current step.",
             optional=True,
         ),
     ],

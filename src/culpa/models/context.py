@@ -103,6 +103,6 @@ def _inverse(covariance: Floats) -> Floats:
 def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"{n_rows:.0f} rows with all given cells are too few to learn the effect of {count(n_given, 'given feature')}: "
-            f"at least {n_given + 2} are needed."
+            f"{count(n_rows, 'row')} with values in all given columns: too few to learn the effect of "
+            f"{count(n_given, 'given column')}. At least {n_given + 2} are needed."
         )

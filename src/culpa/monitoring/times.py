@@ -63,7 +63,7 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
 def refuse_times(n_times: int, n_rows: int) -> NoReturn:
     """The error for times that are not those of the rows."""
     have = f"time has {count(n_times, 'value')}, but X has {count(n_rows, 'row')}"
-    raise ValueError(f"{have}: give one time per row.")
+    raise ValueError(f"{have}. Pass one time per row.")
 
 
 def read_gap(gap: Any, times: Times | None) -> int | Span:
