@@ -72,6 +72,7 @@ def test_rows_of_little_weight_hardly_matter():
         ({"trim": 0.1}, 1, "sample_weight cannot be combined with trim"),
         ({"robust": "cells"}, 1, "sample_weight cannot be combined with robust"),
         ({"contamination": 0.1}, 1, "sample_weight cannot be combined with contamination"),
+        ({"smooth": 0.3}, 1, "sample_weight cannot be combined with smooth"),
         ({"limit": "conformal"}, 1, "sample_weight cannot be combined with limit='conformal'"),
         ({}, [1, 2], r"sample_weight.shape == \(2,\), expected \(100,\)"),
         ({}, np.full(100, -1), "sample_weight must hold finite numbers that are not negative"),

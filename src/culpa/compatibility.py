@@ -44,9 +44,10 @@ def check_weighted(parameters: Parameters) -> None:
     for name in ("modes", "trim", "robust", "contamination"):
         if parameters[name]:
             raise ValueError(f"sample_weight cannot be combined with {name}: leave one of them out.")
-    limit = parameters["limit"]
-    if limit == "conformal" or (limit == "empirical" and is_smoothed(parameters)):
-        raise ValueError(f"sample_weight cannot be combined with limit={limit!r}: use 'auto' or 'formula'.")
+    if is_smoothed(parameters):
+        raise ValueError("sample_weight cannot be combined with smooth: leave one of them out.")
+    if parameters["limit"] == "conformal":
+        raise ValueError("sample_weight cannot be combined with limit='conformal': use 'auto' or 'formula'.")
 
 
 def _check_model(parameters: Parameters) -> None:

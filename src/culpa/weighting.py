@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.columns.smoothing import clustering
 from culpa.fitted import FittedDetector
 from culpa.learning import Judge, Recipe, range_of
 from culpa.models import FittedModel, Moments
@@ -96,8 +95,6 @@ def limits_by_blocks(
     scores = {}
     for name in found[0]:
         values = np.concatenate([part[name] for part in found])
-        held = HeldOutScores.of(
-            np.repeat(values, times), np.repeat(block, times), clustering=clustering(model.columns.smooth)
-        )
+        held = HeldOutScores.of(np.repeat(values, times), np.repeat(block, times))
         scores[name] = held if unit == 1.0 else replace(held, weights=np.full(len(held.n_per_block), unit))
     return Limits(model, "held-out", scores)

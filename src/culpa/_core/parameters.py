@@ -525,7 +525,8 @@ CALIBRATION = Parameters(
             "progress",
             AnyOf((Flag(), FUNCTION)),
             None,
-            "True for a progress bar, or a function that is called with the share of the work done and the current step.",
+            "True for a progress bar, or a function that is called with the share of the work done and the name of "
+            "the current step.",
             optional=True,
         ),
     ],

@@ -108,6 +108,6 @@ def _inverse(covariance: Floats) -> Floats:
 def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"only {n_rows:.0f} row(s) have values in all given columns, which is too few to learn the effect of "
-            f"{n_given} given column(s). At least {n_given + 2} are needed."
+            f"{count(n_rows, 'row')} with values in all given columns: too few to learn the effect of "
+            f"{count(n_given, 'given column')}. At least {n_given + 2} are needed."
         )
