@@ -169,6 +169,17 @@ def test_a_crash_is_no_finding(folder, plant):
     assert b"Traceback" in done.stderr
 
 
+def test_closed_standard_output_and_error(folder, plant):
+    plant[0][:200].to_csv("normal.csv", index=False)
+    run("fit", "normal.csv", "-o", "m.culpa")
+    command = f"{sys.executable} -m culpa score normal.csv -m m.culpa"
+    done = subprocess.run(f"{command} >&-", shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"Error: standard output is closed. Name a file with -o.\n")
+    done = subprocess.run(f"{command} 2>&-", shell=True, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 201
+
+
 def test_closed_standard_input(folder, plant):
     plant[0][:200].to_csv("normal.csv", index=False)
     run("fit", "normal.csv", "-o", "m.culpa")

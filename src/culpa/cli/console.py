@@ -115,7 +115,7 @@ def console_of_width(width: int) -> "Console":
 @contextmanager
 def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
     """Functions that report the number of rows and the current step: a bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty() or source.live:
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or source.live:
         yield lambda rows: None, lambda text: None
         return
     from rich.console import Console

@@ -35,6 +35,8 @@ def open_sink(
     The file appears under its name when the block ends well, and not at all otherwise.
     """
     if path is None:
+        if sys.stdout is None:
+            raise TableError("standard output is closed. Name a file with -o.")
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
             raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
         with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
