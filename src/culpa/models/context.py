@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa._core.words import count
 from culpa.models.moments import Moments, spread
 
 _SAME = 1e-10  # eigenvalue of the correlation of given features below which one of them repeats the others
