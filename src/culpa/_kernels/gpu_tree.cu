@@ -1,0 +1,554 @@
+// Exact Shapley values on a GPU: the walk over the tree of all coalitions, by Gaussian elimination.
+//
+// `culpa/_kernels/gpu.py` compiles and launches this file, and docs/gpu.md explains it. The step is that of
+// `elimination_steps.py`. Features are numbered from the one that decides last, so the features that still wait are always
+// 0 to m - 1, and a state of fewer features is the beginning of a longer one. When j = m - 1 joins:
+//
+//     inverse = 1 / V_jj,  kappa = K_jj inverse,  gain_a = V_ja inverse,  shift_a = K_ja - kappa V_ja,  g = delta_j inverse
+//     V_ae <- V_ae - gain_a V_je,         K_ae <- K_ae - gain_a K_je - shift_a gain_e
+//     delta_a <- delta_a - gain_a delta_j,  h_a <- h_a - gain_a h_j - 2 shift_a g
+//     value <- value - g (h_j - kappa delta_j) - kappa
+//
+// where h = -2 c. Only delta, h and the value belong to a row.
+//
+// The first players decide breadth first, one state per coalition in memory (`expand_pairs`, `expand_rows`). The last
+// BOTTOM players, single features, are walked depth first, the last IN_REGISTERS of them in registers:
+//
+//     one row    `walk`, one thread per coalition
+//     many rows  `tabulate` writes gain, shift, inverse and kappa of every step, once for all rows;
+//                `walk_rows`, one thread per coalition and ROWS rows, reads them
+//
+// Memory: element x of coalition c of N is at pairs[x N + c], with V_ae and K_ae at x = 2 cell(a, e) and the next one. For
+// row r of n it is at rows[(x N + c) n + r], with the value at x = 0, and delta_a and h_a at x = 1 + 2 a and the next one.
+//
+// The arithmetic is plain C++, so that tests can compile this file for the processor.
+
+#define INLINE __device__ __forceinline__
+
+INLINE constexpr int cell(int a, int e) { return a * (a + 1) / 2 + e; }
+INLINE constexpr int n_pairs(int m) { return m * (m + 1); }
+INLINE constexpr int n_own(int m) { return 2 * m + 1; }
+// numbers in the table of all steps from m waiting features on: a record for the join, then both subtrees
+INLINE constexpr int table_size(int m) { return m == 0 ? 0 : 2 * m + 2 * table_size(m - 1); }
+
+// Two digits short of a division's last, in a third of its time: 20 bits from the processor's table, then a cubic step.
+INLINE double reciprocal(double a) {
+#ifdef __CUDA_ARCH__
+  double x;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(x) : "d"(a));
+  const double e = fma(-a, x, 1.0);
+  return fma(x, fma(e, e, e), x);
+#else
+  return 1.0 / a;
+#endif
+}
+
+template <int M> struct Pairs { double V[M * (M + 1) / 2 + 1], K[M * (M + 1) / 2 + 1]; };
+template <int M> struct Row { double delta[M + 1], h[M + 1], value; };
+template <int M> struct Step { double inverse, kappa, gain[M], shift[M]; };  // of the join of feature M - 1
+
+// Where a state lies in memory, and how far apart its elements are.
+struct Source { const double *pairs, *rows; long long pair_stride, row_stride; };
+
+template <int M> INLINE void load_pairs(const Source &source, Pairs<M> &s) {
+#pragma unroll
+  for (int i = 0; i < M * (M + 1) / 2; i++) {
+    s.V[i] = source.pairs[(2 * i) * source.pair_stride];
+    s.K[i] = source.pairs[(2 * i + 1) * source.pair_stride];
+  }
+}
+
+template <int M> INLINE void load_row(const Source &source, int r, Row<M> &x) {
+  x.value = source.rows[r];
+#pragma unroll
+  for (int a = 0; a < M; a++) {
+    x.delta[a] = source.rows[(1 + 2 * a) * source.row_stride + r];
+    x.h[a] = source.rows[(2 + 2 * a) * source.row_stride + r];
+  }
+}
+
+template <int M> INLINE void store_pairs(double *target, const Pairs<M> &s) {
+#pragma unroll
+  for (int i = 0; i < M * (M + 1) / 2; i++) {
+    target[2 * i] = s.V[i];
+    target[2 * i + 1] = s.K[i];
+  }
+}
+
+// Element x of the row i of R lies at target[x R + i].
+template <int M, int R> INLINE void store_row(double *target, int i, const Row<M> &x) {
+  target[i] = x.value;
+#pragma unroll
+  for (int a = 0; a < M; a++) {
+    target[(1 + 2 * a) * R + i] = x.delta[a];
+    target[(2 + 2 * a) * R + i] = x.h[a];
+  }
+}
+
+template <int M> INLINE void make_step(const Pairs<M> &s, Step<M> &step) {
+  constexpr int j = M - 1;
+  step.inverse = reciprocal(s.V[cell(j, j)]);
+  step.kappa = s.K[cell(j, j)] * step.inverse;
+#pragma unroll
+  for (int a = 0; a < j; a++) {
+    step.gain[a] = s.V[cell(j, a)] * step.inverse;
+    step.shift[a] = s.K[cell(j, a)] - step.kappa * s.V[cell(j, a)];
+  }
+}
+
+template <int M> INLINE void join_pairs(const Pairs<M> &s, const Step<M> &step, Pairs<M - 1> &t) {
+  constexpr int j = M - 1;
+#pragma unroll
+  for (int a = 0; a < j; a++)
+#pragma unroll
+    for (int e = 0; e <= a; e++) {
+      t.V[cell(a, e)] = s.V[cell(a, e)] - step.gain[a] * s.V[cell(j, e)];
+      t.K[cell(a, e)] = s.K[cell(a, e)] - step.gain[a] * s.K[cell(j, e)] - step.shift[a] * step.gain[e];
+    }
+}
+
+template <int M> INLINE void join_row(const Row<M> &x, const Step<M> &step, Row<M - 1> &y) {
+  constexpr int j = M - 1;
+  const double g = x.delta[j] * step.inverse, twice_g = g + g;
+  y.value = (x.value - step.kappa) - g * (x.h[j] - step.kappa * x.delta[j]);
+#pragma unroll
+  for (int a = 0; a < j; a++) {
+    y.delta[a] = x.delta[a] - step.gain[a] * x.delta[j];
+    y.h[a] = (x.h[a] - step.gain[a] * x.h[j]) - step.shift[a] * twice_g;
+  }
+}
+
+template <int M> INLINE void skip_pairs(const Pairs<M> &s, Pairs<M - 1> &t) {
+#pragma unroll
+  for (int i = 0; i < M * (M - 1) / 2; i++) {
+    t.V[i] = s.V[i];
+    t.K[i] = s.K[i];
+  }
+}
+
+template <int M> INLINE void skip_row(const Row<M> &x, Row<M - 1> &y) {
+  y.value = x.value;
+#pragma unroll
+  for (int a = 0; a < M - 1; a++) {
+    y.delta[a] = x.delta[a];
+    y.h[a] = x.h[a];
+  }
+}
+
+// What a thread adds up for a row: the common weights' sum, and the sum of each of the last players.
+struct Sums { double common, own[BOTTOM]; };
+
+// ---------------------------------------------------------------------------------------------------------- one row
+
+// Coalitions that extend the given one. Returns the sum of their weighted values, which belongs to the members above.
+template <int M> struct InRegisters {
+  static INLINE double walk(const Pairs<M> &s, const Row<M> &x, const double *member, const double *common, Sums &sums,
+                            const int size) {
+    Step<M> step;
+    make_step<M>(s, step);
+    Row<M - 1> y;
+    join_row<M>(x, step, y);
+    double with = member[size + 1] * y.value;
+    sums.common += common[size + 1] * y.value;
+    if constexpr (M > 1) {
+      Pairs<M - 1> t;
+      join_pairs<M>(s, step, t);
+      with += InRegisters<M - 1>::walk(t, y, member, common, sums, size + 1);
+    }
+    sums.own[M - 1] += with;
+    if constexpr (M > 1) {
+      Pairs<M - 1> u;
+      skip_pairs<M>(s, u);
+      Row<M - 1> z;
+      skip_row<M>(x, z);
+      with += InRegisters<M - 1>::walk(u, z, member, common, sums, size);
+    }
+    return with;
+  }
+};
+
+template <int M>
+INLINE double walk_from(const Source &source, const double *member, const double *common, Sums &sums, const int size) {
+  double all = 0.0;
+  if constexpr (M == IN_REGISTERS) {  // only if nobody is left to walk depth first
+    Pairs<M> s;
+    Row<M> x;
+    load_pairs<M>(source, s);
+    load_row<M>(source, 0, x);
+    all = InRegisters<M>::walk(s, x, member + size, common + size, sums, 0);
+  } else if constexpr (M == IN_REGISTERS + 1) {
+#pragma unroll 1
+    for (int joins = 1; joins >= 0; joins--) {
+      Pairs<M - 1> t;
+      Row<M - 1> y;
+      double here = 0.0;
+      if (joins) {
+        Pairs<M> s;
+        Row<M> x;
+        Step<M> step;
+        load_pairs<M>(source, s);
+        load_row<M>(source, 0, x);
+        make_step<M>(s, step);
+        join_pairs<M>(s, step, t);
+        join_row<M>(x, step, y);
+        here = member[size + 1] * y.value;
+        sums.common += common[size + 1] * y.value;
+      } else {
+        load_pairs<M - 1>(source, t);
+        load_row<M - 1>(source, 0, y);
+      }
+      const int now = size + joins;
+      double m[M], b[M];
+#pragma unroll
+      for (int i = 0; i < M; i++) {
+        m[i] = member[now + i];
+        b[i] = common[now + i];
+      }
+      here += InRegisters<M - 1>::walk(t, y, m, b, sums, 0);
+      if (joins) sums.own[M - 1] += here;
+      all += here;
+    }
+  } else {
+    double near[n_pairs(M - 1) + n_own(M - 1)];
+#pragma unroll 1
+    for (int joins = 1; joins >= 0; joins--) {
+      Source next = source;
+      double here = 0.0;
+      if (joins) {
+        Pairs<M> s;
+        Row<M> x;
+        Step<M> step;
+        Pairs<M - 1> t;
+        Row<M - 1> y;
+        load_pairs<M>(source, s);
+        load_row<M>(source, 0, x);
+        make_step<M>(s, step);
+        join_pairs<M>(s, step, t);
+        join_row<M>(x, step, y);
+        store_pairs<M - 1>(near, t);
+        store_row<M - 1, 1>(near + n_pairs(M - 1), 0, y);
+        next = Source{near, near + n_pairs(M - 1), 1, 1};
+        here = member[size + 1] * y.value;
+        sums.common += common[size + 1] * y.value;
+      }
+      here += walk_from<M - 1>(next, member, common, sums, size + joins);
+      if (joins) sums.own[M - 1] += here;
+      all += here;
+    }
+  }
+  return all;
+}
+
+INLINE long long thread() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
+INLINE long long threads() { return gridDim.x * (long long)blockDim.x; }
+
+INLINE int members(long long coalition) {
+#ifdef __CUDA_ARCH__
+  return __popcll(coalition);
+#else
+  return __builtin_popcountll(coalition);
+#endif
+}
+
+// sums[place * n_sums] collects: the common sum, the last players (who decides last first), the players in bits of `above`.
+INLINE void add_up(double *sums, long long n_sums, const Sums &own, double all, long long above) {
+  sums[0] += own.common;
+  for (int i = 0; i < BOTTOM; i++) sums[(1 + i) * n_sums] += own.own[i];
+  for (int i = 0; above >> i; i++)
+    if (above >> i & 1) sums[(1 + BOTTOM + i) * n_sums] += all;
+}
+
+// `above`: who of the players above the states' own is in. all[c] collects the weighted values from coalition c on.
+extern "C" __global__ void __launch_bounds__(THREADS) walk(const double *pairs, const double *rows, long long N,
+    long long above, const double *member, const double *common, double *all, double *sums) {
+  Sums own;
+  own.common = 0.0;
+#pragma unroll
+  for (int i = 0; i < BOTTOM; i++) own.own[i] = 0.0;
+  double total = 0.0;
+#pragma unroll 1
+  for (long long c = thread(); c < N; c += threads()) {
+    const int size = members(c) + members(above);
+    const Source source = {pairs + c, rows + c, N, N};
+    const double value = rows[c];
+    own.common += common[size] * value;
+    const double here = member[size] * value + walk_from<BOTTOM>(source, member, common, own, size);
+    all[c] += here;
+    total += here;
+  }
+  add_up(sums + thread(), threads(), own, total, above);
+}
+
+// ------------------------------------------------------------------------------------------------------- many rows
+
+template <int M> INLINE void store_step(double *table, const Step<M> &step) {
+  table[0] = step.inverse;
+  table[1] = step.kappa;
+#pragma unroll
+  for (int a = 0; a < M - 1; a++) {
+    table[2 + 2 * a] = step.gain[a];
+    table[3 + 2 * a] = step.shift[a];
+  }
+}
+
+template <int M> INLINE void load_step(const double *table, Step<M> &step) {
+  step.inverse = table[0];
+  step.kappa = table[1];
+#pragma unroll
+  for (int a = 0; a < M - 1; a++) {
+    step.gain[a] = table[2 + 2 * a];
+    step.shift[a] = table[3 + 2 * a];
+  }
+}
+
+template <int M> struct TableInRegisters {
+  static INLINE void write(const Pairs<M> &s, double *table) {
+    Step<M> step;
+    make_step<M>(s, step);
+    store_step<M>(table, step);
+    if constexpr (M > 1) {
+      Pairs<M - 1> t;
+      join_pairs<M>(s, step, t);
+      TableInRegisters<M - 1>::write(t, table + 2 * M);
+      Pairs<M - 1> u;
+      skip_pairs<M>(s, u);
+      TableInRegisters<M - 1>::write(u, table + 2 * M + table_size(M - 1));
+    }
+  }
+};
+
+template <int M> INLINE void table_from(const Source &source, double *table) {
+  if constexpr (M <= IN_REGISTERS) {
+    Pairs<M> s;
+    load_pairs<M>(source, s);
+    TableInRegisters<M>::write(s, table);
+  } else {
+    double near[n_pairs(M - 1)];
+#pragma unroll 1
+    for (int joins = 1; joins >= 0; joins--) {
+      Source next = source;
+      if (joins) {
+        Pairs<M> s;
+        Step<M> step;
+        Pairs<M - 1> t;
+        load_pairs<M>(source, s);
+        make_step<M>(s, step);
+        store_step<M>(table, step);
+        join_pairs<M>(s, step, t);
+        store_pairs<M - 1>(near, t);
+        next = Source{near, nullptr, 1, 1};
+      }
+      table_from<M - 1>(next, table + 2 * M + (joins ? 0 : table_size(M - 1)));
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const double *pairs, long long N, double *tables) {
+#pragma unroll 1
+  for (long long c = thread(); c < N; c += threads())
+    table_from<BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + c * table_size(BOTTOM));
+}
+
+template <int M> struct RowsInRegisters {
+  static INLINE void walk(const double *table, const Row<M> (&x)[ROWS], const double *member, const double *common,
+                          Sums (&sums)[ROWS], double (&all)[ROWS], const int size) {
+    Step<M> step;
+    load_step<M>(table, step);
+    Row<M - 1> y[ROWS];
+    double with[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      join_row<M>(x[r], step, y[r]);
+      with[r] = member[size + 1] * y[r].value;
+      sums[r].common += common[size + 1] * y[r].value;
+    }
+    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + 2 * M, y, member, common, sums, with, size + 1);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      sums[r].own[M - 1] += with[r];
+      all[r] += with[r];
+    }
+    if constexpr (M > 1) {
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) skip_row<M>(x[r], y[r]);
+      RowsInRegisters<M - 1>::walk(table + 2 * M + table_size(M - 1), y, member, common, sums, all, size);
+    }
+  }
+};
+
+template <int M>
+INLINE void walk_rows_from(const double *table, const Source &source, const int (&which)[ROWS], const double *member,
+                           const double *common, Sums (&sums)[ROWS], double (&all)[ROWS], const int size) {
+  if constexpr (M <= ROWS_IN_REGISTERS) {
+    Row<M> x[ROWS];
+    double m[M + 1], b[M + 1];
+#pragma unroll
+    for (int i = 0; i <= M; i++) {
+      m[i] = member[size + i];
+      b[i] = common[size + i];
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) load_row<M>(source, which[r], x[r]);
+    RowsInRegisters<M>::walk(table, x, m, b, sums, all, 0);
+  } else {
+    double near[n_own(M - 1) * ROWS];
+#pragma unroll 1
+    for (int joins = 1; joins >= 0; joins--) {
+      Source next = source;
+      int whose[ROWS];
+      double here[ROWS];
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        whose[r] = which[r];
+        here[r] = 0.0;
+      }
+      if (joins) {
+        Step<M> step;
+        load_step<M>(table, step);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+          Row<M> x;
+          Row<M - 1> y;
+          load_row<M>(source, which[r], x);
+          join_row<M>(x, step, y);
+          store_row<M - 1, ROWS>(near, r, y);
+          here[r] = member[size + 1] * y.value;
+          sums[r].common += common[size + 1] * y.value;
+          whose[r] = r;
+        }
+        next = Source{nullptr, near, 1, ROWS};
+      }
+      const double *below = table + 2 * M + (joins ? 0 : table_size(M - 1));
+      walk_rows_from<M - 1>(below, next, whose, member, common, sums, here, size + joins);
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) {
+        if (joins) sums[r].own[M - 1] += here[r];
+        all[r] += here[r];
+      }
+    }
+  }
+}
+
+// Threads of a group share coalitions and have ROWS rows each; `slots` groups work side by side.
+extern "C" __global__ void __launch_bounds__(THREADS) walk_rows(const double *tables, const double *rows, long long N, int n,
+    int slots, long long above, const double *member, const double *common, double *all, double *sums) {
+  const int group = (n + ROWS - 1) / ROWS;
+  const int slot = (int)(thread() / group), first = (int)(thread() % group) * ROWS;
+  if (slot >= slots) return;
+  int which[ROWS];
+  Sums own[ROWS];
+  double total[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    which[r] = first + r < n ? first + r : n - 1;
+    total[r] = own[r].common = 0.0;
+#pragma unroll
+    for (int i = 0; i < BOTTOM; i++) own[r].own[i] = 0.0;
+  }
+#pragma unroll 1
+  for (long long c = slot; c < N; c += slots) {
+    const int size = members(c) + members(above);
+    const Source source = {nullptr, rows + c * n, 1, N * n};
+    double here[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      const double value = source.rows[which[r]];
+      here[r] = member[size] * value;
+      own[r].common += common[size] * value;
+    }
+    walk_rows_from<BOTTOM>(tables + c * table_size(BOTTOM), source, which, member, common, own, here, size);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      if (first + r < n) all[c * n + first + r] += here[r];
+      total[r] += here[r];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; r++)
+    if (first + r < n) add_up(sums + (long long)slot * n + first + r, (long long)slots * n, own[r], total[r], above);
+}
+
+// --------------------------------------------------------------------------------------------- the first players
+
+// Feature m - 1 decides in N states. If it is the first of a player, each state becomes two, c (without it) and N + c
+// (with it). If it is not, it does as the player does: `follows` states are without the player, and the others with.
+struct Deciding { double inverse, kappa; long long N, out; int j; bool branches, joined; };
+
+INLINE Deciding deciding(const double *pairs, long long N, int m, long long follows, long long c) {
+  const int j = m - 1;
+  const double inverse = 1.0 / pairs[2 * cell(j, j) * N + c];
+  const double kappa = pairs[(2 * cell(j, j) + 1) * N + c] * inverse;
+  return Deciding{inverse, kappa, N, follows ? N : 2 * N, j, follows == 0, c >= follows};
+}
+
+INLINE void put(double *target, const Deciding &step, long long x, long long c, double without, double with) {
+  if (step.branches) {
+    target[x * step.out + c] = without;
+    target[x * step.out + step.N + c] = with;
+  } else {
+    target[x * step.out + c] = step.joined ? with : without;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) expand_pairs(const double *in, double *out, long long N, int m,
+    long long follows) {
+  const int j = m - 1;
+  for (long long at = thread(); at < j * N; at += threads()) {
+    const long long c = at % N;
+    const int a = (int)(at / N);
+    const Deciding step = deciding(in, N, m, follows, c);
+    const double V_ja = in[2 * cell(j, a) * N + c], K_ja = in[(2 * cell(j, a) + 1) * N + c];
+    const double gain = V_ja * step.inverse, shift = K_ja - step.kappa * V_ja;
+    for (int e = 0; e <= a; e++) {
+      const double V_je = in[2 * cell(j, e) * N + c], K_je = in[(2 * cell(j, e) + 1) * N + c];
+      const double V = in[2 * cell(a, e) * N + c], K = in[(2 * cell(a, e) + 1) * N + c];
+      put(out, step, 2 * cell(a, e), c, V, V - gain * V_je);
+      put(out, step, 2 * cell(a, e) + 1, c, K, K - gain * K_je - shift * (V_je * step.inverse));
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) expand_rows(const double *pairs, const double *in, double *out,
+    long long N, int n, int m, long long follows) {
+  const int j = m - 1;
+  // rows are the fastest index, so for them a state counts as n of one row
+  for (long long at = thread(); at < m * N * n; at += threads()) {
+    const long long place = at % (N * n), c = place / n;
+    const int a = (int)(at / (N * n));
+    Deciding step = deciding(pairs, N, m, follows, c);
+    step.N = N * n;
+    step.out *= n;
+    const double delta_j = in[(1 + 2 * j) * step.N + place], h_j = in[(2 + 2 * j) * step.N + place];
+    const double g = delta_j * step.inverse;
+    if (a == j) {
+      const double value = in[place];
+      put(out, step, 0, place, value, (value - step.kappa) - g * (h_j - step.kappa * delta_j));
+    } else {
+      const double V_ja = pairs[2 * cell(j, a) * N + c], K_ja = pairs[(2 * cell(j, a) + 1) * N + c];
+      const double gain = V_ja * step.inverse, shift = K_ja - step.kappa * V_ja;
+      const double delta = in[(1 + 2 * a) * step.N + place], h = in[(2 + 2 * a) * step.N + place];
+      put(out, step, 1 + 2 * a, place, delta, delta - gain * delta_j);
+      put(out, step, 2 + 2 * a, place, h, h - gain * h_j - 2.0 * shift * g);
+    }
+  }
+}
+
+// Nobody is left to walk depth first: all coalitions are in memory.
+extern "C" __global__ void __launch_bounds__(THREADS) count(const double *rows, long long N, int n, int slots,
+    long long above, const double *member, const double *common, double *all, double *sums) {
+  const long long slot = thread() / n;
+  const int r = (int)(thread() % n);
+  if (slot >= slots) return;
+  double both[2] = {0.0, 0.0};
+  for (long long c = slot; c < N; c += slots) {
+    const int size = members(c) + members(above);
+    const double value = rows[c * n + r];
+    both[0] += common[size] * value;
+    both[1] += member[size] * value;
+    all[c * n + r] += member[size] * value;
+  }
+  double *mine = sums + slot * n + r;
+  mine[0] += both[0];
+  for (int i = 0; above >> i; i++)
+    if (above >> i & 1) mine[(1 + i) * (long long)slots * n] += both[1];
+}
