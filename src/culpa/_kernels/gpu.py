@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from culpa._core.types import Array, Floats
+from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.tree import TreeModel
 
 MISSING = (
@@ -35,6 +35,7 @@ MISSING = (
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 3e9, 0.5
+_TILE = 128  # as in `gpu_tree.cu`
 _ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
 _FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay
 # operations of the array version that make it worth while to load CuPy and to compile, and to launch kernels
@@ -46,8 +47,9 @@ class Options(NamedTuple):
 
     BOTTOM: int = 8
     IN_REGISTERS: int = 5
-    ROWS: int = 2
+    ROWS_BOTTOM: int = 9
     ROWS_IN_REGISTERS: int = 5
+    ROWS: int = 2
     THREADS: int = 128  # of a block
 
     @property
@@ -56,12 +58,12 @@ class Options(NamedTuple):
         return tuple(f"-D{name}={value}" for name, value in self._asdict().items())
 
     @property
-    def table_size(self) -> int:
-        """Numbers that describe all steps of the players at the bottom."""
+    def table_length(self) -> int:
+        """Numbers that describe all steps of the players at the bottom, for many rows."""
         size = 0
-        for m in range(1, self.BOTTOM + 1):
-            size = 2 * m + 2 * size
-        return size
+        for m in range(1, self.ROWS_BOTTOM + 1):
+            size = m + 2 * size
+        return 2 * size
 
 
 class Device(Protocol):
@@ -98,7 +100,7 @@ class Cuda:
         """Compile at the first use; CuPy keeps the result on disk."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self.module.get_function(kernel)
-        blocks = min(-(-n_threads // self.options.THREADS), 1 << 20)
+        blocks = -(-n_threads // self.options.THREADS)
         self._kernels[kernel]((blocks,), (self.options.THREADS,), arguments)
 
     def most_bytes(self) -> float:
@@ -213,34 +215,60 @@ def walk_on_gpu(
     return values
 
 
+class _Places(NamedTuple):
+    """Where the numbers of each feature are: see "Memory" in `gpu_tree.cu`."""
+
+    pairs_at: Positions  # (m,)
+    rows_at: Positions
+    columns: Positions
+    n_pairs: int  # twos in all
+    n_rows: int  # twos in all, of each row
+
+    @classmethod
+    def of(cls, sizes: list[int], n_bottom: int) -> "_Places":
+        """``sizes``: features of each breadth-first player. ``n_bottom`` features decide after them."""
+        columns, N = [], 1
+        for size in sizes:
+            columns += [N] + [2 * N] * (size - 1)
+            N *= 2
+        columns = np.array([N] * n_bottom + columns[::-1], dtype=np.int64)
+        pairs = np.cumsum(np.append(0, columns * np.arange(1, len(columns) + 1)))
+        rows = N + np.cumsum(np.append(0, columns))
+        return cls(pairs[:-1], rows[:-1], columns, int(pairs[-1]), int(rows[-1]))
+
+
 class _Walk:
     """The tree of some rows."""
 
     def __init__(self, device: Device, model: TreeModel, weights: tuple[Floats, Floats], sizes: list[int]) -> None:
-        self.device, self.sizes, self.n = device, sizes, len(model.rows)
-        xp, options = device.xp, device.options
-        n_players, self.start = len(sizes), _start(model)
-        single = n_players > options.BOTTOM and all(size == 1 for size in sizes[-options.BOTTOM :])
-        self.bottom = options.BOTTOM if single else 0
-        self.as_table = bool(self.bottom) and self.n > 1
+        self.device, self.sizes, self.n, self.start = device, sizes, len(model.rows), _start(model)
+        xp, options, n_players = device.xp, device.options, len(sizes)
+        self.together = self.n > 1
+        n_bottom = options.ROWS_BOTTOM if self.together else options.BOTTOM
+        single = n_players > n_bottom and all(size == 1 for size in sizes[-n_bottom:])
+        self.bottom = n_bottom if single else 0
         self.n_wide = self._most_breadth_first(n_players - self.bottom)
         self.n_above = n_players - self.bottom - self.n_wide
-        # one more weight than there are sizes, because threads load them in advance
-        self.weights = [xp.asarray(np.append(table, np.zeros(options.BOTTOM + 1))) for table in weights]
-        self.slots = max(1, device.n_threads // (-(-self.n // options.ROWS) if self.as_table else self.n))
-        if self.bottom and not self.as_table:
-            self.slots = device.n_threads
+        group = self.n if not self.bottom else -(-self.n // options.ROWS) if self.together else 1
+        self.slots, self.group = max(1, device.n_threads // group), group
+        # more weights than there are sizes, because threads load them in advance
+        self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
         self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
         self.all = xp.zeros((1 << self.n_wide, self.n))
-        lengths = self._lengths(self.n_wide)
-        self.pairs = [xp.empty(max(1, lengths[0])) for _ in range(2)]
-        self.rows = [xp.empty(lengths[1]) for _ in range(2)]
-        self.tables = xp.empty(options.table_size << self.n_wide) if self.as_table else None
+        places = self._places(self.n_wide)
+        self.places = [xp.asarray(array) for array in places[:3]]
+        # where the empty coalition of a chunk goes
+        a, e = np.tril_indices(len(places.columns))
+        self.pairs_at = xp.asarray(places.pairs_at[a] + e * places.columns[a])
+        self.rows_at = xp.asarray(np.append(0, places.rows_at))
+        self.pairs, self.rows = xp.empty((places.n_pairs, 2)), xp.empty((places.n_rows * self.n, 2))
+        self.tables = xp.empty(options.table_length * max(2, 1 << self.n_wide)) if self.bottom and self.together else None
 
     def run(self, progress: Callable[[float], None] | None) -> Floats:
         """Walk chunk after chunk; the GPU works while the next chunk is prepared."""
         for done, (above, state) in enumerate(self._chunks(self.start, 0, 0)):
-            self._walk_chunk(above, self._expand(state))
+            self._expand(state)
+            self._walk_chunk(above)
             if progress is not None:
                 float(self.all[0, 0])  # waits for the GPU
                 progress((done + 1) / (1 << self.n_above))
@@ -257,39 +285,37 @@ class _Walk:
         yield from self._chunks(joined, player + 1, above | 1 << player)
         yield from self._chunks(skipped, player + 1, above)
 
-    def _expand(self, state: _State) -> tuple[Array, Array]:
-        """States of all coalitions of the breadth-first players. They write and read two buffers in turn."""
-        m, n, launch = len(state.V), self.n, self.device.launch
-        lower = np.tril_indices(m)
-        pairs = np.stack([state.V[lower], state.K[lower]], axis=1).ravel()
-        now, N = 0, 1
-        self.pairs[0][: len(pairs)] = self.device.xp.asarray(pairs)
-        self.rows[0][: state.rows.size] = self.device.xp.asarray(np.ascontiguousarray(state.rows).ravel())
+    def _expand(self, state: _State) -> None:
+        """Make the states of all coalitions of the breadth-first players."""
+        xp, n, launch = self.device.xp, self.n, self.device.launch
+        lower = np.tril_indices(len(state.V))
+        self.pairs[self.pairs_at] = xp.asarray(np.stack([state.V[lower], state.K[lower]], axis=1))
+        rows = np.zeros((1 + len(state.V), n, 2))
+        rows[0, :, 0], rows[1:, :, 0], rows[1:, :, 1] = state.rows[0], state.rows[1::2], state.rows[2::2]
+        self.rows.reshape(-1, n, 2)[self.rows_at] = xp.asarray(rows)
+        pairs_at, rows_at, columns = self.places
+        j, N = len(state.V) - 1, 1
         for size in self.sizes[self.n_above : self.n_above + self.n_wide]:
             for follower in range(size):
-                follows = N // 2 if follower else 0
-                pairs, rows, after, rows_after = self.pairs[now], self.rows[now], self.pairs[1 - now], self.rows[1 - now]
-                if m > 1:
-                    launch("expand_pairs", (m - 1) * N, pairs, after, *map(_long, (N,)), _int(m), _long(follows))
-                counts = _long(N), _int(n), _int(m), _long(follows)
-                launch("expand_rows", m * N * n, pairs, rows, rows_after, *counts)
-                now, m = 1 - now, m - 1
-                N = N if follower else 2 * N
-        return self.pairs[now], self.rows[now]
+                counts = np.int32(j), np.int64(N // 2 if follower else 0)
+                rows_first = pairs_at, rows_at, columns, np.int64(N), np.int32(n), *counts
+                launch("expand_rows", (j + 1) * _tiles(N * n), self.pairs, self.rows, *rows_first)
+                if j:
+                    launch("expand_pairs", j * _tiles(N), self.pairs, pairs_at, columns, np.int64(N), *counts)
+                j, N = j - 1, N if follower else 2 * N
 
-    def _walk_chunk(self, above: int, states: tuple[Array, Array]) -> None:
-        (pairs, rows), launch, N = states, self.device.launch, 1 << self.n_wide
+    def _walk_chunk(self, above: int) -> None:
+        launch, N = self.device.launch, np.int64(1 << self.n_wide)
+        n_threads, members = self.slots * self.group, np.int64(above)
         results = (*self.weights, self.all, self.sums)
+        many = N, np.int32(self.n), np.int32(self.slots), members, *results
         if not self.bottom:
-            counts = _long(N), _int(self.n), _int(self.slots), _long(above)
-            launch("count", self.slots * self.n, rows, *counts, *results)
-        elif self.as_table:
-            launch("tabulate", self.device.n_threads, pairs, _long(N), self.tables)
-            group = -(-self.n // self.device.options.ROWS)
-            counts = _long(N), _int(self.n), _int(self.slots), _long(above)
-            launch("walk_rows", self.slots * group, self.tables, rows, *counts, *results)
+            launch("count", n_threads, self.rows, *many)
+        elif self.together:
+            launch("tabulate", self.device.n_threads, self.pairs, N, self.tables)
+            launch("walk_rows", n_threads, self.tables, self.rows, *many)
         else:
-            launch("walk", self.device.n_threads, pairs, rows, _long(N), _long(above), *results)
+            launch("walk", n_threads, self.pairs, self.rows, N, members, *results)
 
     def _values(self) -> Floats:
         xp, bottom = self.device.xp, self.bottom
@@ -301,35 +327,28 @@ class _Walk:
         # a coalition's number has a bit for each breadth-first player: sum over the upper and over the lower half of bits
         low = self.n_wide // 2
         grid = self.all.reshape(1 << (self.n_wide - low), 1 << low, self.n)
-        halves = [(_on_cpu(xp.sum(grid, axis=0)), 0), (_on_cpu(xp.sum(grid, axis=1)), low)]
-        for half, first in halves:
+        for axis, first in ((0, 0), (1, low)):
+            half = _on_cpu(xp.sum(grid, axis=axis))
             for bit in range(len(half).bit_length() - 1):
                 members = np.arange(len(half)) >> bit & 1 == 1
                 result[self.n_above + first + bit] = half[members].sum(axis=0)
         return (result - sums[0]).T
 
+    def _places(self, n_wide: int) -> _Places:
+        first = len(self.sizes) - self.bottom - n_wide
+        return _Places.of(self.sizes[first : first + n_wide], self.bottom)
+
     def _most_breadth_first(self, most: int) -> int:
         """How many players may decide breadth first within the memory."""
-        n_wide = 1
+        n_wide, limit = 1, self.device.most_bytes()
+        table = self.device.options.table_length if self.bottom and self.together else 0
         while n_wide < most:
-            pairs, rows = self._lengths(n_wide + 1)
-            table = self.device.options.table_size << (n_wide + 1) if self.as_table else 0
-            if 8.0 * (2 * pairs + 2 * rows + table + (self.n << (n_wide + 1))) > self.device.most_bytes():
+            places = self._places(n_wide + 1)
+            numbers = 2.0 * (places.n_pairs + places.n_rows * self.n) + ((table + self.n) << (n_wide + 1))
+            if 8.0 * numbers > limit:
                 break
             n_wide += 1
         return n_wide
-
-    def _lengths(self, n_wide: int) -> tuple[int, int]:
-        """How many numbers the states of pairs and of rows take at most while so many players decide breadth first."""
-        first = len(self.sizes) - self.bottom - n_wide
-        m, N, pairs, rows = sum(self.sizes[first:]), 1, 0, 0
-        for size in (*self.sizes[first : first + n_wide], 0):
-            pairs, rows = max(pairs, m * (m + 1) * N), max(rows, (2 * m + 1) * N * self.n)
-            # while the features of a group decide one after the other, there are twice as many states already
-            m, N = m - 1 if size else m, 2 * N
-            pairs, rows = (max(pairs, m * (m + 1) * N), max(rows, (2 * m + 1) * N * self.n)) if size else (pairs, rows)
-            m -= max(0, size - 1)
-        return pairs, rows
 
 
 def _start(model: TreeModel) -> _State:
@@ -345,12 +364,9 @@ def _on_cpu(array: Array) -> Floats:
     return np.asarray(array.get() if hasattr(array, "get") else array)
 
 
-def _long(number: int) -> np.int64:
-    return np.int64(number)
-
-
-def _int(number: int) -> np.int32:
-    return np.int32(number)
+def _tiles(n: int) -> int:
+    """Threads that go with n coalitions: see `TILE` in `gpu_tree.cu`."""
+    return -(-n // _TILE) * _TILE
 
 
 def _part(progress: Callable[[float], None], done: int, of: int) -> Callable[[float], None]:

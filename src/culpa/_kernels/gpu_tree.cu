@@ -11,25 +11,29 @@
 //
 // where h = -2 c. Only delta, h and the value belong to a row.
 //
-// The first players decide breadth first, one state per coalition in memory (`expand_pairs`, `expand_rows`). The last
-// BOTTOM players, single features, are walked depth first, the last IN_REGISTERS of them in registers:
+// The first players decide breadth first, with the states of all their coalitions in memory (`expand_pairs`,
+// `expand_rows`). The last players, single features, are walked depth first, the last few of them in registers:
 //
-//     one row    `walk`, one thread per coalition
+//     one row    `walk`, one thread per coalition; BOTTOM players depth first, IN_REGISTERS of them in registers
 //     many rows  `tabulate` writes gain, shift, inverse and kappa of every step, once for all rows;
-//                `walk_rows`, one thread per coalition and ROWS rows, reads them
+//                `walk_rows`, one thread per coalition and ROWS rows, reads them; ROWS_BOTTOM players depth first
 //
-// Memory: element x of coalition c of N is at pairs[x N + c], with V_ae and K_ae at x = 2 cell(a, e) and the next one. For
-// row r of n it is at rows[(x N + c) n + r], with the value at x = 0, and delta_a and h_a at x = 1 + 2 a and the next one.
+// Memory: numbers come in twos, (V_ae, K_ae), (delta_a, h_a) and (value, nothing). Of feature a there are as many
+// coalitions as have been told apart before it decides, `columns[a]`. (V_ae, K_ae) of coalition c is at
+// pairs[pairs_at[a] + e columns[a] + c]; (delta_a, h_a) of row r of n is at rows[(rows_at[a] + c) n + r], and its value at
+// rows[c n + r]. For the last players that is pairs[cell(a, e) N + c] and rows[((1 + a) N + c) n + r], N coalitions in all.
 //
 // The arithmetic is plain C++, so that tests can compile this file for the processor.
 
 #define INLINE __device__ __forceinline__
 
 INLINE constexpr int cell(int a, int e) { return a * (a + 1) / 2 + e; }
-INLINE constexpr int n_pairs(int m) { return m * (m + 1); }
-INLINE constexpr int n_own(int m) { return 2 * m + 1; }
-// numbers in the table of all steps from m waiting features on: a record for the join, then both subtrees
-INLINE constexpr int table_size(int m) { return m == 0 ? 0 : 2 * m + 2 * table_size(m - 1); }
+INLINE constexpr int n_cells(int m) { return m * (m + 1) / 2; }
+// twos in the table of all steps from m waiting features on: a record for the join, then both subtrees
+INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 2 * table_size(m - 1); }
+
+struct alignas(16) Two { double x, y; };  // loaded and stored by one instruction
+constexpr int SIDE = 2;  // tables of so many coalitions are interleaved, so that threads fill whole sectors of memory
 
 // Two digits short of a division's last, in a third of its time: 20 bits from the processor's table, then a cubic step.
 INLINE double reciprocal(double a) {
@@ -48,41 +52,37 @@ template <int M> struct Row { double delta[M + 1], h[M + 1], value; };
 template <int M> struct Step { double inverse, kappa, gain[M], shift[M]; };  // of the join of feature M - 1
 
 // Where a state lies in memory, and how far apart its elements are.
-struct Source { const double *pairs, *rows; long long pair_stride, row_stride; };
+struct Source { const Two *pairs, *rows; long long pair_stride, row_stride; };
 
 template <int M> INLINE void load_pairs(const Source &source, Pairs<M> &s) {
 #pragma unroll
-  for (int i = 0; i < M * (M + 1) / 2; i++) {
-    s.V[i] = source.pairs[(2 * i) * source.pair_stride];
-    s.K[i] = source.pairs[(2 * i + 1) * source.pair_stride];
+  for (int i = 0; i < n_cells(M); i++) {
+    const Two both = source.pairs[i * source.pair_stride];
+    s.V[i] = both.x;
+    s.K[i] = both.y;
   }
 }
 
 template <int M> INLINE void load_row(const Source &source, int r, Row<M> &x) {
-  x.value = source.rows[r];
+  x.value = source.rows[r].x;
 #pragma unroll
   for (int a = 0; a < M; a++) {
-    x.delta[a] = source.rows[(1 + 2 * a) * source.row_stride + r];
-    x.h[a] = source.rows[(2 + 2 * a) * source.row_stride + r];
+    const Two both = source.rows[(1 + a) * source.row_stride + r];
+    x.delta[a] = both.x;
+    x.h[a] = both.y;
   }
 }
 
-template <int M> INLINE void store_pairs(double *target, const Pairs<M> &s) {
+template <int M> INLINE void store_pairs(Two *target, const Pairs<M> &s) {
 #pragma unroll
-  for (int i = 0; i < M * (M + 1) / 2; i++) {
-    target[2 * i] = s.V[i];
-    target[2 * i + 1] = s.K[i];
-  }
+  for (int i = 0; i < n_cells(M); i++) target[i] = Two{s.V[i], s.K[i]};
 }
 
-// Element x of the row i of R lies at target[x R + i].
-template <int M, int R> INLINE void store_row(double *target, int i, const Row<M> &x) {
-  target[i] = x.value;
+// Element i of the row r of R lies at target[i R + r].
+template <int M, int R> INLINE void store_row(Two *target, int r, const Row<M> &x) {
+  target[r] = Two{x.value, 0.0};
 #pragma unroll
-  for (int a = 0; a < M; a++) {
-    target[(1 + 2 * a) * R + i] = x.delta[a];
-    target[(2 + 2 * a) * R + i] = x.h[a];
-  }
+  for (int a = 0; a < M; a++) target[(1 + a) * R + r] = Two{x.delta[a], x.h[a]};
 }
 
 template <int M> INLINE void make_step(const Pairs<M> &s, Step<M> &step) {
@@ -136,13 +136,13 @@ template <int M> INLINE void skip_row(const Row<M> &x, Row<M - 1> &y) {
 }
 
 // What a thread adds up for a row: the common weights' sum, and the sum of each of the last players.
-struct Sums { double common, own[BOTTOM]; };
+template <int M> struct Sums { double common, own[M]; };
 
 // ---------------------------------------------------------------------------------------------------------- one row
 
 // Coalitions that extend the given one. Returns the sum of their weighted values, which belongs to the members above.
 template <int M> struct InRegisters {
-  static INLINE double walk(const Pairs<M> &s, const Row<M> &x, const double *member, const double *common, Sums &sums,
+  static INLINE double walk(const Pairs<M> &s, const Row<M> &x, const double *member, const double *common, Sums<BOTTOM> &sums,
                             const int size) {
     Step<M> step;
     make_step<M>(s, step);
@@ -168,7 +168,7 @@ template <int M> struct InRegisters {
 };
 
 template <int M>
-INLINE double walk_from(const Source &source, const double *member, const double *common, Sums &sums, const int size) {
+INLINE double walk_from(const Source &source, const double *member, const double *common, Sums<BOTTOM> &sums, const int size) {
   double all = 0.0;
   if constexpr (M == IN_REGISTERS) {  // only if nobody is left to walk depth first
     Pairs<M> s;
@@ -209,7 +209,7 @@ INLINE double walk_from(const Source &source, const double *member, const double
       all += here;
     }
   } else {
-    double near[n_pairs(M - 1) + n_own(M - 1)];
+    Two near[n_cells(M - 1) + M];
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
@@ -226,8 +226,8 @@ INLINE double walk_from(const Source &source, const double *member, const double
         join_pairs<M>(s, step, t);
         join_row<M>(x, step, y);
         store_pairs<M - 1>(near, t);
-        store_row<M - 1, 1>(near + n_pairs(M - 1), 0, y);
-        next = Source{near, near + n_pairs(M - 1), 1, 1};
+        store_row<M - 1, 1>(near + n_cells(M - 1), 0, y);
+        next = Source{near, near + n_cells(M - 1), 1, 1};
         here = member[size + 1] * y.value;
         sums.common += common[size + 1] * y.value;
       }
@@ -251,17 +251,18 @@ INLINE int members(long long coalition) {
 }
 
 // sums[place * n_sums] collects: the common sum, the last players (who decides last first), the players in bits of `above`.
-INLINE void add_up(double *sums, long long n_sums, const Sums &own, double all, long long above) {
+template <int M> INLINE void add_up(double *sums, long long n_sums, const Sums<M> &own, double all, long long above) {
   sums[0] += own.common;
-  for (int i = 0; i < BOTTOM; i++) sums[(1 + i) * n_sums] += own.own[i];
+#pragma unroll
+  for (int i = 0; i < M; i++) sums[(1 + i) * n_sums] += own.own[i];
   for (int i = 0; above >> i; i++)
-    if (above >> i & 1) sums[(1 + BOTTOM + i) * n_sums] += all;
+    if (above >> i & 1) sums[(1 + M + i) * n_sums] += all;
 }
 
 // `above`: who of the players above the states' own is in. all[c] collects the weighted values from coalition c on.
-extern "C" __global__ void __launch_bounds__(THREADS) walk(const double *pairs, const double *rows, long long N,
+extern "C" __global__ void __launch_bounds__(THREADS) walk(const Two *pairs, const Two *rows, long long N,
     long long above, const double *member, const double *common, double *all, double *sums) {
-  Sums own;
+  Sums<BOTTOM> own;
   own.common = 0.0;
 #pragma unroll
   for (int i = 0; i < BOTTOM; i++) own.own[i] = 0.0;
@@ -270,60 +271,69 @@ extern "C" __global__ void __launch_bounds__(THREADS) walk(const double *pairs, 
   for (long long c = thread(); c < N; c += threads()) {
     const int size = members(c) + members(above);
     const Source source = {pairs + c, rows + c, N, N};
-    const double value = rows[c];
+    const double value = rows[c].x;
     own.common += common[size] * value;
     const double here = member[size] * value + walk_from<BOTTOM>(source, member, common, own, size);
     all[c] += here;
     total += here;
   }
-  add_up(sums + thread(), threads(), own, total, above);
+  add_up<BOTTOM>(sums + thread(), threads(), own, total, above);
 }
 
 // ------------------------------------------------------------------------------------------------------- many rows
 
-template <int M> INLINE void store_step(double *table, const Step<M> &step) {
-  table[0] = step.inverse;
-  table[1] = step.kappa;
+template <int M> INLINE void store_step(Two *table, const Step<M> &step) {
+  table[0] = Two{step.inverse, step.kappa};
+#pragma unroll
+  for (int a = 0; a < M - 1; a++) table[(1 + a) * SIDE] = Two{step.gain[a], step.shift[a]};
+}
+
+template <int M> INLINE void load_step(const Two *table, Step<M> &step) {
+  const Two first = table[0];
+  step.inverse = first.x;
+  step.kappa = first.y;
 #pragma unroll
   for (int a = 0; a < M - 1; a++) {
-    table[2 + 2 * a] = step.gain[a];
-    table[3 + 2 * a] = step.shift[a];
+    const Two both = table[(1 + a) * SIDE];
+    step.gain[a] = both.x;
+    step.shift[a] = both.y;
   }
 }
 
-template <int M> INLINE void load_step(const double *table, Step<M> &step) {
-  step.inverse = table[0];
-  step.kappa = table[1];
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) {
-    step.gain[a] = table[2 + 2 * a];
-    step.shift[a] = table[3 + 2 * a];
-  }
+INLINE long long table_at(long long c) { return c / SIDE * SIDE * table_size(ROWS_BOTTOM) + c % SIDE; }
+
+// Ask for a table that will be needed soon; `share` of `of` threads each ask for a part.
+INLINE void prefetch(const Two *tables, long long c, int share, int of) {
+#ifdef __CUDA_ARCH__
+  const Two *table = tables + c / SIDE * SIDE * table_size(ROWS_BOTTOM);
+  for (int line = share; line < SIDE * table_size(ROWS_BOTTOM) / 8; line += of)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + 8 * line));
+#endif
 }
 
 template <int M> struct TableInRegisters {
-  static INLINE void write(const Pairs<M> &s, double *table) {
+  static INLINE void write(const Pairs<M> &s, Two *table) {
     Step<M> step;
     make_step<M>(s, step);
     store_step<M>(table, step);
     if constexpr (M > 1) {
       Pairs<M - 1> t;
       join_pairs<M>(s, step, t);
-      TableInRegisters<M - 1>::write(t, table + 2 * M);
+      TableInRegisters<M - 1>::write(t, table + SIDE * M);
       Pairs<M - 1> u;
       skip_pairs<M>(s, u);
-      TableInRegisters<M - 1>::write(u, table + 2 * M + table_size(M - 1));
+      TableInRegisters<M - 1>::write(u, table + SIDE * (M + table_size(M - 1)));
     }
   }
 };
 
-template <int M> INLINE void table_from(const Source &source, double *table) {
+template <int M> INLINE void table_from(const Source &source, Two *table) {
   if constexpr (M <= IN_REGISTERS) {
     Pairs<M> s;
     load_pairs<M>(source, s);
     TableInRegisters<M>::write(s, table);
   } else {
-    double near[n_pairs(M - 1)];
+    Two near[n_cells(M - 1)];
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
@@ -338,20 +348,20 @@ template <int M> INLINE void table_from(const Source &source, double *table) {
         store_pairs<M - 1>(near, t);
         next = Source{near, nullptr, 1, 1};
       }
-      table_from<M - 1>(next, table + 2 * M + (joins ? 0 : table_size(M - 1)));
+      table_from<M - 1>(next, table + SIDE * (M + (joins ? 0 : table_size(M - 1))));
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const double *pairs, long long N, double *tables) {
+extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, Two *tables) {
 #pragma unroll 1
   for (long long c = thread(); c < N; c += threads())
-    table_from<BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + c * table_size(BOTTOM));
+    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + table_at(c));
 }
 
 template <int M> struct RowsInRegisters {
-  static INLINE void walk(const double *table, const Row<M> (&x)[ROWS], const double *member, const double *common,
-                          Sums (&sums)[ROWS], double (&all)[ROWS], const int size) {
+  static INLINE void walk(const Two *table, const Row<M> (&x)[ROWS], const double *member, const double *common,
+                          Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
     Step<M> step;
     load_step<M>(table, step);
     Row<M - 1> y[ROWS];
@@ -362,7 +372,7 @@ template <int M> struct RowsInRegisters {
       with[r] = member[size + 1] * y[r].value;
       sums[r].common += common[size + 1] * y[r].value;
     }
-    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + 2 * M, y, member, common, sums, with, size + 1);
+    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + SIDE * M, y, member, common, sums, with, size + 1);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       sums[r].own[M - 1] += with[r];
@@ -371,14 +381,14 @@ template <int M> struct RowsInRegisters {
     if constexpr (M > 1) {
 #pragma unroll
       for (int r = 0; r < ROWS; r++) skip_row<M>(x[r], y[r]);
-      RowsInRegisters<M - 1>::walk(table + 2 * M + table_size(M - 1), y, member, common, sums, all, size);
+      RowsInRegisters<M - 1>::walk(table + SIDE * (M + table_size(M - 1)), y, member, common, sums, all, size);
     }
   }
 };
 
 template <int M>
-INLINE void walk_rows_from(const double *table, const Source &source, const int (&which)[ROWS], const double *member,
-                           const double *common, Sums (&sums)[ROWS], double (&all)[ROWS], const int size) {
+INLINE void walk_rows_from(const Two *table, const Source &source, const int (&which)[ROWS], const double *member,
+                           const double *common, Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
   if constexpr (M <= ROWS_IN_REGISTERS) {
     Row<M> x[ROWS];
     double m[M + 1], b[M + 1];
@@ -391,7 +401,7 @@ INLINE void walk_rows_from(const double *table, const Source &source, const int 
     for (int r = 0; r < ROWS; r++) load_row<M>(source, which[r], x[r]);
     RowsInRegisters<M>::walk(table, x, m, b, sums, all, 0);
   } else {
-    double near[n_own(M - 1) * ROWS];
+    Two near[M * ROWS];
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
@@ -418,7 +428,7 @@ INLINE void walk_rows_from(const double *table, const Source &source, const int 
         }
         next = Source{nullptr, near, 1, ROWS};
       }
-      const double *below = table + 2 * M + (joins ? 0 : table_size(M - 1));
+      const Two *below = table + SIDE * (M + (joins ? 0 : table_size(M - 1)));
       walk_rows_from<M - 1>(below, next, whose, member, common, sums, here, size + joins);
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
@@ -430,33 +440,34 @@ INLINE void walk_rows_from(const double *table, const Source &source, const int 
 }
 
 // Threads of a group share coalitions and have ROWS rows each; `slots` groups work side by side.
-extern "C" __global__ void __launch_bounds__(THREADS) walk_rows(const double *tables, const double *rows, long long N, int n,
+extern "C" __global__ void __launch_bounds__(THREADS) walk_rows(const Two *tables, const Two *rows, long long N, int n,
     int slots, long long above, const double *member, const double *common, double *all, double *sums) {
   const int group = (n + ROWS - 1) / ROWS;
   const int slot = (int)(thread() / group), first = (int)(thread() % group) * ROWS;
   if (slot >= slots) return;
   int which[ROWS];
-  Sums own[ROWS];
+  Sums<ROWS_BOTTOM> own[ROWS];
   double total[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     which[r] = first + r < n ? first + r : n - 1;
     total[r] = own[r].common = 0.0;
 #pragma unroll
-    for (int i = 0; i < BOTTOM; i++) own[r].own[i] = 0.0;
+    for (int i = 0; i < ROWS_BOTTOM; i++) own[r].own[i] = 0.0;
   }
 #pragma unroll 1
   for (long long c = slot; c < N; c += slots) {
+    if (c + slots < N) prefetch(tables, c + slots, first / ROWS, group);
     const int size = members(c) + members(above);
     const Source source = {nullptr, rows + c * n, 1, N * n};
     double here[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      const double value = source.rows[which[r]];
+      const double value = source.rows[which[r]].x;
       here[r] = member[size] * value;
       own[r].common += common[size] * value;
     }
-    walk_rows_from<BOTTOM>(tables + c * table_size(BOTTOM), source, which, member, common, own, here, size);
+    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), source, which, member, common, own, here, size);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       if (first + r < n) all[c * n + first + r] += here[r];
@@ -465,84 +476,71 @@ extern "C" __global__ void __launch_bounds__(THREADS) walk_rows(const double *ta
   }
 #pragma unroll
   for (int r = 0; r < ROWS; r++)
-    if (first + r < n) add_up(sums + (long long)slot * n + first + r, (long long)slots * n, own[r], total[r], above);
+    if (first + r < n) add_up<ROWS_BOTTOM>(sums + (long long)slot * n + first + r, (long long)slots * n, own[r], total[r], above);
 }
 
 // --------------------------------------------------------------------------------------------- the first players
 
-// Feature m - 1 decides in N states. If it is the first of a player, each state becomes two, c (without it) and N + c
-// (with it). If it is not, it does as the player does: `follows` states are without the player, and the others with.
-struct Deciding { double inverse, kappa; long long N, out; int j; bool branches, joined; };
+// Feature j decides in N states. If it is the first of a player, each state c becomes two: c itself, in which it waits no
+// longer, and N + c, in which it has joined. If it is not, it does as the player does: `follows` states are without it, and
+// in the others it joins. Threads of a tile share coalitions, so that what they read is near.
+constexpr int TILE = 128;
+struct Deciding { double inverse, kappa; };
 
-INLINE Deciding deciding(const double *pairs, long long N, int m, long long follows, long long c) {
-  const int j = m - 1;
-  const double inverse = 1.0 / pairs[2 * cell(j, j) * N + c];
-  const double kappa = pairs[(2 * cell(j, j) + 1) * N + c] * inverse;
-  return Deciding{inverse, kappa, N, follows ? N : 2 * N, j, follows == 0, c >= follows};
+INLINE Deciding deciding(const Two *pairs, const long long *pairs_at, const long long *columns, int j, long long c) {
+  const Two both = pairs[pairs_at[j] + j * columns[j] + c];
+  const double inverse = reciprocal(both.x);
+  return Deciding{inverse, both.y * inverse};
 }
 
-INLINE void put(double *target, const Deciding &step, long long x, long long c, double without, double with) {
-  if (step.branches) {
-    target[x * step.out + c] = without;
-    target[x * step.out + step.N + c] = with;
+extern "C" __global__ void __launch_bounds__(THREADS) expand_pairs(Two *pairs, const long long *pairs_at,
+    const long long *columns, long long N, int j, long long follows) {
+  const unsigned tile = thread() / TILE, a = tile % j;
+  const long long c = tile / j * (long long)TILE + thread() % TILE;
+  if (c >= N || c < follows) return;
+  const Deciding step = deciding(pairs, pairs_at, columns, j, c);
+  const Two *row_j = pairs + pairs_at[j] + c;
+  Two *row_a = pairs + pairs_at[a] + c;
+  const long long of_j = columns[j], of_a = columns[a], target = follows ? 0 : N;
+  const Two own = row_j[a * of_j];
+  const double gain = own.x * step.inverse, shift = own.y - step.kappa * own.x;
+  for (int e = 0; e <= (int)a; e++) {
+    const Two je = row_j[e * of_j], ae = row_a[e * of_a];
+    row_a[e * of_a + target] = Two{ae.x - gain * je.x, ae.y - gain * je.y - shift * (je.x * step.inverse)};
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) expand_rows(const Two *pairs, Two *rows, const long long *pairs_at,
+    const long long *rows_at, const long long *columns, long long N, int n, int j, long long follows) {
+  const unsigned tile = thread() / TILE, a = tile % (j + 1);
+  const unsigned place = tile / (j + 1) * TILE + thread() % TILE;
+  const long long c = place / (unsigned)n, target = (follows ? 0 : N) * n;
+  if (c >= N || c < follows) return;
+  const Deciding step = deciding(pairs, pairs_at, columns, j, c);
+  const Two of_j = rows[rows_at[j] * n + place];
+  const double g = of_j.x * step.inverse;
+  if ((int)a == j) {
+    const double value = rows[place].x;
+    rows[target + place] = Two{(value - step.kappa) - g * (of_j.y - step.kappa * of_j.x), 0.0};
   } else {
-    target[x * step.out + c] = step.joined ? with : without;
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) expand_pairs(const double *in, double *out, long long N, int m,
-    long long follows) {
-  const int j = m - 1;
-  for (long long at = thread(); at < j * N; at += threads()) {
-    const long long c = at % N;
-    const int a = (int)(at / N);
-    const Deciding step = deciding(in, N, m, follows, c);
-    const double V_ja = in[2 * cell(j, a) * N + c], K_ja = in[(2 * cell(j, a) + 1) * N + c];
-    const double gain = V_ja * step.inverse, shift = K_ja - step.kappa * V_ja;
-    for (int e = 0; e <= a; e++) {
-      const double V_je = in[2 * cell(j, e) * N + c], K_je = in[(2 * cell(j, e) + 1) * N + c];
-      const double V = in[2 * cell(a, e) * N + c], K = in[(2 * cell(a, e) + 1) * N + c];
-      put(out, step, 2 * cell(a, e), c, V, V - gain * V_je);
-      put(out, step, 2 * cell(a, e) + 1, c, K, K - gain * K_je - shift * (V_je * step.inverse));
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) expand_rows(const double *pairs, const double *in, double *out,
-    long long N, int n, int m, long long follows) {
-  const int j = m - 1;
-  // rows are the fastest index, so for them a state counts as n of one row
-  for (long long at = thread(); at < m * N * n; at += threads()) {
-    const long long place = at % (N * n), c = place / n;
-    const int a = (int)(at / (N * n));
-    Deciding step = deciding(pairs, N, m, follows, c);
-    step.N = N * n;
-    step.out *= n;
-    const double delta_j = in[(1 + 2 * j) * step.N + place], h_j = in[(2 + 2 * j) * step.N + place];
-    const double g = delta_j * step.inverse;
-    if (a == j) {
-      const double value = in[place];
-      put(out, step, 0, place, value, (value - step.kappa) - g * (h_j - step.kappa * delta_j));
-    } else {
-      const double V_ja = pairs[2 * cell(j, a) * N + c], K_ja = pairs[(2 * cell(j, a) + 1) * N + c];
-      const double gain = V_ja * step.inverse, shift = K_ja - step.kappa * V_ja;
-      const double delta = in[(1 + 2 * a) * step.N + place], h = in[(2 + 2 * a) * step.N + place];
-      put(out, step, 1 + 2 * a, place, delta, delta - gain * delta_j);
-      put(out, step, 2 + 2 * a, place, h, h - gain * h_j - 2.0 * shift * g);
-    }
+    const Two pair = pairs[pairs_at[j] + a * columns[j] + c];
+    const double gain = pair.x * step.inverse, shift = pair.y - step.kappa * pair.x;
+    Two *own = rows + rows_at[a] * n + place;
+    const Two before = own[0];
+    own[target] = Two{before.x - gain * of_j.x, before.y - gain * of_j.y - 2.0 * shift * g};
   }
 }
 
 // Nobody is left to walk depth first: all coalitions are in memory.
-extern "C" __global__ void __launch_bounds__(THREADS) count(const double *rows, long long N, int n, int slots,
-    long long above, const double *member, const double *common, double *all, double *sums) {
+extern "C" __global__ void __launch_bounds__(THREADS) count(const Two *rows, long long N, int n, int slots, long long above,
+    const double *member, const double *common, double *all, double *sums) {
   const long long slot = thread() / n;
   const int r = (int)(thread() % n);
   if (slot >= slots) return;
   double both[2] = {0.0, 0.0};
   for (long long c = slot; c < N; c += slots) {
     const int size = members(c) + members(above);
-    const double value = rows[c * n + r];
+    const double value = rows[c * n + r].x;
     both[0] += common[size] * value;
     both[1] += member[size] * value;
     all[c * n + r] += member[size] * value;
