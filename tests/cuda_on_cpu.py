@@ -20,11 +20,11 @@ using std::fma;
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 struct Index { long long x; };
 static Index blockIdx, threadIdx, blockDim, gridDim;
 """
-_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(THREADS\) (\w+)\(([^)]*)\)')
+_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(THREADS[, A-Z_]*\) (\w+)\(([^)]*)\)')
 
 
 @cache
@@ -32,11 +32,14 @@ def library(options):
     code = gpu.source()
     for name, parameters in _KERNEL.findall(code):
         names = ", ".join(re.search(r"\w+$", parameter).group() for parameter in parameters.split(","))
-        code += (
-            f'\nextern "C" void launch_{name}(long long blocks, {parameters}) {{ gridDim.x = blocks; blockDim.x = THREADS;\n'
-            f"  for (long long at = 0; at < blocks * THREADS; at++) {{ blockIdx.x = at / THREADS; "
-            f"threadIdx.x = at % THREADS; {name}({names}); }} }}\n"
-        )
+        code += f"""
+extern "C" void launch_{name}(long long blocks, {parameters}) {{
+  gridDim.x = blocks;
+  blockDim.x = THREADS;
+  for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
+    for (threadIdx.x = 0; threadIdx.x < THREADS; threadIdx.x++) {name}({names});
+}}
+"""
     folder = Path(tempfile.mkdtemp())
     (folder / "kernels.cpp").write_text(_SHIM + code)
     flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", *options.flags]
@@ -50,7 +53,7 @@ class OnCpu:
     """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN."""
 
     def __init__(self, options, n_threads=8, most=1e8):
-        self.options, self.n_threads, self.most = options, n_threads, most
+        self.options, self.n_threads, self.n_threads_of_rows, self.most = options, n_threads, n_threads, most
         self.launched, self.xp = [], self
 
     def launch(self, kernel, n_threads, *arguments):

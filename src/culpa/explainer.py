@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
+from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
@@ -77,6 +77,7 @@ class Explainer:
         max_coalitions: int | None = None,
         n_orders: int | None = None,
         exact_operations: float = EXACT_OPERATIONS,
+        device: DeviceName = "auto",
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
         locality: float = 0.01,
@@ -90,6 +91,7 @@ class Explainer:
         self.method, self.game_name, self.ranking = method, game, ranking
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
+        self.device: DeviceName = device
         self.retraining_rank: RetrainingRank = retraining_rank
         self.locality = locality
         self.n_jobs, self.progress = n_jobs, progress

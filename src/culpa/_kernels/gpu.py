@@ -29,12 +29,11 @@ import numpy as np
 from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.tree import TreeModel
 
-MISSING = (
-    "device='gpu' needs an NVIDIA GPU and CuPy, and {}. Install culpa[gpu] on a machine with a GPU, or use device='auto'."
-)
+MISSING = "device='gpu' needs an NVIDIA GPU and CuPy, and {}. Install culpa[gpu] on a machine with a GPU, or use device='auto'."
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
-_MOST_BYTES, _SHARE_OF_MEMORY = 3e9, 0.5
+_MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
+_THREADS_PER_PROCESSOR = 256  # as many as have room for all their registers
 _TILE = 128  # as in `gpu_tree.cu`
 _ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
 _FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay
@@ -45,12 +44,13 @@ _WORTH_LOADING, _WORTH_LAUNCHING = 4e10, 2e9
 class Options(NamedTuple):
     """How the kernels are compiled: see `gpu_tree.cu`."""
 
-    BOTTOM: int = 8
+    BOTTOM: int = 9
     IN_REGISTERS: int = 5
-    ROWS_BOTTOM: int = 9
-    ROWS_IN_REGISTERS: int = 5
-    ROWS: int = 2
+    ROWS_BOTTOM: int = 8
+    ROWS_IN_REGISTERS: int = 7
+    ROWS: int = 1  # of each thread
     THREADS: int = 128  # of a block
+    ROWS_BLOCKS: int = 2  # of `walk_rows` that share a multiprocessor
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -71,7 +71,8 @@ class Device(Protocol):
 
     xp: Any  # CuPy, or NumPy
     options: Options
-    n_threads: int  # that walk side by side
+    n_threads: int  # that walk one row side by side
+    n_threads_of_rows: int  # that walk many rows
 
     def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
         """Run a kernel of `gpu_tree.cu` in at least so many threads."""
@@ -89,12 +90,11 @@ class Cuda:
         import cupy
 
         self.xp, self.options = cupy, options or Options()
-        code = source()
-        flags = ("--std=c++17", *self.options.flags)
-        self.module = cupy.RawModule(code=code, options=flags)
+        self.module = cupy.RawModule(code=source(), options=("--std=c++17", *self.options.flags))
         self._kernels: dict[str, Any] = {}
-        blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * max(1, 256 // self.options.THREADS)
-        self.n_threads = blocks * self.options.THREADS
+        processors, threads = cupy.cuda.Device().attributes["MultiProcessorCount"], self.options.THREADS
+        self.n_threads = processors * max(1, _THREADS_PER_PROCESSOR // threads) * threads
+        self.n_threads_of_rows = processors * self.options.ROWS_BLOCKS * threads
 
     def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
         """Compile at the first use; CuPy keeps the result on disk."""
@@ -106,7 +106,7 @@ class Cuda:
     def most_bytes(self) -> float:
         """A share of what is free; CuPy keeps memory for reuse, which counts as free."""
         free = self.xp.cuda.Device().mem_info[0] + self.xp.get_default_memory_pool().free_bytes()
-        return min(_MOST_BYTES, _SHARE_OF_MEMORY * free)
+        return min(_MOST_BYTES, _SHARE_OF_MEMORY * float(free))
 
 
 def source() -> str:
@@ -149,9 +149,13 @@ class _Loading:
                 self._device = Cuda()
         return self._device
 
+    def is_large(self, operations: float) -> bool:
+        """Whether a job may pay; a quick check."""
+        return operations >= _WORTH_LAUNCHING
+
     def pays(self, operations: float) -> bool:
         """Whether a job is large enough. Small ones have to add up first, if nothing is loaded."""
-        if operations < _WORTH_LAUNCHING or obstacle() is not None:
+        if not self.is_large(operations) or obstacle() is not None:
             return False
         if self._device is not None:
             return True
@@ -227,13 +231,12 @@ class _Places(NamedTuple):
     @classmethod
     def of(cls, sizes: list[int], n_bottom: int) -> "_Places":
         """``sizes``: features of each breadth-first player. ``n_bottom`` features decide after them."""
-        columns, N = [], 1
-        for size in sizes:
-            columns += [N] + [2 * N] * (size - 1)
-            N *= 2
-        columns = np.array([N] * n_bottom + columns[::-1], dtype=np.int64)
+        counts: list[int] = []
+        for place, size in enumerate(sizes):
+            counts += [1 << place] + [2 << place] * (size - 1)
+        columns = np.array([1 << len(sizes)] * n_bottom + counts[::-1], dtype=np.int64)
         pairs = np.cumsum(np.append(0, columns * np.arange(1, len(columns) + 1)))
-        rows = N + np.cumsum(np.append(0, columns))
+        rows = (1 << len(sizes)) + np.cumsum(np.append(0, columns))
         return cls(pairs[:-1], rows[:-1], columns, int(pairs[-1]), int(rows[-1]))
 
 
@@ -250,7 +253,8 @@ class _Walk:
         self.n_wide = self._most_breadth_first(n_players - self.bottom)
         self.n_above = n_players - self.bottom - self.n_wide
         group = self.n if not self.bottom else -(-self.n // options.ROWS) if self.together else 1
-        self.slots, self.group = max(1, device.n_threads // group), group
+        n_threads = device.n_threads_of_rows if self.together else device.n_threads
+        self.slots, self.group = max(1, n_threads // group), group
         # more weights than there are sizes, because threads load them in advance
         self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
         self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
@@ -262,7 +266,9 @@ class _Walk:
         self.pairs_at = xp.asarray(places.pairs_at[a] + e * places.columns[a])
         self.rows_at = xp.asarray(np.append(0, places.rows_at))
         self.pairs, self.rows = xp.empty((places.n_pairs, 2)), xp.empty((places.n_rows * self.n, 2))
-        self.tables = xp.empty(options.table_length * max(2, 1 << self.n_wide)) if self.bottom and self.together else None
+        self.tables = (
+            xp.empty(options.table_length * max(2, 1 << self.n_wide)) if self.bottom and self.together else None
+        )
 
     def run(self, progress: Callable[[float], None] | None) -> Floats:
         """Walk chunk after chunk; the GPU works while the next chunk is prepared."""
@@ -315,7 +321,7 @@ class _Walk:
             launch("tabulate", self.device.n_threads, self.pairs, N, self.tables)
             launch("walk_rows", n_threads, self.tables, self.rows, *many)
         else:
-            launch("walk", n_threads, self.pairs, self.rows, N, members, *results)
+            launch("walk", n_threads, self.pairs, self.rows, N, np.int32(self.slots), members, *results)
 
     def _values(self) -> Floats:
         xp, bottom = self.device.xp, self.bottom
@@ -332,7 +338,7 @@ class _Walk:
             for bit in range(len(half).bit_length() - 1):
                 members = np.arange(len(half)) >> bit & 1 == 1
                 result[self.n_above + first + bit] = half[members].sum(axis=0)
-        return (result - sums[0]).T
+        return np.asarray((result - sums[0]).T)
 
     def _places(self, n_wide: int) -> _Places:
         first = len(self.sizes) - self.bottom - n_wide

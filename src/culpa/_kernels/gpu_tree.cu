@@ -259,16 +259,18 @@ template <int M> INLINE void add_up(double *sums, long long n_sums, const Sums<M
     if (above >> i & 1) sums[(1 + M + i) * n_sums] += all;
 }
 
-// `above`: who of the players above the states' own is in. all[c] collects the weighted values from coalition c on.
+// `slots` threads work side by side. `above` says who of the players above is in. all[c] collects the weighted values of
+// coalition c and of those that extend it.
 extern "C" __global__ void __launch_bounds__(THREADS) walk(const Two *pairs, const Two *rows, long long N,
-    long long above, const double *member, const double *common, double *all, double *sums) {
+    int slots, long long above, const double *member, const double *common, double *all, double *sums) {
+  if (thread() >= slots) return;
   Sums<BOTTOM> own;
   own.common = 0.0;
 #pragma unroll
   for (int i = 0; i < BOTTOM; i++) own.own[i] = 0.0;
   double total = 0.0;
 #pragma unroll 1
-  for (long long c = thread(); c < N; c += threads()) {
+  for (long long c = thread(); c < N; c += slots) {
     const int size = members(c) + members(above);
     const Source source = {pairs + c, rows + c, N, N};
     const double value = rows[c].x;
@@ -277,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) walk(const Two *pairs, con
     all[c] += here;
     total += here;
   }
-  add_up<BOTTOM>(sums + thread(), threads(), own, total, above);
+  add_up<BOTTOM>(sums + thread(), slots, own, total, above);
 }
 
 // ------------------------------------------------------------------------------------------------------- many rows
@@ -440,7 +442,7 @@ INLINE void walk_rows_from(const Two *table, const Source &source, const int (&w
 }
 
 // Threads of a group share coalitions and have ROWS rows each; `slots` groups work side by side.
-extern "C" __global__ void __launch_bounds__(THREADS) walk_rows(const Two *tables, const Two *rows, long long N, int n,
+extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) walk_rows(const Two *tables, const Two *rows, long long N, int n,
     int slots, long long above, const double *member, const double *common, double *all, double *sums) {
   const int group = (n + ROWS - 1) / ROWS;
   const int slot = (int)(thread() / group), first = (int)(thread() % group) * ROWS;
