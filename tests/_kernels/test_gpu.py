@@ -6,6 +6,7 @@ import pytest
 
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
 from culpa._kernels import gpu
+from culpa._kernels.elimination_steps import ELIMINATION
 from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights
 
@@ -29,6 +30,7 @@ def players_of(sizes):
 
 def walked(device, game, X, sizes):
     job = game.tree_job(X, np.arange(X.shape[1]))
+    assert job.steps is ELIMINATION
     return gpu.walk_on_gpu(device, job.prepare(), size_weights(len(sizes)), sizes)
 
 
@@ -211,7 +213,7 @@ class TestOnGpu:
     def test_groups(self, sizes, n):
         assert_exact(gpu.LOADING.device(), *game_and_rows(sum(sizes), n), sizes)
 
-    @pytest.mark.parametrize("noise", [1e-4, 1e-2, 10.0])
+    @pytest.mark.parametrize("noise", [1e-3, 1e-2, 10.0])
     def test_noise(self, noise):
         game = Conditional(scores.spe(model(20, noise=noise)))
         for n in (1, 5):
