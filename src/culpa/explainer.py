@@ -91,9 +91,8 @@ class Explainer:
         self.method, self.game_name, self.ranking = method, game, ranking
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
-        self.device: DeviceName = device
         self.retraining_rank: RetrainingRank = retraining_rank
-        self.locality = locality
+        self.locality, self.device = locality, device
         self.n_jobs, self.progress = n_jobs, progress
         own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}

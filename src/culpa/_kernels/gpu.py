@@ -29,7 +29,9 @@ import numpy as np
 from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.tree import TreeModel
 
-MISSING = "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is a GPU, or use device='auto'."
+MISSING = (
+    "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is one, or use device='auto'."
+)
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
