@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
+from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
@@ -88,6 +88,7 @@ class Explainer:
         max_coalitions: int | None = None,
         n_orders: int | None = None,
         exact_operations: float = EXACT_OPERATIONS,
+        device: DeviceName = "auto",
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
         locality: float = 0.01,
@@ -109,7 +110,7 @@ class Explainer:
         self.max_evaluations = max_evaluations
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
-        self.locality = locality
+        self.locality, self.device = locality, device
         self.n_jobs, self.progress = n_jobs, as_progress(progress)
         checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
+from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName
 from culpa.scores import Score
 from culpa.shapley import Progress
 
@@ -22,6 +22,7 @@ class BlameOptions(TypedDict, total=False):
     max_coalitions: int | None
     n_orders: int | None
     exact_operations: float
+    device: DeviceName
     memory_bytes: float
     retraining_rank: RetrainingRank
     locality: float

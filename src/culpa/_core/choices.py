@@ -9,6 +9,7 @@ ScoreName = Literal[QuadraticName, "nll"]
 StatisticName = Literal["auto", QuadraticName]
 GameName = Literal["conditional", "retraining", "interventional", "minimal"]
 Method = Literal["auto", "exact", "permutation", "kernel", "algorithm1"]
+DeviceName = Literal["auto", "cpu", "gpu"]
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
 Criterion = Literal[
     "cdc",
@@ -49,6 +50,7 @@ SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
 STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
 GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
 METHODS: tuple[Method, ...] = get_args(Method)
+DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)

@@ -8,6 +8,7 @@ the docstrings, and the page `docs/parameters.md`. This module imports neither N
 from dataclasses import replace
 
 from culpa._core.choices import (
+    DEVICES,
     FIT_METHODS,
     GAME_NAMES,
     LASTING_FAULT_KINDS,
@@ -457,7 +458,16 @@ EXPLAINER = Parameters(
             NOT_NEGATIVE,
             EXACT_OPERATIONS,
             'Maximum number of operations per row for which method="auto" is exact.',
-            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue.",
+            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue. With a GPU, "
+            "64 times as many operations are allowed, which is enough for 31 features.",
+        ),
+        Parameter(
+            "device",
+            Choice(DEVICES),
+            "auto",
+            "Where exact values are computed.",
+            '"auto" uses an NVIDIA GPU if there is one, CuPy is installed (culpa[gpu]) and the job is large enough. "gpu" '
+            "raises an error if there is none. See docs/gpu.md.",
         ),
         Parameter(
             "memory_bytes",

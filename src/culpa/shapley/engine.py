@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from culpa._core.choices import Method
+from culpa._core.choices import DeviceName, Method
 from culpa._core.types import Floats
 from culpa.games import Game
-from culpa.shapley import plan
+from culpa.shapley import on_gpu, plan
 from culpa.shapley.algorithm1 import algorithm1
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
@@ -38,6 +38,7 @@ class Settings(NamedTuple):
     max_coalitions: int | None
     n_orders: int | None
     exact_operations: float
+    device: DeviceName
     memory_bytes: float
     seed: int
     n_jobs: int | None
@@ -82,7 +83,8 @@ class Engine:
         if self._is_exact(n_players):
             if self.game.has_closed_form:
                 return "exact: closed form"
-            return f"exact: {1 << n_players:,} coalitions of {n_players} players"
+            where = ", on the GPU" if self._device(n_players) == "gpu" else ""
+            return f"exact: {1 << n_players:,} coalitions of {n_players} players{where}"
         if self.settings.method == "algorithm1":
             return f"algorithm1: {self._algorithm1_orders:,} orders for each of {n_players} players"
         if self.settings.method == "kernel":
@@ -98,10 +100,13 @@ class Engine:
         return "exact" if exact else "permutation" if method == "auto" else method
 
     def check_method(self) -> None:
-        """Raise an error if the method cannot serve the game."""
+        """Raise an error if the method or the device cannot serve the game."""
+        if self.settings.device == "gpu":
+            on_gpu.check(self.game)
         if self.order is None:
             if self.settings.method == "exact":
-                plan.check_affordable(self.game, len(self.players))
+                speed = on_gpu.SPEED if self._device(len(self.players)) == "gpu" else 1.0
+                plan.check_affordable(self.game, len(self.players), speed)
         elif self.settings.method in ("algorithm1", "kernel"):
             raise ValueError(
                 f"method={self.settings.method!r} does not support upstream. Use method='auto' or 'permutation'."
@@ -125,7 +130,7 @@ class Engine:
         if order is not None and order.constrains:
             return self._share_out_in_order(game, rows, players, order)
         if self._is_exact(len(players)):
-            return exact(game, rows, players, n_jobs=n_jobs, progress=progress)
+            return exact(game, rows, players, n_jobs=n_jobs, progress=progress, device=self._device(len(players)))
         if self.settings.method == "algorithm1":
             return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=self.settings.seed)
         if self.settings.method == "kernel":
@@ -208,8 +213,20 @@ class Engine:
 
     def _is_exact(self, n_players: int) -> bool:
         if self.settings.method == "auto":
-            return plan.affordable(self.game, n_players, self.settings.exact_operations)
+            budget = self.settings.exact_operations
+            if plan.affordable(self.game, n_players, budget):
+                return True
+            return plan.affordable(self.game, n_players, budget, on_gpu.SPEED) and self._device(n_players) == "gpu"
         return self.settings.method == "exact" or (self.settings.method == "kernel" and n_players < FEWEST_PLAYERS)
+
+    def _device(self, n_players: int) -> DeviceName:
+        """Where exact values are computed; "auto" if the number of rows decides."""
+        settings = self.settings
+        if settings.device != "auto" or self.game.has_closed_form:
+            return settings.device
+        if plan.affordable(self.game, n_players, settings.exact_operations):
+            return "auto"
+        return "gpu" if on_gpu.usable(self.game) else "cpu"
 
     def _rule(self, n_players: int) -> Rule:
         return default_rule(n_players, self._net, self.settings.seed)
@@ -264,7 +281,10 @@ class Engine:
         n_jobs, progress = self.settings.n_jobs, self.settings.progress
         rule = self._rule_of_complete_rows()
         if rule is None:
-            return compile_exact(self.game, self.players, self._down_sets, n_jobs=n_jobs, progress=progress)
+            device = self._device(len(self.players))
+            return compile_exact(
+                self.game, self.players, self._down_sets, n_jobs=n_jobs, progress=progress, device=device
+            )
         return compile_rule(self.game, self.players, rule, n_jobs=n_jobs, progress=progress)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
@@ -97,13 +98,14 @@ def compile_exact(
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> QuadraticForms:
     """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function.
 
     With ``down_sets``, forms of asymmetric values.
     """
     if down_sets is None:
-        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress, device=device)
     else:
         shares = asymmetric(game, _probes(game), players, down_sets, progress=progress)
     return _from_probes(game, shares.values[None], shares.n_evaluations)

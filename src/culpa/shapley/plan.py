@@ -30,16 +30,16 @@ def exact_operations(game: Game, n_players: int) -> float:
     return (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** min(n_players, 1000)
 
 
-def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS) -> bool:
-    """Whether exact values cost less than ``budget`` operations a row."""
-    return exact_operations(game, n_players) <= budget
+def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS, speed: float = 1.0) -> bool:
+    """Whether exact values cost less than ``budget`` operations a row, on a device of that speed."""
+    return exact_operations(game, n_players) <= budget * speed
 
 
-def check_affordable(game: Game, n_players: int) -> None:
-    """Raise an error if exact values would take far too long."""
+def check_affordable(game: Game, n_players: int, speed: float = 1.0) -> None:
+    """Raise an error if exact values would take far too long on a device of that speed."""
     operations = exact_operations(game, n_players)
-    if operations > _REFUSED_OPERATIONS:
-        duration = _duration(operations / _OPERATIONS_PER_SECOND)
+    if operations > _REFUSED_OPERATIONS * speed:
+        duration = _duration(operations / (_OPERATIONS_PER_SECOND * speed))
         raise ValueError(
             f"method='exact' would compute the values of 2^{n_players} coalitions of the {n_players} features, which takes "
             f"about {duration}. Use method='auto' or 'permutation', or put features into groups."
