@@ -25,7 +25,7 @@ Everything else has a default that works, and is overridden to be faster:
 | `Game.tree_job` | the tree of all coalitions by a compiled kernel | not offered |
 | `Game.order_walk` | sampled orders by a compiled kernel | not offered |
 | `Game.closed_form` | Shapley values by a formula | not offered |
-| `Game.quadratic` and the three members after it | Shapley values as quadratic forms of the row | not offered |
+| `Game.quadratic`, `forms_keep_digits`, `axes`, `scale` | Shapley values as quadratic forms of the row | not offered |
 | `Game.cost` | choosing between exact and sampled values | as for one linear solve per coalition |
 
 A game is *walked*: `Game.start` puts a batch of empty coalitions in front of queues of features. Then, again and again, the
