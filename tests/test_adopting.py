@@ -110,7 +110,7 @@ def test_what_is_refused(pca):
         PCADetector.from_pca(pca, X, lags=1)
     with pytest.raises(TypeError, match="from_pca has no parameter 'confidenc'; did you mean 'confidence'"):
         PCADetector.from_pca(pca, X, confidenc=0.9)
-    with pytest.raises(ValueError, match="normal lacks the column 'tag 1'"):
+    with pytest.raises(ValueError, match="normal has no column 'tag 1'"):
         PCADetector.from_pca(pca, X.rename(columns={"tag 1": "tag one"}))
     with pytest.raises(ValueError, match="column 'tag 0' of X is NaN in row 3, but from_pca needs complete rows"):
         PCADetector.from_pca(pca, X.mask(X.index.to_series() == 3))

@@ -204,8 +204,7 @@ class Recipe:
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
         if self.modes is not None:
-            found = self._fit_modes(learned, rows, kept, X[n:], labels[:n])
-            return found if self.parameters.get("contamination") is None else self.limited(found, X)
+            return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]), X)
         # of the user's numbers, which say nothing about normal scores
         described = not np.isnan(rows).any() and self.model != "copula"
         blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
