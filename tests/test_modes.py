@@ -114,7 +114,7 @@ def test_statistics_and_limits(new, detector):
     assert (table["anomaly"] == (detector.predict(new) == -1)).all()
     assert set(detector.control_limits()["statistic"]) == {"spe", "t2", "mahalanobis"}
     assert detector.control_limits(training=True)["kind"].eq("held-out").all()
-    assert np.isfinite(detector.residuals(new)).all()
+    assert np.isfinite(detector.residuals(new).to_numpy()).all()
     assert detector.contributions(new, "leave-one-out").shape == new.shape
     assert detector.fix(new.iloc[60:70]).clears.mean() > 0.9
     assert len(detector.abnormal_training_rows_) < 0.06 * 3000
