@@ -1,16 +1,20 @@
 """What several games have in common."""
 
 from abc import abstractmethod
+from typing import Generic, TypeVar
 
 from culpa._core.types import Floats
 from culpa.games.game import Axes, Game
 from culpa.scores.score import Score
 
+AboutScore = TypeVar("AboutScore", bound=Score)
 
-class Expected(Game):
+
+class Expected(Game, Generic[AboutScore]):
     """A game of a score, in which nothing is known about the row at first."""
 
-    score: Score
+    def __init__(self, score: AboutScore) -> None:
+        self.score = score
 
     @property
     def n_features(self) -> int:
@@ -28,13 +32,13 @@ class Relative(Game):
 
     @property
     @abstractmethod
-    def likeness(self) -> Game:
+    def _likeness(self) -> Game:
         """The other game, which has the same features and is as easy to compile."""
 
     @property
     def n_features(self) -> int:
         """Number of features, d."""
-        return self.likeness.n_features
+        return self._likeness.n_features
 
     @abstractmethod
     def base_values(self, X: Floats) -> Floats:
@@ -53,14 +57,14 @@ class Relative(Game):
     @property
     def axes(self) -> Axes | None:
         """As in the other game."""
-        return self.likeness.axes
+        return self._likeness.axes
 
     @property
     def forms_keep_digits(self) -> bool:
         """As in the other game."""
-        return self.likeness.forms_keep_digits
+        return self._likeness.forms_keep_digits
 
     @property
     def scale(self) -> Floats:
         """As in the other game."""
-        return self.likeness.scale
+        return self._likeness.scale

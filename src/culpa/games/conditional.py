@@ -41,7 +41,7 @@ _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quad
 _MOSTLY_LATENT = 0.01  # weight of residuals relative to latent variables below which a score is mostly about the latter
 
 
-class Conditional(Expected):
+class Conditional(Expected[QuadraticScore]):
     """Expected score given some of the features, exactly, under the model's own correlations.
 
     >>> import numpy as np
@@ -52,10 +52,8 @@ class Conditional(Expected):
     (0.5, array([0.5]))
     """
 
-    score: QuadraticScore
-
     def __init__(self, score: QuadraticScore) -> None:
-        self.score = score
+        super().__init__(score)
 
     @property
     def quadratic(self) -> bool:

@@ -21,7 +21,7 @@ class Given(Relative):
         self.game, self.known = game, np.asarray(known, dtype=np.intp)
 
     @property
-    def likeness(self) -> Game:
+    def _likeness(self) -> Game:
         """The game itself; its features are those that are given, too."""
         return self.game
 

@@ -19,13 +19,11 @@ from culpa.games.game import Coalitions, Cost
 from culpa.scores import QuadraticScore
 
 
-class Interventional(Expected):
+class Interventional(Expected[QuadraticScore]):
     """Expected score with absent features drawn from their own marginal."""
 
-    score: QuadraticScore
-
     def __init__(self, score: QuadraticScore) -> None:
-        self.score = score
+        super().__init__(score)
         self._mixed = score.matrix * score.gaussian.covariance
 
     @property

@@ -72,7 +72,7 @@ class Minimal(Relative):
         self.gamma = locality * float((score.root**2).sum()) / score.gaussian.n_features
 
     @cached_property
-    def likeness(self) -> Conditional:
+    def _likeness(self) -> Conditional:
         """The conditional game: forms take the same differences."""
         return Conditional(self.score)
 

@@ -43,7 +43,7 @@ _LOG_2_PI = float(np.log(2 * np.pi))
 _SLOWER, _PER_MODE = 12.0, 400.0
 
 
-class ConditionalMixture(Expected):
+class ConditionalMixture(Expected[MixtureScore]):
     """Expected score given some of the features, under a mixture.
 
     >>> from culpa.models import LatentGaussian, LatentMixture
@@ -53,10 +53,8 @@ class ConditionalMixture(Expected):
     array([0.])
     """
 
-    score: MixtureScore
-
     def __init__(self, score: MixtureScore) -> None:
-        self.score = score
+        super().__init__(score)
         # the walks of the negative log-likelihood need the densities alone, so any score will do for them
         scores = score.of_modes or MixtureScore.weighted("spe", score.mixture, spe).of_modes
         assert scores is not None

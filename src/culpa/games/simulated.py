@@ -23,16 +23,15 @@ from culpa.games.bases import Expected
 from culpa.scores.function import Estimate, FunctionScore
 
 
-class Simulated(Expected):
+class Simulated(Expected[FunctionScore]):
     """Mean of a function over draws of the features outside the coalition.
 
     `value` uses a fixed set of draws. `culpa.shapley.simulated` makes its own.
     """
 
-    score: FunctionScore
-
     def __init__(self, score: FunctionScore, *, independent: bool = False) -> None:
-        self.score, self.independent = score, independent
+        super().__init__(score)
+        self.independent = independent
 
     def value(self, X: Floats, members: Positions) -> Floats:
         """Mean over draws."""
