@@ -12,14 +12,14 @@ from culpa.models.distribution import Distribution
 class Fixing(ABC):
     """A score that can tell what would fix a block of features."""
 
+    @abstractmethod
+    def __call__(self, X: Floats) -> Floats:
+        """Score of each row."""
+
     @property
     @abstractmethod
     def distribution(self) -> Distribution:
         """Of normal rows."""
-
-    @abstractmethod
-    def __call__(self, X: Floats) -> Floats:
-        """Score of each row."""
 
     def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
         """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
