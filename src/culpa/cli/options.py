@@ -354,6 +354,10 @@ class Job:
     progress: "Callable[[Summary], None]"
     note: "Callable[[str], None]"
 
+    def run(self, work: "Callable[..., Summary]", **options: Any) -> "Summary":
+        """Do the work of the command, with warnings on the console."""
+        return work(self.detector, self.source, self.sink, progress=self.progress, report=console.warn, **options)
+
 
 @contextmanager
 def open_job(rows: NewRowsOptions, sinks: "OutputOptions | AbstractContextManager[tuple[Sink, str]]") -> Iterator[Job]:
