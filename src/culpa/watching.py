@@ -110,8 +110,7 @@ class WatchesRows(JudgesRows):
         >>> from culpa import PCADetector
         >>> from culpa.datasets import make_plant
         >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
+        >>> PCADetector().fit(plant.normal).drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
         if self.fitted.n_modes is not None:
@@ -143,8 +142,7 @@ class WatchesRows(JudgesRows):
         >>> from culpa import PCADetector
         >>> from culpa.datasets import make_plant
         >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> comparison = detector.compare(plant.normal, plant.new)
+        >>> comparison = PCADetector().fit(plant.normal).compare(plant.normal, plant.new)
         >>> change = sum(each.change.value for each in comparison.features)
         >>> bool(abs(change - comparison.score.value) < 1e-9)
         True

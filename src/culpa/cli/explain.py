@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import tell_reading, warn
+from culpa.cli.console import tell_reading
 
 
 @command
@@ -26,9 +26,9 @@ def explain(
     shortest: Annotated[
         float | None,
         typer.Option(
-            help="Write one line for each of the fewest features that account for this share of the score above its mean.",
             metavar="SHARE",
             show_default=False,
+            help="Write one line for each of the fewest features that account for this share of the score above its mean.",
         ),
     ] = None,
     counterfactual: Annotated[
@@ -67,14 +67,12 @@ def explain(
     if shortest is not None and not 0 < shortest <= 1:
         raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
     with options.open_job(rows, answer) as job:
-        from culpa.jobs import explain as run
+        from culpa.jobs import explain as work
 
         carried = options.labels_of(id, rows, job.source)
         tell_reading(job.source, quiet=rows.quiet)
-        summary = run(
-            job.detector,
-            job.source,
-            job.sink,
+        summary = job.run(
+            work,
             carried=carried,
             all_rows=all,
             top=top,
@@ -82,8 +80,6 @@ def explain(
             counterfactual=counterfactual,
             upstream=options.chains_of(upstream, job.detector.columns.names),
             inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
-            progress=job.progress,
-            report=warn,
             note=job.note,
         )
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

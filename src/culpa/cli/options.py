@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
 from culpa.cli import console
+from culpa.cli.command import OPTION
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
@@ -60,162 +62,70 @@ Id = Annotated[
 ]
 
 
+def _option(
+    help: str, *names: str, default: Any = None, shown: str | None = None, panel: str | None = None, **more: Any
+) -> Any:
+    """A field of a block that is an option. ``shown`` is what help says about its default, if that is ``None``."""
+    option = typer.Option(*names, help=help, show_default=shown or default is not None, rich_help_panel=panel, **more)
+    return field(default=default, metadata={OPTION: option})
+
+
+_reading = partial(_option, panel=READING)
+_columns = partial(_option, panel=COLUMNS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
     """How to read a table; a model file remembers these, except for the format."""
 
-    input_format: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Override the file extension: {_INPUT_FORMATS}.",
-            show_default="file extension; '-' by its first line",
-            rich_help_panel=READING,
-            autocompletion=lambda: list(INPUT_FORMATS),
-        ),
-    ] = None
-    time: Annotated[
-        str | None,
-        typer.Option(
-            help="Column with the times of the rows, in ascending order; 'none' for none.",
-            show_default="found, or the model's",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    time_format: Annotated[
-        str | None,
-        typer.Option(
-            help="How times are written: dmy, mdy, ymd, iso, s or ms since 1970, or a pattern such as '%d.%m.%Y %H:%M'.",
-            show_default="recognised",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Value that means a missing cell, in addition to 'NA', 'Bad Input' and similar texts: a number such as "
-            "-9999, or a text. Repeatable.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="CSV: field delimiter; '\\t' for a tab, ' ' for blanks.",
-            show_default="detected",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="CSV: decimal mark, '.' or ','.", show_default="detected", rich_help_panel=READING),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        typer.Option(help="CSV: character that groups thousands.", show_default="detected", rich_help_panel=READING),
-    ] = None
-    encoding: Annotated[str, typer.Option(help="CSV: text encoding.", rich_help_panel=READING)] = "utf-8"
-    header_rows: Annotated[
-        int | None,
-        typer.Option(min=0, help="CSV, Excel: number of header rows.", show_default="counted", rich_help_panel=READING),
-    ] = None
-    no_header: Annotated[
-        bool,
-        typer.Option(
-            "--no-header",
-            help="CSV, Excel: there is no header; columns are called c1, c2, ...",
-            rich_help_panel=READING,
-        ),
-    ] = False
-    names: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="CSV, Excel: names of all columns, as 'a,b,c', if there is no header.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
-    sheet: Annotated[
-        str | None, typer.Option(help="Excel: name of the sheet.", show_default="the first", rich_help_panel=READING)
-    ] = None
-    long: Annotated[
-        str | None,
-        typer.Option(
-            help="The table has one reading per line: its columns of tag, time, value and (optional) quality, as "
-            "'tag,time,value,quality'.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
-    every: Annotated[
-        str | None,
-        typer.Option(
-            help="Long tables: average the readings of each interval, such as '1min'.",
-            show_default="one row per time",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    hold: Annotated[
-        str | None,
-        typer.Option(
-            help="Long tables: a reading stays valid for so long, such as '10min', until the next one.",
-            show_default="its own interval",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    good: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Long tables: quality of good readings; others are missing. Repeatable.",
-            show_default="'Good' and similar",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="NDJSON: stop at a line that cannot be read.", rich_help_panel=READING),
-    ] = False
-    sparse: Annotated[
-        bool,
-        typer.Option("--sparse", help="NDJSON: treat absent fields as missing cells.", rich_help_panel=READING),
-    ] = False
-    skip_ragged: Annotated[
-        bool,
-        typer.Option(
-            "--skip-ragged",
-            help="CSV: skip rows with another number of cells than the header.",
-            rich_help_panel=READING,
-        ),
-    ] = False
-    since: Annotated[
-        str | None,
-        typer.Option("--from", help="Read rows from this time on.", show_default="the first", rich_help_panel=READING),
-    ] = None
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="Read rows up to this time; a day is included.",
-            show_default="the last",
-            rich_help_panel=READING,
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Leave out a period, as 'START/END', or a day. Repeatable.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
-    exclude_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Leave out the periods in a table of their beginnings and ends.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
+    input_format: str | None = _reading(
+        f"Override the file extension: {_INPUT_FORMATS}.",
+        shown="file extension; '-' by its first line",
+        autocompletion=lambda: list(INPUT_FORMATS),
+    )
+    time: str | None = _reading(
+        "Column with the times of the rows, in ascending order; 'none' for none.", shown="found, or the model's"
+    )
+    time_format: str | None = _reading(
+        "How times are written: dmy, mdy, ymd, iso, s or ms since 1970, or a pattern such as '%d.%m.%Y %H:%M'.",
+        shown="recognised",
+    )
+    missing: list[str] | None = _reading(
+        "Value that means a missing cell, in addition to 'NA', 'Bad Input' and similar texts: a number such as "
+        "-9999, or a text. Repeatable."
+    )
+    delimiter: str | None = _reading("CSV: field delimiter; '\\t' for a tab, ' ' for blanks.", shown="detected")
+    decimal: str | None = _reading("CSV: decimal mark, '.' or ','.", shown="detected")
+    thousands: str | None = _reading("CSV: character that groups thousands.", shown="detected")
+    encoding: str = _reading("CSV: text encoding.", default="utf-8")
+    header_rows: int | None = _reading("CSV, Excel: number of header rows.", shown="counted", min=0)
+    no_header: bool = _reading(
+        "CSV, Excel: there is no header; columns are called c1, c2, ...", "--no-header", default=False
+    )
+    names: list[str] | None = _reading("CSV, Excel: names of all columns, as 'a,b,c', if there is no header.")
+    sheet: str | None = _reading("Excel: name of the sheet.", shown="the first")
+    long: str | None = _reading(
+        "The table has one reading per line: its columns of tag, time, value and (optional) quality, as "
+        "'tag,time,value,quality'."
+    )
+    every: str | None = _reading(
+        "Long tables: average the readings of each interval, such as '1min'.", shown="one row per time"
+    )
+    hold: str | None = _reading(
+        "Long tables: a reading stays valid for so long, such as '10min', until the next one.", shown="its own interval"
+    )
+    good: list[str] | None = _reading(
+        "Long tables: quality of good readings; others are missing. Repeatable.", shown="'Good' and similar"
+    )
+    strict: bool = _reading("NDJSON: stop at a line that cannot be read.", "--strict", default=False)
+    sparse: bool = _reading("NDJSON: treat absent fields as missing cells.", "--sparse", default=False)
+    skip_ragged: bool = _reading(
+        "CSV: skip rows with another number of cells than the header.", "--skip-ragged", default=False
+    )
+    since: str | None = _reading("Read rows from this time on.", "--from", shown="the first")
+    until: str | None = _reading("Read rows up to this time; a day is included.", "--to", shown="the last")
+    exclude: list[str] | None = _reading("Leave out a period, as 'START/END', or a day. Repeatable.")
+    exclude_file: Path | None = _reading("Leave out the periods in a table of their beginnings and ends.")
 
     def __post_init__(self) -> None:
         if self.input_format is not None:
@@ -291,24 +201,9 @@ class TableOptions(ReadingOptions):
 class ColumnOptions:
     """The columns to learn from."""
 
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns to learn from, as 'a,b,c'. Repeatable.", show_default="all", rich_help_panel=COLUMNS
-        ),
-    ] = None
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to leave out, as 'a,b'. Repeatable.", show_default=False, rich_help_panel=COLUMNS),
-    ] = None
-    id: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that is not a feature, such as a time. Repeatable.",
-            show_default=False,
-            rich_help_panel=COLUMNS,
-        ),
-    ] = None
+    columns: list[str] | None = _columns("Columns to learn from, as 'a,b,c'. Repeatable.", shown="all")
+    drop: list[str] | None = _columns("Columns to leave out, as 'a,b'. Repeatable.")
+    id: list[str] | None = _columns("Column that is not a feature, such as a time. Repeatable.")
 
     def features(self, source: "TimedTable") -> list[str]:
         """The names of the columns to learn from: at least two."""
@@ -331,9 +226,9 @@ class NewRowsOptions(TableOptions):
     """New rows, and the model that judges them."""
 
     model: Model
-    fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help=f"Exit with code {FOUND} if there is an anomaly.")
-    ] = False
+    fail_on_anomaly: bool = _option(
+        f"Exit with code {FOUND} if there is an anomaly.", "--fail-on-anomaly", default=False
+    )
     quiet: Quiet = False
 
     def detector(self) -> "FittedDetector":
@@ -390,22 +285,18 @@ class PeriodsOptions(ReadingOptions):
 class OutputOptions:
     """Where a table of results is written."""
 
-    output: Annotated[str, typer.Option("--output", "-o", help="File to write; '-' for standard output.")] = "-"
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help=f"Override the file extension of the output: {_FORMATS}.",
-            show_default="file extension",
-            autocompletion=lambda: list(TABLE_FORMATS),
-        ),
-    ] = None
-    escape_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--escape-formulas", help="CSV: put an apostrophe before texts that a spreadsheet would take for formulas."
-        ),
-    ] = False
+    output: str = _option("File to write; '-' for standard output.", "--output", "-o", default="-")
+    format: str | None = _option(
+        f"Override the file extension of the output: {_FORMATS}.",
+        "--format",
+        shown="file extension",
+        autocompletion=lambda: list(TABLE_FORMATS),
+    )
+    escape_formulas: bool = _option(
+        "CSV: put an apostrophe before texts that a spreadsheet would take for formulas.",
+        "--escape-formulas",
+        default=False,
+    )
     force: Force = False
 
     def __post_init__(self) -> None:
@@ -433,21 +324,17 @@ class OutputOptions:
 class IncidentOptions:
     """How flagged rows are grouped into incidents."""
 
-    gap: Annotated[
-        str,
-        typer.Option(
-            help="Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'."
-        ),
-    ] = "0"
-    min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
-    baseline: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
-            "training rows.",
-        ),
-    ] = 0
+    gap: str = _option(
+        "Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'.",
+        default="0",
+    )
+    min_length: int = _option("Minimum number of flagged rows in an incident.", default=1, min=1)
+    baseline: int = _option(
+        "Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
+        "training rows.",
+        default=0,
+        min=0,
+    )
 
     def grouping(self) -> dict[str, Any]:
         """The options, as the library takes them."""
@@ -466,6 +353,10 @@ class Job:
     format: str
     progress: "Callable[[Summary], None]"
     note: "Callable[[str], None]"
+
+    def run(self, work: "Callable[..., Summary]", **options: Any) -> "Summary":
+        """Do the work of the command, with warnings on the console."""
+        return work(self.detector, self.source, self.sink, progress=self.progress, report=console.warn, **options)
 
 
 @contextmanager

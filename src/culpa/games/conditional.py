@@ -27,8 +27,9 @@ from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.factored_steps import FACTORED, factored_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
+from culpa.games.bases import Expected
 from culpa.games.elimination import OPERATIONS, Elimination
-from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions, Game
+from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
 from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
 from culpa.games.student import SLOWER, Student
 from culpa.scores import QuadraticScore
@@ -40,7 +41,7 @@ _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quad
 _MOSTLY_LATENT = 0.01  # weight of residuals relative to latent variables below which a score is mostly about the latter
 
 
-class Conditional(Game):
+class Conditional(Expected[QuadraticScore]):
     """Expected score given some of the features, exactly, under the model's own correlations.
 
     >>> import numpy as np
@@ -52,17 +53,7 @@ class Conditional(Game):
     """
 
     def __init__(self, score: QuadraticScore) -> None:
-        self.score = score
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.gaussian.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
+        super().__init__(score)
 
     @property
     def quadratic(self) -> bool:

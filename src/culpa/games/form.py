@@ -19,8 +19,9 @@ with T the features that are still outside, and
 | W, R, z, y, variance | | see `culpa.games.latent` |
 """
 
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -31,6 +32,7 @@ from culpa.games.arrays import as_array_like, gather_columns
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import Elimination
 from culpa.games.game import FactoredCoalitions, Game
+from culpa.games.latent import Posterior
 from culpa.scores.form import QuadraticForm
 
 WELL_CONDITIONED = 1e-3  # smallest ratio of noise to largest eigenvalue with which elimination keeps ten digits
@@ -75,7 +77,7 @@ class ConditionalForm(Conditional):
             return start
         pull = as_array_like((self.covariance @ self.score.slope)[:, None], X)
         one_row = gather_columns(array_namespace(X).permute_dims(pull, (1, 0)), queues)  # the same for all rows
-        return start._replace(c=start.c + one_row)
+        return replace(start, c=start.c + one_row)
 
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """By elimination, if that is accurate enough; the kernel knows no offset."""
@@ -107,22 +109,13 @@ class ConditionalForm(Conditional):
         return None
 
 
-class Constants(NamedTuple):
-    """What all coalitions share: model, form and rows."""
-
-    W: Array  # (d, p)
-    noise: Array  # (d,)
-    rows: Array  # (d, n)
-    F: Array  # (k, d)
-
-
-class FormWalk(NamedTuple):
+@dataclass(frozen=True)
+class FormWalk(Posterior):
     """Coalitions of the game: latent variables and expected residuals, given each coalition."""
 
-    constants: Constants
-    queue: Array  # (B, waiting)
-    root: Array  # (B, p, p)
-    z: Array  # (B, p, n)
+    SHARED = (*Posterior.SHARED, "F")
+
+    F: Array  # (k, d)
     outside: Array  # (B, d) of 0 and 1
     rho: Array  # (B, k, n)
 
@@ -130,13 +123,10 @@ class FormWalk(NamedTuple):
     def start(cls, score: QuadraticForm, X: Array, queues: Positions) -> Self:
         """Empty coalitions."""
         xp, g = array_namespace(X), score.gaussian
-        W, noise, F, r = (as_array_like(array, X) for array in (g.loadings, g.noise, score.root, score.form_offset))
-        B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
-        root = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
-        z = xp.zeros((B, p, n), dtype=X.dtype, device=X.device)
-        outside = xp.ones((B, d), dtype=X.dtype, device=X.device)
-        rho = xp.broadcast_to(r[None, :, None], (B, r.shape[0], n))
-        return cls(Constants(W, noise, xp.permute_dims(X, (1, 0)), F), as_array_like(queues, X), root, z, outside, rho)
+        F, r = as_array_like(score.root, X), as_array_like(score.form_offset, X)
+        outside = xp.ones((len(queues), g.n_features), dtype=X.dtype, device=X.device)
+        rho = xp.broadcast_to(r[None, :, None], (len(queues), r.shape[0], X.shape[0]))
+        return cls(*cls.prior(g, X, queues), F, outside, rho)
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
@@ -145,41 +135,12 @@ class FormWalk(NamedTuple):
 
     def join_factored(self) -> tuple[Self, Array, Array, Array]:
         """The same with the change of value as delta * slope + constant; linear in the rows where there is no offset."""
-        xp, known = array_namespace(self.root), self.constants
-        who = self.queue[:, 0]
-        w, psi = xp.take(known.W, who, axis=0), xp.take(known.noise, who)
-        f = xp.sum(self.root * w[:, :, None], axis=1)
-        variance = psi + xp.sum(f * f, axis=1)
-        Rf = xp.sum(self.root * f[:, None, :], axis=2)
-        y = Rf / variance[:, None]
-        delta = xp.take(known.rows, who, axis=0) - xp.sum(w[:, :, None] * self.z, axis=1)
-        here = xp.astype(who[:, None] == xp.arange(self.outside.shape[1], device=who.device)[None, :], w.dtype)
+        xp, seen = array_namespace(self.root), self.see()
+        delta, here = seen.delta, seen.marks(self.outside.shape[1])
         outside = self.outside * (1 - here)
-        h = (here + outside * (y @ known.W.T)) @ known.F.T
+        h = (here + outside * (seen.gain @ self.W.T)) @ self.F.T
         cross = xp.sum(h[:, :, None] * self.rho, axis=1)
         curvature = xp.sum(h * h, axis=1)
-        shrink = f / (variance + xp.sqrt(variance * psi))[:, None]
-        after = type(self)(
-            known,
-            self.queue[:, 1:],
-            self.root - Rf[:, :, None] * shrink[:, None, :],
-            self.z + y[:, :, None] * delta[:, None, :],
-            outside,
-            self.rho + h[:, :, None] * delta[:, None, :],
-        )
-        return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * variance
-
-    def skip(self) -> Self:
-        """The feature stays outside, and the queue moves on."""
-        return self._replace(queue=self.queue[:, 1:])
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.root)
-        pairs = zip(self[1:], other[1:], strict=True)
-        return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.root)
-        return type(self)(self.constants, *(xp.take(array, which, axis=0) for array in self[1:]))
+        rho = self.rho + h[:, :, None] * delta[:, None, :]
+        after = replace(self, queue=self.queue[:, 1:], root=seen.root, z=seen.z, outside=outside, rho=rho)
+        return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * seen.variance

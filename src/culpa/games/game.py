@@ -45,6 +45,7 @@ Arrays follow the array API standard, so that the same code runs on NumPy arrays
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
+from culpa.games.batch import Batch
 
 
 class Cost(NamedTuple):
@@ -216,8 +218,11 @@ class Game(ABC):
         return np.ones(self.n_features)
 
 
-class ValuedCoalitions(NamedTuple):
+@dataclass(frozen=True)
+class ValuedCoalitions(Batch):
     """Coalitions of any game: every step computes their values anew."""
+
+    SHARED = ("game", "X")
 
     game: Game
     X: Array
@@ -231,19 +236,8 @@ class ValuedCoalitions(NamedTuple):
         everybody = xp.arange(self.game.n_features, device=self.queue.device)[None, :]
         members = self.members + xp.astype(self.queue[:, 0:1] == everybody, self.X.dtype)
         value = self.game.values(self.X, members)
-        return self._replace(queue=self.queue[:, 1:], members=members, value=value), value - self.value
+        return replace(self, queue=self.queue[:, 1:], members=members, value=value), value - self.value
 
     def skip(self) -> Self:
         """The queue moves on."""
-        return self._replace(queue=self.queue[:, 1:])
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.X)
-        pairs = zip(self[2:], other[2:], strict=True)
-        return type(self)(self.game, self.X, *(xp.concat(pair, axis=0) for pair in pairs))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.X)
-        return type(self)(self.game, self.X, *(xp.take(array, which, axis=0) for array in self[2:]))
+        return replace(self, queue=self.queue[:, 1:])

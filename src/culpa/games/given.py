@@ -7,32 +7,23 @@ is worth, v(G), differs from row to row: see `Given.base_values`.
 import numpy as np
 
 from culpa._core.types import Array, Floats, Mask, Positions
-from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions, Game
+from culpa.games.bases import Relative
+from culpa.games.game import Coalitions, Cost, FactoredCoalitions, Game
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _AT_LEAST = 12.0, 400.0
 
 
-class Given(Game):
+class Given(Relative):
     """Another game with some features always in."""
 
     def __init__(self, game: Game, known: Positions) -> None:
         self.game, self.known = game, np.asarray(known, dtype=np.intp)
 
     @property
-    def n_features(self) -> int:
-        """Number of features, those that are given, too."""
-        return self.game.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Values are counted from what the given features alone are worth."""
-        return 0.0
-
-    @property
-    def base_varies(self) -> bool:
-        """Yes."""
-        return True
+    def _likeness(self) -> Game:
+        """The game itself; its features are those that are given, too."""
+        return self.game
 
     def base_values(self, X: Floats) -> Floats:
         """What the given features alone are worth, (n,)."""
@@ -92,21 +83,6 @@ class Given(Game):
     def quadratic(self) -> bool:
         """If the game's values are."""
         return self.game.quadratic
-
-    @property
-    def forms_keep_digits(self) -> bool:
-        """As in the game."""
-        return self.game.forms_keep_digits
-
-    @property
-    def axes(self) -> Axes | None:
-        """As in the game."""
-        return self.game.axes
-
-    @property
-    def scale(self) -> Floats:
-        """As in the game."""
-        return self.game.scale
 
     def _behind(self, queues: Positions) -> Positions:
         """Queues with the given features in front."""

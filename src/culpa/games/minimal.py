@@ -27,20 +27,22 @@ score smallest, at no cost.
 | y | ``moves`` | minus the best move if all features are absent |
 """
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
+from culpa.games.bases import Relative
+from culpa.games.batch import Batch
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import OPERATIONS
-from culpa.games.game import Axes, Cost, FactoredCoalitions, Game
+from culpa.games.game import Cost, FactoredCoalitions
 from culpa.games.latent import isotropic_weights
 from culpa.models import LatentGaussian
 from culpa.scores import QuadraticScore, mahalanobis
@@ -52,7 +54,7 @@ _SAME = 1e-12  # eigenvalues of P that differ by less, relative to the largest, 
 _RANK = 1e-10  # singular values below, relative to the largest, are 0
 
 
-class Minimal(Game):
+class Minimal(Relative):
     """The smallest score near the row that the absent features allow.
 
     >>> import numpy as np
@@ -69,20 +71,10 @@ class Minimal(Game):
         self.observed: Mask = np.ones(score.gaussian.n_features, dtype=np.bool_) if observed is None else observed
         self.gamma = locality * float((score.root**2).sum()) / score.gaussian.n_features
 
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.gaussian.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Values are counted from the smallest score near the row, `base_values`."""
-        return 0.0
-
-    @property
-    def base_varies(self) -> bool:
-        """Yes: some rows are nearer to a normal row than others."""
-        return True
+    @cached_property
+    def _likeness(self) -> Conditional:
+        """The conditional game: forms take the same differences."""
+        return Conditional(self.score)
 
     def base_values(self, X: Floats) -> Floats:
         """The smallest score near each row, v({})."""
@@ -155,21 +147,6 @@ class Minimal(Game):
         """Yes: moves are linear in the row."""
         return True
 
-    @property
-    def forms_keep_digits(self) -> bool:
-        """As in the conditional game: forms take the same differences."""
-        return self._conditional.forms_keep_digits
-
-    @property
-    def axes(self) -> Axes | None:
-        """As in the conditional game."""
-        return self._conditional.axes
-
-    @property
-    def scale(self) -> Floats:
-        """Standard deviations under the model."""
-        return self._conditional.scale
-
     def moves(self, X: Array) -> Array:
         """y, (n, d): how far each feature would move towards a normal row if all were absent."""
         root = as_array_like(self.root, X)
@@ -208,12 +185,9 @@ class Minimal(Game):
             np.zeros(self.n_features), axes[:, distinct] * np.sqrt(variance[distinct] - noise), float(noise)
         )
 
-    @cached_property
-    def _conditional(self) -> Conditional:
-        return Conditional(self.score)
 
-
-class _Walk(NamedTuple):
+@dataclass(frozen=True)
+class _Walk(Batch):
     V: Array  # (B, k, k)
     delta: Array  # (B, k, n)
 
@@ -235,13 +209,3 @@ class _Walk(NamedTuple):
     def skip(self) -> Self:
         """Drop the feature: no other feature needs it any more."""
         return type(self)(self.V[:, 1:, 1:], self.delta[:, 1:, :])
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.V)
-        return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.V)
-        return type(self)(*(xp.take(array, which, axis=0) for array in self))

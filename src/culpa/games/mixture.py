@@ -23,7 +23,8 @@ it does not compile to quadratic forms: each row is walked.
 | v(S) | ``value`` | (B, n) |
 """
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -31,8 +32,10 @@ from scipy import special
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like
+from culpa.games.bases import Expected
+from culpa.games.batch import Batch
 from culpa.games.conditional import Conditional
-from culpa.games.game import Cost, Game, GaussianCoalitions
+from culpa.games.game import Cost, GaussianCoalitions
 from culpa.scores import MixtureScore, spe
 
 _LOG_2_PI = float(np.log(2 * np.pi))
@@ -40,7 +43,7 @@ _LOG_2_PI = float(np.log(2 * np.pi))
 _SLOWER, _PER_MODE = 12.0, 400.0
 
 
-class ConditionalMixture(Game):
+class ConditionalMixture(Expected[MixtureScore]):
     """Expected score given some of the features, under a mixture.
 
     >>> from culpa.models import LatentGaussian, LatentMixture
@@ -51,23 +54,13 @@ class ConditionalMixture(Game):
     """
 
     def __init__(self, score: MixtureScore) -> None:
-        self.score = score
+        super().__init__(score)
         # the walks of the negative log-likelihood need the densities alone, so any score will do for them
         scores = score.of_modes or MixtureScore.weighted("spe", score.mixture, spe).of_modes
         assert scores is not None
         self._games = [Conditional(one) for one in scores]
         self._means = [np.asarray(mode.mean) for mode in score.modes]
         self._log_weights = np.log(score.mixture.weights)
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.mixture.n_features
-
-    @property
-    def base_value(self) -> float:
-        """What the score is expected to be before anything is known."""
-        return self.score.expectation
 
     @property
     def cost(self) -> Cost:
@@ -121,8 +114,11 @@ class ConditionalMixture(Game):
         )
 
 
-class MixtureCoalitions(NamedTuple):
+@dataclass(frozen=True)
+class MixtureCoalitions(Batch):
     """Coalitions in every mode at once."""
+
+    SHARED = ("log_weights", "is_density")
 
     log_weights: Array  # (modes,)
     is_density: bool  # whether the score is the negative log-likelihood
@@ -145,26 +141,12 @@ class MixtureCoalitions(NamedTuple):
         log_density = self.log_density + xp.stack(densities, axis=1)
         of_modes = self.of_modes + xp.stack(worth, axis=1)
         value = _combined(log_density + self.log_weights[None, :, None], of_modes, is_density=self.is_density)
-        after = self._replace(walks=tuple(walks), log_density=log_density, of_modes=of_modes, value=value)
+        after = replace(self, walks=tuple(walks), log_density=log_density, of_modes=of_modes, value=value)
         return after, value - self.value
 
     def skip(self) -> Self:
         """The feature stays outside in every mode."""
-        return self._replace(walks=tuple(walk.skip() for walk in self.walks))
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.value)
-        walks = tuple(one.concat(two) for one, two in zip(self.walks, other.walks, strict=True))
-        arrays = (xp.concat(pair, axis=0) for pair in zip(self[3:], other[3:], strict=True))
-        return type(self)(self.log_weights, self.is_density, walks, *arrays)
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.value)
-        walks = tuple(walk.choose(which) for walk in self.walks)
-        arrays = (xp.take(array, which, axis=0) for array in self[3:])
-        return type(self)(self.log_weights, self.is_density, walks, *arrays)
+        return replace(self, walks=tuple(walk.skip() for walk in self.walks))
 
 
 def _combined(log_joint: Array, of_modes: Array, *, is_density: bool) -> Array:

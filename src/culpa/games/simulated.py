@@ -19,28 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.types import Floats, Positions
-from culpa.games.game import Game
+from culpa.games.bases import Expected
 from culpa.scores.function import Estimate, FunctionScore
 
 
-class Simulated(Game):
+class Simulated(Expected[FunctionScore]):
     """Mean of a function over draws of the features outside the coalition.
 
     `value` uses a fixed set of draws. `culpa.shapley.simulated` makes its own.
     """
 
     def __init__(self, score: FunctionScore, *, independent: bool = False) -> None:
-        self.score, self.independent = score, independent
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.gaussian.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
+        super().__init__(score)
+        self.independent = independent
 
     def value(self, X: Floats, members: Positions) -> Floats:
         """Mean over draws."""

@@ -15,19 +15,24 @@ of x_S. When feature j joins, the Gaussian walk tells the changes of m^T A m and
 | t | ``tail`` | see `culpa.models.latent` |
 """
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 from array_api_compat import array_namespace
 
 from culpa._core.types import Array
+from culpa.games.batch import Batch
 from culpa.games.elimination import Elimination
 from culpa.games.latent import Latent
 
 SLOWER = 30.0  # measured: walking with arrays instead of a compiled kernel
 
 
-class Student(NamedTuple):
+@dataclass(frozen=True)
+class Student(Batch):
     """Coalitions of a conditional game of Student-t rows."""
+
+    SHARED = ("tail",)
 
     gaussian: Elimination | Latent
     tail: float
@@ -57,18 +62,4 @@ class Student(NamedTuple):
 
     def skip(self) -> Self:
         """The feature stays outside."""
-        return self._replace(gaussian=self.gaussian.skip())
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.trace)
-        gaussian = self.gaussian.concat(other.gaussian)  # type: ignore[arg-type]  # both walk the same way
-        pairs = zip(self[2:], other[2:], strict=True)
-        return type(self)(gaussian, self.tail, *(xp.concat(pair, axis=0) for pair in pairs))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.trace)
-        return type(self)(
-            self.gaussian.choose(which), self.tail, *(xp.take(array, which, axis=0) for array in self[2:])
-        )
+        return replace(self, gaussian=self.gaussian.skip())

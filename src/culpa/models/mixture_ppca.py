@@ -16,10 +16,8 @@ from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import MIXTURE_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
-from culpa.columns import Lagged, lagged_names
 from culpa.models import mixture_em
-from culpa.models.context import Context
-from culpa.models.fitted_model import FittedModel
+from culpa.models.estimator import KnowsRows
 from culpa.models.mixture import LatentMixture
 from culpa.models.ppca import refuse_constant, refuse_empty_columns
 
@@ -32,7 +30,7 @@ def _explained(covariance: Floats, p: int) -> float:
 
 
 @documented(MIXTURE_PARAMETERS)
-class MixturePPCA(DensityMixin, BaseEstimator):
+class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
     """Mixture of probabilistic PCAs, fitted by expectation-maximisation: every operating mode has a PPCA of its own.
 
     Rows may have missing cells. A mixture of one mode is `PPCA`: variances have the divisor n - 1, with the sum of a
@@ -44,10 +42,10 @@ class MixturePPCA(DensityMixin, BaseEstimator):
 
     Attributes
     ----------
-    mixture_ : LatentMixture
-        The fitted distribution, the mode with the largest weight first.
     n_modes_, n_components_ : int, tuple of int
         Number of modes, and number of components of each.
+    mixture_ : LatentMixture
+        The fitted distribution, the mode with the largest weight first.
     weights_, means_, noise_variances_ : ndarray
         Share of the rows, mean and noise variance of each mode.
     mean_, covariance_ : ndarray
@@ -94,15 +92,9 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         tol: float = 1e-6,
         seed: int = 0,
     ) -> None:
-        self.n_modes = n_modes
-        self.n_components = n_components
-        self.max_modes = max_modes
-        self.noise = noise
-        self.shrinkage = shrinkage
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.seed = seed
+        self.n_modes, self.max_modes, self.n_components = n_modes, max_modes, n_components
+        self.noise, self.shrinkage = noise, shrinkage
+        self.n_init, self.max_iter, self.tol, self.seed = n_init, max_iter, tol, seed
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like, mode by mode."""
@@ -121,14 +113,6 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         self._warn(found)
         return self
 
-    def score_samples(self, X: Any) -> Floats:
-        """Log-density of each row."""
-        return self._distribution().log_density(self._read(X))
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density."""
-        return float(self.score_samples(X).mean())
-
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each mode for each row, (n, modes): the responsibilities."""
         return self._distribution().responsibilities(self._read(X))
@@ -136,30 +120,6 @@ class MixturePPCA(DensityMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[np.intp]:
         """The most probable mode of each row, counted from 0."""
         return self._distribution().mode_of(self._read(X))
-
-    def reconstruct(self, X: Any) -> Floats:
-        """Each row projected on the principal axes of its mode; missing cells are filled in."""
-        return self._distribution().reconstruct(self._read(X))
-
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction."""
-        return self._distribution().residuals(self._read(X))
-
-    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
-        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale."""
-        lags = columns.lags
-        model = FittedModel(
-            self._distribution(),
-            centre,
-            scale,
-            self.covariance_,
-            self.n_samples_,
-            lagged_names(columns.names, lags) if lags else columns.known_names,
-            columns if lags or columns.given else None,
-            self.shrinkage,
-            context,
-        )
-        return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
 
     def refit(self, X: Any, n_components: Sequence[int]) -> Self:
         """The same modes with other numbers of components, from where the fit left off."""
@@ -203,17 +163,9 @@ class MixturePPCA(DensityMixin, BaseEstimator):
         self.explained_variance_ = 1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     def _distribution(self) -> LatentMixture:
         check_is_fitted(self)
         return self.mixture_
-
-    def _read(self, X: Any) -> Floats:
-        return check_estimator_input(self, X, reset=False).array
 
     def _check_size(self, rows: Floats) -> None:
         n, d = rows.shape

@@ -3,7 +3,6 @@
 import math
 import numbers
 import warnings
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,10 +19,8 @@ from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa._core.words import count_are
-from culpa.columns import Lagged, lagged_names
-from culpa.models.context import Context
 from culpa.models.em import NothingVariesError, em, expected_covariance
-from culpa.models.fitted_model import FittedModel
+from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
@@ -38,7 +35,7 @@ def _merges(model: "PPCA") -> bool:
 
 
 @documented(PPCA_PARAMETERS)
-class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
 
     Parameters
@@ -84,12 +81,8 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         max_iter: int = 1000,
         tol: float = 1e-8,
     ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.shrinkage = shrinkage
-        self.method = method
-        self.max_iter = max_iter
-        self.tol = tol
+        self.n_components, self.noise, self.shrinkage = n_components, noise, shrinkage
+        self.method, self.max_iter, self.tol = method, max_iter, tol
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like."""
@@ -149,48 +142,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
-        filled = self._gaussian().impute(self._read(X))
+        filled = self._distribution().impute(self._read(X))
         return np.asarray((filled - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Rows with the given coordinates along the principal axes."""
         check_is_fitted(self)
         return np.asarray(self.mean_ + np.asarray(X, dtype=np.float64) @ self.components_)
-
-    def reconstruct(self, X: Any) -> Floats:
-        """Each row projected on the principal axes; missing cells are filled in."""
-        return self._gaussian().reconstruct(self._read(X))
-
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction."""
-        return self._gaussian().residuals(self._read(X))
-
-    def score_samples(self, X: Any) -> Floats:
-        """Log-density of each row."""
-        return self._gaussian().log_density(self._read(X))
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density."""
-        return float(self.score_samples(X).mean())
-
-    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
-        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale.
-
-        With a context, x is a row that was adjusted to it.
-        """
-        lags = columns.lags
-        model = FittedModel(
-            self._gaussian(),
-            centre,
-            scale,
-            self.covariance_,
-            self.n_samples_,
-            lagged_names(columns.names, lags) if lags else columns.known_names,
-            columns if lags or columns.given else None,
-            self.shrinkage,
-            context,
-        )
-        return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
 
     def restore(self, gaussian: LatentGaussian, axes: Floats, covariance: Floats) -> Self:
         """Become fitted again from what a model file keeps."""
@@ -200,23 +158,15 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
-        return self._gaussian().covariance
+        return self._distribution().covariance
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _gaussian(self) -> LatentGaussian:
+    def _distribution(self) -> LatentGaussian:
         check_is_fitted(self)
         return self.gaussian_
-
-    def _read(self, X: Any) -> Floats:
-        return check_estimator_input(self, X, reset=False).array
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)

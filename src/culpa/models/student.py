@@ -69,12 +69,9 @@ class StudentPPCA(PPCA):
         max_iter: int = 1000,
         tol: float = 1e-8,
     ) -> None:
-        self.n_components = n_components
-        self.degrees_of_freedom = degrees_of_freedom
-        self.noise = noise
-        self.shrinkage = shrinkage
-        self.max_iter = max_iter
-        self.tol = tol
+        self.n_components, self.degrees_of_freedom = n_components, degrees_of_freedom
+        self.noise, self.shrinkage = noise, shrinkage
+        self.max_iter, self.tol = max_iter, tol
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like; missing cells are allowed."""

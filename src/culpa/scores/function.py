@@ -18,6 +18,7 @@ import numpy as np
 from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
 from culpa.models import LatentGaussian
+from culpa.scores.fixing import Fixing
 
 N_DRAWS = 256  # for the expected score of a row with missing cells
 _N_BASE = 4096  # for the mean score of normal rows
@@ -32,7 +33,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionScore:
+class FunctionScore(Fixing):
     """A function of rows in the user's units, with the model of normal rows that stands in for unknown features.
 
     >>> import numpy as np
@@ -135,17 +136,6 @@ class FunctionScore:
                 value = self.given(fixed.reshape(-1, X.shape[1]), observed).value
                 result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
         return result
-
-    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
-        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
-
-        Cells of the block that are missing stay missing in the score.
-        """
-        at = list(block)
-        expected = self.gaussian.expected(X, [at])[:, at]
-        fixed = X.copy()
-        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
-        return expected, self(fixed)
 
     @cached_property
     def _draws(self) -> Floats:

@@ -29,13 +29,14 @@ from scipy import special
 
 from culpa._core.types import Floats
 from culpa.models import LatentGaussian, LatentMixture
+from culpa.scores.fixing import Fixing
 from culpa.scores.quadratic import QuadraticScore
 
 Builder = Callable[[LatentGaussian], QuadraticScore]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureScore:
+class MixtureScore(Fixing):
     """A score of rows around the mean of a mixture: what their modes say, weighted by responsibilities, or their density.
 
     ``of_modes`` has a quadratic score for each mode, of rows around the mean of that mode. It is ``None`` for the negative
@@ -128,17 +129,6 @@ class MixtureScore:
             fixed[:, at] = np.where(observed[np.ix_(rows, at)], expected[np.ix_(rows, at)], np.nan)
             result[rows, k] = self(fixed)
         return result
-
-    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
-        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
-
-        Cells of the block that are missing stay missing in the score.
-        """
-        at = list(block)
-        expected = self.mixture.expected(X, [at])[:, at]
-        fixed = X.copy()
-        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
-        return expected, self(fixed)
 
 
 def _entropies(log_density_at_mean: Floats, n_features: Floats | int) -> Floats:

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
 from culpa.models import LatentGaussian
+from culpa.scores.fixing import Fixing
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticScore:
+class QuadraticScore(Fixing):
     """A quadratic score q(x) = x^T A x of centred rows; larger is more abnormal.
 
     >>> import numpy as np
@@ -160,17 +161,6 @@ class QuadraticScore:
                 # no score is below 0, though what rounding leaves of a large one may be
                 result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
         return result
-
-    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
-        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
-
-        Cells of the block that are missing stay missing in the score.
-        """
-        at = list(block)
-        expected = self.gaussian.expected(X, [at])[:, at]
-        fixed = X.copy()
-        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
-        return expected, self(fixed)
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:

@@ -15,22 +15,22 @@ class Score(Protocol):
         """What users call it."""
         ...
 
+    def __call__(self, X: Floats) -> Floats:
+        """Score of each row; with missing cells, what the observed ones are worth; NaN where nothing is observed."""
+        ...
+
     @property
     def distribution(self) -> Distribution:
         """Of standardised normal rows."""
         ...
 
+    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+        """Score of each row with one block of features moved to its expected values, (n, blocks)."""
+        ...
+
     @property
     def expectation(self) -> float:
         """Value of the empty coalition: what the score is expected to be before anything is known about a row."""
-        ...
-
-    def __call__(self, X: Floats) -> Floats:
-        """Score of each row; with missing cells, what the observed ones are worth; NaN where nothing is observed."""
-        ...
-
-    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """Score of each row with one block of features moved to its expected values, (n, blocks)."""
         ...
 
     def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:

@@ -36,7 +36,6 @@ since phi_i is twice the sum of coefficients of odd interactions of i, each divi
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,6 +48,7 @@ from culpa.games import Game
 from culpa.games.arrays import row_chunks
 from culpa.shapley.permutation import summarise
 from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 FEWEST_PLAYERS = 4  # fewer have so few coalitions that all are valued
 N_FOLDS = 10
@@ -178,25 +178,15 @@ def pairs_for_tolerance(
 ) -> int:
     """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
     largest = _MOST_PAIRS if budget is None else max(1, budget // 2 - 1)
-    pairs = min(max(_FEWEST_PAIRS, 4 * len(players)), largest)
-    while True:
-        shares = kernel(game, reference, players, paired_rule(len(players), pairs, seed))
-        error = float(np.median(np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)))
-        if progress is not None:
-            progress(min(1.0, (tolerance / error) ** 2), error)
-        if error <= tolerance:
-            return pairs
-        if pairs >= largest:
-            if budget is None:
-                warnings.warn(
-                    f"the tolerance {tolerance:g} was not reached with {2 * pairs:,} coalitions (error {error:.2g}). "
-                    "Raise the tolerance, use method='permutation', or put features into groups. std_error shows the error "
-                    "of each value.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            return pairs
-        pairs = min(largest, math.ceil(pairs * min(4.0, max(1.4, (error / tolerance) ** 1.5))))
+    first = min(max(_FEWEST_PAIRS, 4 * len(players)), largest)
+    remedy = "Raise the tolerance, use method='permutation', or put features into groups."
+    return size_for_tolerance(
+        lambda pairs: kernel(game, reference, players, paired_rule(len(players), pairs, seed)),
+        Effort(first, largest, lambda pairs, ratio: math.ceil(pairs * min(4.0, max(1.4, ratio**1.5)))),
+        tolerance,
+        progress,
+        warning=(lambda pairs: (f"{2 * pairs:,} coalitions", remedy)) if budget is None else None,
+    )
 
 
 def _rho(n_players: int) -> float:

@@ -6,10 +6,7 @@ here has side effects. The caller counts the rows.
 """
 
 import math
-import warnings
 from collections.abc import Callable
-
-import numpy as np
 
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
@@ -18,6 +15,7 @@ from culpa.shapley.forms import n_products
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import N_NETS, Rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
+from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 _REFUSED_OPERATIONS = 1e13  # even by method="exact"
 _OPERATIONS_PER_SECOND = 1.5e10  # for the estimated time in the error message
@@ -74,32 +72,21 @@ def net_for_tolerance(
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
-    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``rule`` makes
-    a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
+    ``rule`` makes a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
     """
     largest = _LARGEST_NET
     if budget is not None:
         largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
-    net = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
-    while True:
-        shares = permutation(game, reference, players, rule(net), n_jobs=n_jobs)
-        errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
-        error = float(np.median(errors))
-        if progress is not None:
-            progress(min(1.0, (tolerance / error) ** 2), error)
-        if error <= tolerance:
-            return net
-        if net >= largest:
-            if budget is None:
-                warnings.warn(
-                    f"the tolerance {tolerance:g} was not reached with {N_NETS << net:,} orders (error {error:.2g}). "
-                    "Raise the tolerance, or put features into groups. std_error shows the error of each value.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            return net
+    first = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
+    remedy = "Raise the tolerance, or put features into groups."
+    return size_for_tolerance(
+        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs),
         # errors fall at least with the square root of the number of orders
-        net = min(largest, net + max(1, math.floor(2 * math.log2(error / tolerance) - 0.5)))
+        Effort(first, largest, lambda net, ratio: net + max(1, math.floor(2 * math.log2(ratio) - 0.5))),
+        tolerance,
+        progress,
+        warning=(lambda net: (f"{N_NETS << net:,} orders", remedy)) if budget is None else None,
+    )
 
 
 def compiling_pays(

@@ -228,12 +228,7 @@ class CsvTable:
         self._by_text = bool(thousands) or decimal == self.delimiter  # pyarrow cannot read such numbers
 
     def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
-        try:
-            self.layout = layout.find(
-                lines, self.spelling.is_number, self.missing.has, self.options.header_rows, self.options.names
-            )
-        except TableError as error:
-            raise TableError(f"{self.name}: {error}") from None
+        self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
 
     def _check_header(self) -> None:

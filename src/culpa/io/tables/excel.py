@@ -166,12 +166,7 @@ class ExcelTable:
     def _choose_layout(self, texts: Sequence[Sequence[str]]) -> None:
         width = max((j + 1 for row in texts for j, cell in enumerate(row) if cell), default=0)
         lines = [list(row[:width]) for row in texts]
-        try:
-            self.layout = layout.find(
-                lines, self.spelling.is_number, self.missing.has, self.options.header_rows, self.options.names
-            )
-        except TableError as error:
-            raise TableError(f"{self.name}: {error}") from None
+        self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
         if self.layout.doubtful:
             raise TableError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from culpa.columns.units import is_unit
+from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 from culpa.io.tables.times import readings
 
@@ -26,6 +27,20 @@ class Layout:
     header_rows: int = 1
     units: dict[str, str] = field(default_factory=dict)
     doubtful: bool = False
+
+
+def find_in(
+    table: str,
+    lines: Sequence[Cells],
+    is_number: Callable[[str], bool],
+    is_missing: Callable[[str], bool],
+    options: Options,
+) -> Layout:
+    """The layout of a table, as `find` finds it with these options; errors name the table."""
+    try:
+        return find(lines, is_number, is_missing, options.header_rows, options.names)
+    except TableError as error:
+        raise TableError(f"{table}: {error}") from None
 
 
 def find(
