@@ -123,7 +123,8 @@ def brute_force(f, model, row, n_draws=40_000):
         centre = mean[others] + gain @ (z[known] - mean[known])
         spread = C[np.ix_(others, others)] - gain @ C[np.ix_(known, others)]
         scores = np.tile(z, (n_draws, 1))
-        scores[:, others] = rng.multivariate_normal(centre, spread, size=n_draws)
+        if others:
+            scores[:, others] = rng.multivariate_normal(centre, spread, size=n_draws)
         scored = f(model.margins.to_user(model.centre + model.scale * scores))
         value[tuple(known)], error[tuple(known)] = scored.mean(), scored.std() / np.sqrt(n_draws)
     result, variance = np.zeros(d), np.zeros(d)
