@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
@@ -26,9 +25,10 @@ from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.models.latent import shrunk
+from culpa.models.normal_rows import UnscaledModel
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
-from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, named_score
+from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, score_by_name
 from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
@@ -139,6 +139,7 @@ class Explainer:
         if isinstance(self.score, FunctionScore):
             settings = {name: getattr(self, name) for name in ("seed", "n_orders", "max_evaluations", "progress")}
             return Simulation(self.game, self.players, **settings)
+        assert isinstance(self.score, (QuadraticScore, MixtureScore))
         engine = Engine(
             self.game,
             self.players,
@@ -385,10 +386,11 @@ class Explainer:
         """Contributions of features by the criterion that is not a Shapley value."""
         if not isinstance(self.score, FunctionScore):
             return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        gaussian = self.score.gaussian
-        centred = replace(gaussian, mean=np.zeros(gaussian.n_features))
-        model = FittedModel.plain(centred, sample_covariance=self.model.sample_covariance)
-        return contributions.of_rows(model, standard - gaussian.mean, self.ranking, named_score("mahalanobis", model))
+        assert isinstance(self.model, UnscaledModel)
+        model = self.model.scaled
+        return contributions.of_rows(
+            model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
+        )
 
     def _check_game(self, features: object, upstream: object) -> None:
         """Refuse what does not go with the score."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from culpa import LatentGaussian
+from culpa.models.draws import NormalRows
 from culpa.scores import FunctionScore
 from culpa.scores import function as function_module
 
@@ -15,7 +16,7 @@ def squares(rows):
 
 
 def test_given_is_the_conditional_expectation():
-    score = FunctionScore("squares", GAUSSIAN, squares)
+    score = FunctionScore("squares", NormalRows(GAUSSIAN), squares)
     X = np.array([[3.0, 1.0, 2.0], [-1.0, 0.0, 5.0]])
     for observed in ([0], [1, 2], [0, 2]):
         mean, spread = GAUSSIAN.conditional(X, observed)
@@ -41,7 +42,7 @@ def test_the_function_never_sees_a_hole_and_known_cells_are_as_they_were(monkeyp
         seen.append(rows)
         return rows[:, 0]
 
-    score = FunctionScore("first", GAUSSIAN, record)
+    score = FunctionScore("first", NormalRows(GAUSSIAN), record)
     value = score(X)
     assert not np.isnan(np.concatenate(seen)).any()
     assert max(map(len, seen)) <= 10
@@ -52,18 +53,18 @@ def test_the_function_never_sees_a_hole_and_known_cells_are_as_they_were(monkeyp
 
 def test_what_functions_may_return():
     X = np.ones((2, 3))
-    assert FunctionScore("f", GAUSSIAN, lambda rows: rows[:, :1])(X).tolist() == [1.0, 1.0]
+    assert FunctionScore("f", NormalRows(GAUSSIAN), lambda rows: rows[:, :1])(X).tolist() == [1.0, 1.0]
     for function, message in [
         (lambda rows: rows, "score must return one number per row"),
         (lambda rows: 1.0, "score must return one number per row"),
         (lambda rows: np.full(len(rows), np.nan), "score returned NaN or infinity"),
     ]:
         with pytest.raises(ValueError, match=message):
-            FunctionScore("f", GAUSSIAN, function)(X)
+            FunctionScore("f", NormalRows(GAUSSIAN), function)(X)
 
 
 def test_fixed():
-    score = FunctionScore("squares", GAUSSIAN, squares)
+    score = FunctionScore("squares", NormalRows(GAUSSIAN), squares)
     X = np.array([[5.0, 1.0, 2.0], [5.0, np.nan, 2.0]])
     expected = GAUSSIAN.expected(X)
     found = score.if_fixed(X, score(X), expected, [[0], [1, 2]])

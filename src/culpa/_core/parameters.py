@@ -367,7 +367,7 @@ EXPLAINER = Parameters(
             None,
             "Normal rows, or a culpa model of them, for a score that says nothing about normal rows.",
             "Features that are left out are drawn from this model, given those that are not. Rows are described by "
-            "probabilistic PCA. See docs/any-detector.md.",
+            "probabilistic PCA. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.",
             optional=True,
         ),
         Parameter(

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from culpa._core.choices import FAULT_KINDS
+from culpa._core.choices import FAULT_KINDS, MODEL_NAMES
 from culpa.calibration.evaluation import MOST_RETRAINED
-from culpa.experiments.localisation import SIMULTANEOUS_FAULTS
+from culpa.experiments.localisation import MOST_FEATURES_OF_MODELS, SIMULTANEOUS_FAULTS
 from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown
 
@@ -92,6 +92,7 @@ def page(result: Result) -> str:
             f"## Calibration, data set by data set\n\n{_calibration(result)}\n\n{to_markdown(sets_sheet(result))}",
             f"## Some criteria, data set by data set\n\n{to_markdown(_by_set(result))}",
             f"## By kind of fault\n\n{to_markdown(_by_fault(result))}",
+            _models(result),
             _cars(result),
             _NAMES,
         )
@@ -271,6 +272,42 @@ def _by_fault(result: Result) -> Sheet:
     return Sheet("Hits@1", columns, rows, note)
 
 
+def _models(result: Result) -> str:
+    sets = result["models"]
+    if not sets:
+        return ""
+    means = {model: _mean_of([part["entries"][model] for part in sets], "hits1") for model in MODEL_NAMES}
+    rows = tuple(
+        (
+            model,
+            f"{number(means[model][0])} ± {number(means[model][1])}",
+            *(number(part["entries"][model]["hits1"][0]) for part in sets),
+        )
+        for model in MODEL_NAMES
+    )
+    sheet = Sheet("Hits@1", ("model", "mean", *(part["name"] for part in sets)), rows, "All cells are Hits@1.")
+    return f"""
+## Other models of normal rows
+
+These are the same faults, blamed by `PCADetector(model=...)` with its other parameters at their defaults: conditional
+Shapley values of the Mahalanobis distance, with the number of components that has the highest held-out likelihood. The
+table has the data sets with at most {MOST_FEATURES_OF_MODELS} features, because each row takes longest with several modes.
+`docs/distributions.md` says which model is for which rows.
+
+{to_markdown(sheet)}
+
+{_modes_found(sets)}
+"""
+
+
+def _modes_found(sets: list[Result]) -> str:
+    several = [f"{part['modes']} in {part['name']}" for part in sets if part["modes"] > 1]
+    if not several:
+        return "The mixture finds one mode in all of these data sets, where it is the same model as PPCA."
+    rest = "" if len(several) == len(sets) else " In the others it finds one mode, and is the same model as PPCA."
+    return f"The mixture chooses its number of modes by the training rows: {', '.join(several)}.{rest}"
+
+
 def _cars(result: Result) -> str:
     entries = result["cars"]["entries"]
     best = sorted(entries, key=lambda label: -entries[label]["MAX"][0] - entries[label]["MIN"][0])
@@ -317,14 +354,15 @@ def _sorted_common(result: Result) -> list[str]:
 
 
 def _means(result: Result, label: str) -> dict[str, tuple[float, float]]:
-    """Mean over data sets and half its 95% interval, per measure; data sets are independent of each other."""
-    cells = {
-        name: np.array([part["entries"][label][name] for part in result["sets"]]) for name in ("hits1", "hits3", "rank")
-    }
-    return {
-        name: (float(each[:, 0].mean()), float(np.sqrt((((each[:, 2] - each[:, 1]) / 2) ** 2).sum()) / len(each)))
-        for name, each in cells.items()
-    }
+    """Mean over data sets and half its 95% interval, per measure."""
+    entries = [part["entries"][label] for part in result["sets"]]
+    return {name: _mean_of(entries, name) for name in ("hits1", "hits3", "rank")}
+
+
+def _mean_of(entries: list[dict[str, list[float]]], measure: str) -> tuple[float, float]:
+    """The same of one measure; data sets are independent of each other."""
+    each = np.array([entry[measure] for entry in entries])
+    return float(each[:, 0].mean()), float(np.sqrt((((each[:, 2] - each[:, 1]) / 2) ** 2).sum()) / len(each))
 
 
 def _interval(estimate: list[float]) -> str:

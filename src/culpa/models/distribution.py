@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike
 from culpa._core.types import Floats
 
 
-class Distribution(Protocol):
+class Expecting(Protocol):
+    """What knows what to expect of some features given others. `culpa.models.draws.NormalRows` and all distributions do."""
+
+    def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
+        """What the other observed features imply each feature, or each block of features, should have been."""
+        ...
+
+
+class Distribution(Expecting, Protocol):
     """How normal rows are distributed. `culpa.models.LatentGaussian` and `culpa.models.LatentMixture` are such."""
 
     @property
@@ -34,10 +42,6 @@ class Distribution(Protocol):
 
     def impute(self, X: ArrayLike) -> Floats:
         """The rows with every missing cell at its conditional mean given the observed ones."""
-        ...
-
-    def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
-        """What the other observed features imply each feature, or each block of features, should have been."""
         ...
 
     def reconstruct(self, X: ArrayLike) -> Floats:

@@ -322,10 +322,10 @@ class LatentGaussian:
             # x^T C^-1 x as a sum of squares, so that it cannot cancel
             distance = ((centred - z @ self.loadings[observed].T) ** 2 / noise).sum(axis=1) + (z**2).sum(axis=1)
             log_det = np.log(noise).sum() - 2 * np.linalg.slogdet(root)[1]
-            result[rows] = self._log_kernel(distance, len(observed)) - 0.5 * log_det
+            result[rows] = self.log_kernel(distance, len(observed)) - 0.5 * log_det
         return result
 
-    def _log_kernel(self, distance: Floats, k: int) -> Floats:
+    def log_kernel(self, distance: Floats, k: int) -> Floats:
         """Log-density of k features by their squared distance, without the determinant of their covariance."""
         if not self.tail:
             return np.asarray(-0.5 * (distance + k * np.log(2 * np.pi)))

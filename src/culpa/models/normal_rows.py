@@ -1,6 +1,6 @@
 """What normal rows look like, where only the rows are given: PPCA of standardised rows, as `PCADetector` fits it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from culpa.columns import Columns
 from culpa.models.adapters import as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import choose_components
+from culpa.models.draws import NormalRows
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
+from culpa.models.mixture import LatentMixture
 from culpa.models.moments import mean_and_spread
 from culpa.models.ppca import PPCA
 
@@ -23,7 +25,7 @@ def model_of(normal: Any, columns: Columns | None = None) -> FittedModel:
     ``columns`` say how a Pipeline makes features of the rows; without them, rows hold the features. The number of
     components is the one with the highest held-out likelihood.
     """
-    if isinstance(normal, (FittedModel, LatentGaussian)) or hasattr(normal, "fit"):
+    if isinstance(normal, (FittedModel, LatentGaussian, LatentMixture)) or hasattr(normal, "fit"):
         return _checked(normal, columns)
     if columns is None:
         table = read_table(normal, argument="normal", min_rows=2, min_features=2)
@@ -48,24 +50,45 @@ def _checked(normal: Any, columns: Columns | None) -> FittedModel:
             "normal is a model of other features than the score has: with a Pipeline, lags, smoothing or given columns, "
             "pass the normal rows themselves."
         )
-    # draws and forms assume Gaussian rows: nothing else may pass for them
-    if getattr(model, "margins", None) is not None or bool(getattr(model.gaussian, "tail", False)):
-        raise ValueError("normal must be a Gaussian model, such as PPCA, or the normal rows themselves.")
     return model
 
 
 def in_user_units(model: FittedModel) -> "UnscaledModel":
     """The same model of rows as the user has them, so that functions of rows see the very numbers of the table."""
-    g, scale = model.gaussian, model.scale
-    gaussian = LatentGaussian(model.location, scale[:, None] * g.loadings, g.noise * scale**2)
+    own, scale = model.distribution, model.scale
+    if isinstance(own, LatentMixture):
+        modes = tuple(_unscaled(mode, model.centre, scale) for mode in own.modes)
+        distribution: LatentGaussian | LatentMixture = replace(own, modes=modes)
+    else:
+        distribution = _unscaled(own, model.centre, scale)
     d = len(scale)
     sampled = None if model.sample_covariance is None else model.sample_covariance * np.outer(scale, scale)
     known = {name: getattr(model, name) for name in ("n_samples", "feature_names", "encoding", "shrinkage")}
-    return UnscaledModel(gaussian, np.zeros(d), np.ones(d), sampled, **known)
+    return UnscaledModel(distribution, np.zeros(d), np.ones(d), sampled, scaled=model, **known)
 
 
+def _unscaled(mode: LatentGaussian, centre: Floats, scale: Floats) -> LatentGaussian:
+    return LatentGaussian(
+        centre + scale * mode.mean,
+        scale[:, None] * mode.loadings,
+        mode.noise * scale**2,
+        degrees_of_freedom=mode.degrees_of_freedom,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class UnscaledModel(FittedModel):
-    """A model that sees rows as they are: neither centred nor scaled."""
+    """A model that sees rows as they are: neither centred nor scaled.
+
+    ``scaled`` is the model that it was made of. If that has margins, ``distribution`` is that of normal scores.
+    """
+
+    scaled: FittedModel
+
+    @property
+    def rows(self) -> NormalRows:
+        """Normal rows to draw from."""
+        return NormalRows(self.distribution, self.scaled.margins)
 
     def standardise(self, X: Floats) -> Floats:
         """As they are."""

@@ -3,9 +3,8 @@
 Nothing is known about the function, so expectations are means over draws: E[f(x) | x_S] is the mean of f over rows whose
 features in S are those of x and whose other features are drawn from the model of normal rows, given those in S.
 
-A draw given x_S is m + e. m is the conditional mean of the row given x_S. e is what a draw y from the model deviates from
-its own conditional mean given y_S. So one set of draws serves all coalitions and all rows (common random numbers), and
--e is as good a draw as e (antithetic).
+`culpa.models.draws` says how. One set of draws serves all coalitions and all rows (common random numbers), and draws come
+in mirrored pairs (antithetic).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +16,12 @@ import numpy as np
 
 from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
+<<<<<<< HEAD
 from culpa.models import LatentGaussian
 from culpa.scores.fixing import Fixing
+=======
+from culpa.models.draws import Chances, NormalRows
+>>>>>>> finish15
 
 N_DRAWS = 256  # for the expected score of a row with missing cells
 _N_BASE = 4096  # for the mean score of normal rows
@@ -37,21 +40,22 @@ class FunctionScore(Fixing):
     """A function of rows in the user's units, with the model of normal rows that stands in for unknown features.
 
     >>> import numpy as np
-    >>> gaussian = LatentGaussian([1.0, 2.0], [[2.0], [0.0]], 0.5)
-    >>> score = FunctionScore("sum", gaussian, lambda rows: rows.sum(axis=1), seed=0)
+    >>> from culpa.models import LatentGaussian
+    >>> normal = NormalRows(LatentGaussian([1.0, 2.0], [[2.0], [0.0]], 0.5))
+    >>> score = FunctionScore("sum", normal, lambda rows: rows.sum(axis=1), seed=0)
     >>> score(np.array([[1.0, 3.0], [5.0, np.nan]]))
     array([4., 7.])
     """
 
     name: str
-    gaussian: LatentGaussian
+    normal: NormalRows
     function: Callable[[Floats], Any]
     seed: int = 0
 
     @property
-    def distribution(self) -> LatentGaussian:
+    def distribution(self) -> NormalRows:
         """Of normal rows, in the user's units."""
-        return self.gaussian
+        return self.normal
 
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
@@ -84,35 +88,28 @@ class FunctionScore(Fixing):
 
         ``independent``: the others are drawn as if they had nothing to do with the observed ones.
         """
-        if len(observed) == self.gaussian.n_features:
+        if len(observed) == self.normal.n_features:
             return Estimate(self.evaluate(X), np.zeros(len(X)))
-        means, deviation = (self._conditional_mean(rows, observed, independent) for rows in (X, self._draws))
-        deviation = self._draws - deviation
-        both = np.stack([deviation, -deviation], axis=1).reshape(1, -1, X.shape[1])
-        both[:, :, observed] = 0.0
-        step = max(1, _CELLS_PER_CALL // both.size)
-        pairs = [
-            self.evaluate((mean[:, None, :] + both).reshape(-1, X.shape[1])).reshape(len(mean), -1, 2).mean(axis=2)
-            for mean in (means[start : start + step] for start in range(0, len(X), step))
-        ]
-        values = np.concatenate([np.empty((0, both.shape[1] // 2)), *pairs])
-        return Estimate(values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(values.shape[1]))
+        return self._mean(X, observed, self._chances, independent)
 
-    def _conditional_mean(self, X: Floats, observed: Positions, independent: bool) -> Floats:
-        """Of whole rows, (n, d): the rows themselves where they are observed."""
-        if not independent:
-            return self.gaussian.conditional(np.where(np.isnan(X), 0.0, X), observed)[0]
-        mean = np.tile(self.gaussian.mean, (len(X), 1))
-        mean[:, observed] = X[:, observed]
-        return mean
+    def _mean(self, X: Floats, observed: Positions, chances: Chances, independent: bool) -> Estimate:
+        """Mean over draws and their mirror images."""
+        n_modes, m, d = chances.deviations.shape
+        step = max(1, _CELLS_PER_CALL // (2 * n_modes * m * d))
+        pairs = [np.empty((0, m))]
+        for start in range(0, len(X), step):
+            drawn = self.normal.given(X[start : start + step], observed, chances, independent=independent)
+            pairs.append(self.evaluate(drawn.reshape(-1, d)).reshape(len(drawn), m, 2).mean(axis=2))
+        values = np.concatenate(pairs)
+        return Estimate(values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(m))
 
     @cached_property
     def base(self) -> tuple[float, float]:
         """Mean score of normal rows, and its standard error."""
-        draws = self.gaussian.sample(_N_BASE // 2, np.random.default_rng([self.seed, 1]))
-        both = np.concatenate([draws, 2 * self.gaussian.mean - draws])
-        pairs = self.evaluate(both).reshape(2, -1).mean(axis=0)
-        return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(len(pairs)))
+        chances = self.normal.chances(_N_BASE // 2, np.random.default_rng([self.seed, 1]))
+        nothing = np.zeros((1, self.normal.n_features)), np.empty(0, dtype=np.intp)
+        value, error = self._mean(*nothing, chances, independent=False)
+        return float(value[0]), float(error[0])
 
     @property
     def expectation(self) -> float:
@@ -137,6 +134,20 @@ class FunctionScore(Fixing):
                 result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
         return result
 
+<<<<<<< HEAD
+=======
+    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
+        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
+
+        Cells of the block that are missing stay missing in the score.
+        """
+        at = list(block)
+        expected = self.normal.expected(X, [at])[:, at]
+        fixed = X.copy()
+        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
+        return expected, self(fixed)
+
+>>>>>>> finish15
     @cached_property
-    def _draws(self) -> Floats:
-        return self.gaussian.sample(N_DRAWS // 2, np.random.default_rng([self.seed, 2]))
+    def _chances(self) -> Chances:
+        return self.normal.chances(N_DRAWS // 2, np.random.default_rng([self.seed, 2]))

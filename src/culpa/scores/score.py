@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from culpa._core.types import Floats
-from culpa.models.distribution import Distribution
+from culpa.models.distribution import Expecting
 
 
 class Score(Protocol):
@@ -20,7 +20,7 @@ class Score(Protocol):
         ...
 
     @property
-    def distribution(self) -> Distribution:
+    def distribution(self) -> Expecting:
         """Of standardised normal rows."""
         ...
 

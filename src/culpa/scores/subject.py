@@ -92,7 +92,7 @@ def _of_function(normal: FittedModel, name: str, function: Function, seed: int) 
     def score(features: Sequence[int] | None) -> Score:
         if features is not None:
             raise ValueError("features=... selects reconstruction errors, so it does not go with a function as score.")
-        return FunctionScore(name, model.gaussian, function, seed)
+        return FunctionScore(name, model.rows, function, seed)
 
     return Subject(model, score)
 
@@ -101,12 +101,17 @@ def _of_reconstruction(normal: FittedModel, reconstruct: Function, name: str, se
     model = in_user_units(normal)
 
     def score(features: Sequence[int] | None) -> Score:
-        return FunctionScore(name, model.gaussian, SquaredError(reconstruct, features, mean=name == "mse"), seed)
+        return FunctionScore(name, model.rows, SquaredError(reconstruct, features, mean=name == "mse"), seed)
 
     return Subject(model, score)
 
 
 def _of_linear_map(normal: FittedModel, encoder: LinearMap, name: str) -> Subject:
+    if normal.margins is not None or normal.n_modes > 1 or normal.gaussian.tail:
+        raise ValueError(
+            "the error of a linear reconstruction needs Gaussian normal rows: as normal, pass a Gaussian model "
+            "such as PPCA, or the rows themselves. Or pass the reconstruction as a function (reconstruct=...)."
+        )
     return Subject(normal, lambda features: reconstruction_error(normal, encoder, features, mean=name == "mse"))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from culpa._core.types import Floats, Positions
 from culpa.games import Game, Given
 from culpa.games.simulated import Draw, Simulated
+from culpa.models.draws import Chances
 from culpa.shapley.forms import QuadraticForms
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -120,13 +121,14 @@ class _Plan(NamedTuple):
         """Whether the value of everybody is the score itself."""
         return len(self.observed) == self.game.n_features
 
-    def orders(self) -> Iterator[tuple[int, Positions, Floats]]:
-        """Pair, order and deviation of its draw."""
-        rng, g = np.random.default_rng([self.seed, 3]), self.game.score.gaussian
+    def orders(self) -> Iterator[tuple[int, Positions, Chances]]:
+        """Pair, order and what is random about its draw."""
+        rng, normal = np.random.default_rng([self.seed, 3]), self.game.score.normal
         for pair in range(self.n_pairs):
             order = rng.permutation(len(self.players))
-            for each, draw in zip((order, order[::-1]), g.sample(2, rng) - g.mean, strict=True):
-                yield pair, each, draw
+            chances = normal.chances(2, rng)
+            for k, each in enumerate((order, order[::-1])):
+                yield pair, each, chances.of_draw(k)
 
 
 def _shares(plan: _Plan, rows: Floats) -> tuple[Floats, Floats]:
@@ -154,7 +156,7 @@ def _pairs(plan: _Plan, rows: Floats) -> tuple[Floats, Floats, Floats]:
     waiting: list[tuple[int, Positions, Floats]] = []
 
     def evaluate() -> None:
-        blocks = np.stack([block for _, _, block in waiting])
+        blocks = plan.game.score.normal.to_user(np.stack([block for _, _, block in waiting]), rows)
         scores = plan.game.score.evaluate(blocks.reshape(-1, d)).reshape(*blocks.shape[:-1]).mean(axis=-1)
         for (pair, order, _), value in zip(waiting, scores, strict=True):
             value = value if full is None else np.vstack([value, full])
@@ -163,8 +165,8 @@ def _pairs(plan: _Plan, rows: Floats) -> tuple[Floats, Floats, Floats]:
             ends[1, pair] += 0.5 * value[-1]
         waiting.clear()
 
-    for pair, order, deviation in plan.orders():
-        waiting.append((pair, order, _walk(plan, plan.game.draw(rows, deviation), order)))
+    for pair, order, chances in plan.orders():
+        waiting.append((pair, order, _walk(plan, plan.game.draw(rows, chances), order)))
         if len(waiting) == at_once:
             evaluate()
     if waiting:
