@@ -20,13 +20,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from culpa._core.types import Floats, Positions
-<<<<<<< HEAD
 from culpa.games.bases import Expected
-=======
-from culpa.games.game import Game
 from culpa.models import LatentGaussian
 from culpa.models.draws import Chances, NormalRows, in_modes
->>>>>>> finish15
 from culpa.scores.function import Estimate, FunctionScore
 
 
@@ -37,22 +33,8 @@ class Simulated(Expected[FunctionScore]):
     """
 
     def __init__(self, score: FunctionScore, *, independent: bool = False) -> None:
-<<<<<<< HEAD
         super().__init__(score)
         self.independent = independent
-=======
-        self.score, self.independent = score, independent
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.normal.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
->>>>>>> finish15
 
     def value(self, X: Floats, members: Positions) -> Floats:
         """Mean over draws."""

@@ -16,12 +16,8 @@ import numpy as np
 
 from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
-<<<<<<< HEAD
-from culpa.models import LatentGaussian
-from culpa.scores.fixing import Fixing
-=======
 from culpa.models.draws import Chances, NormalRows
->>>>>>> finish15
+from culpa.scores.fixing import Fixing
 
 N_DRAWS = 256  # for the expected score of a row with missing cells
 _N_BASE = 4096  # for the mean score of normal rows
@@ -134,20 +130,6 @@ class FunctionScore(Fixing):
                 result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
         return result
 
-<<<<<<< HEAD
-=======
-    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
-        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
-
-        Cells of the block that are missing stay missing in the score.
-        """
-        at = list(block)
-        expected = self.normal.expected(X, [at])[:, at]
-        fixed = X.copy()
-        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
-        return expected, self(fixed)
-
->>>>>>> finish15
     @cached_property
     def _chances(self) -> Chances:
         return self.normal.chances(N_DRAWS // 2, np.random.default_rng([self.seed, 2]))
