@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from culpa._core.choices import FAULT_KINDS, MODEL_NAMES
+from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
 from culpa.calibration.by_hits import most_hits
@@ -146,7 +146,7 @@ def other_models(
     return result
 
 
-def _detector(model: str, training: Floats) -> PCADetector:
+def _detector(model: ModelName, training: Floats) -> PCADetector:
     # Nothing is flagged here, so a formula will do. Scores of several modes are in units of limits, so these take theirs.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)

@@ -12,6 +12,11 @@ from culpa._core.types import Floats
 class Expecting(Protocol):
     """What knows what to expect of some features given others. `culpa.models.draws.NormalRows` and all distributions do."""
 
+    @property
+    def n_features(self) -> int:
+        """d."""
+        ...
+
     def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
         """What the other observed features imply each feature, or each block of features, should have been."""
         ...
@@ -19,11 +24,6 @@ class Expecting(Protocol):
 
 class Distribution(Expecting, Protocol):
     """How normal rows are distributed. `culpa.models.LatentGaussian` and `culpa.models.LatentMixture` are such."""
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        ...
 
     @property
     def n_components(self) -> int:

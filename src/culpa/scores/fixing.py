@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.models.distribution import Distribution
+from culpa.models.distribution import Expecting
 
 
 class Fixing(ABC):
@@ -18,7 +18,7 @@ class Fixing(ABC):
 
     @property
     @abstractmethod
-    def distribution(self) -> Distribution:
+    def distribution(self) -> Expecting:
         """Of normal rows."""
 
     def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
