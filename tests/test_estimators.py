@@ -21,7 +21,7 @@ WEIGHTS = (
     "check_sample_weights_not_overwritten",
     "check_sample_weights_shape",
 )
-REFUSED = dict.fromkeys(WEIGHTS, "trim and conformal limits do not take weights")
+REFUSED = dict.fromkeys(WEIGHTS, "trim, conformal limits and other models do not take weights")
 
 FULLY_CONFORMING = [
     PPCA(),
@@ -44,7 +44,8 @@ def expected_failures(estimator):
     failures = EXPECTED_FAILURES if estimator.limit == "auto" else {}
     if estimator.n_components == "auto":
         failures = failures | SHUFFLED
-    return failures | REFUSED if estimator.trim or estimator.limit == "conformal" else failures
+    refused = estimator.trim or estimator.limit == "conformal" or estimator.model != "ppca"
+    return failures | REFUSED if refused else failures
 
 
 @parametrize_with_checks([*FULLY_CONFORMING, PCADetector()], expected_failed_checks=expected_failures)
