@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName
+from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName, ScoreName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
 from culpa.calibration.by_hits import most_hits
@@ -29,7 +29,11 @@ SIMULTANEOUS_FAULTS = (1, 2, 3)
 _MOST_ROWS = 3_000  # normal rows of an ODDS set
 _SHRINKAGE = 0.01  # of the minimal game with a shrunk model
 MOST_FEATURES_OF_MODELS = 21  # of data sets on which other models are compared, so that it takes minutes
-_OF_MODELS = Setting("auto", 1.0, 0.0, "mahalanobis")  # the defaults of a PCADetector
+# model of normal rows and statistic of each line of the table that compares models
+MODELS: dict[str, tuple[ModelName, ScoreName]] = {
+    **{name: (name, "mahalanobis") for name in MODEL_NAMES},
+    "mixture, nll": ("mixture", "nll"),
+}
 _DIGITS = 4  # few enough that rounding errors of the machine do not show
 
 
@@ -126,22 +130,29 @@ def _cars_protocol(data: str | os.PathLike[str] | None, n_trials: int, progress:
 
 
 def other_models(
-    data: str | os.PathLike[str] | None, names: Sequence[str], n_trials: int, progress: Progress = silent
+    data: str | os.PathLike[str] | None,
+    names: Sequence[str],
+    n_trials: int,
+    progress: Progress = silent,
+    *,
+    lines: Sequence[str] = tuple(MODELS),
 ) -> list[dict[str, Any]]:
-    """The same faults, blamed by other models of normal rows: Shapley values of a detector's default statistic."""
+    """The same faults, blamed by other models of normal rows: Shapley values of a detector with its defaults."""
     parts = {name: load(name, data) for name in names}
     small = {name: part for name, part in parts.items() if part.training.shape[1] <= MOST_FEATURES_OF_MODELS}
     result, done = [], 0
     for name, part in small.items():
         trials = inject(part.held_out, part.training, n_trials=n_trials)
-        estimate, entries, n_modes = Estimator(trials.source), {}, 1
-        for model in MODEL_NAMES:
-            detector = _detector(model, part.training)
-            verdict = judge(blame(_OF_MODELS, detector, trials.rows), trials.culprits)
-            entries[model] = dict(zip(Verdict._fields, (_rounded(estimate(cells)) for cells in verdict), strict=True))
-            n_modes = max(n_modes, detector.fitted.model.n_modes)
+        estimate, entries, fitted = Estimator(trials.source), {}, dict[str, PCADetector]()
+        for line in lines:
+            model, statistic = MODELS[line]
+            if model not in fitted:
+                fitted[model] = _detector(model, part.training)
+            verdict = judge(blame(Setting("auto", 1.0, 0.0, statistic), fitted[model], trials.rows), trials.culprits)
+            entries[line] = dict(zip(Verdict._fields, (_rounded(estimate(cells)) for cells in verdict), strict=True))
             done += 1
-            progress(done / len(small) / len(MODEL_NAMES), f"{name}: {model}")
+            progress(done / len(small) / len(lines), f"{name}: {line}")
+        n_modes = max(detector.fitted.model.n_modes for detector in fitted.values())
         result.append({"name": name, "features": part.training.shape[1], "modes": n_modes, "entries": entries})
     return result
 

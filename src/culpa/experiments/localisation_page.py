@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from culpa._core.choices import FAULT_KINDS, MODEL_NAMES
+from culpa._core.choices import FAULT_KINDS
 from culpa.calibration.evaluation import MOST_RETRAINED
-from culpa.experiments.localisation import MOST_FEATURES_OF_MODELS, SIMULTANEOUS_FAULTS
+from culpa.experiments.localisation import MODELS, MOST_FEATURES_OF_MODELS, SIMULTANEOUS_FAULTS
 from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown
 
@@ -276,36 +276,43 @@ def _models(result: Result) -> str:
     sets = result["models"]
     if not sets:
         return ""
-    means = {model: _mean_of([part["entries"][model] for part in sets], "hits1") for model in MODEL_NAMES}
-    rows = tuple(
-        (
-            model,
-            f"{number(means[model][0])} ± {number(means[model][1])}",
-            *(number(part["entries"][model]["hits1"][0]) for part in sets),
-        )
-        for model in MODEL_NAMES
-    )
-    sheet = Sheet("Hits@1", ("model", "mean", *(part["name"] for part in sets)), rows, "All cells are Hits@1.")
+    rows = []
+    for line in MODELS:
+        entries = [part["entries"][line] for part in sets]
+        mean, half = _mean_of(entries, "hits1")
+        rows.append((line, f"{number(mean)} ± {number(half)}", *(number(entry["hits1"][0]) for entry in entries)))
+    columns = ("model", "mean", *(part["name"] for part in sets))
     return f"""
 ## Other models of normal rows
 
-These are the same faults, blamed by `PCADetector(model=...)` with its other parameters at their defaults: conditional
-Shapley values of the Mahalanobis distance, with the number of components that has the highest held-out likelihood. The
-table has the data sets with at most {MOST_FEATURES_OF_MODELS} features, because each row takes longest with several modes.
-`docs/distributions.md` says which model is for which rows.
+These are the same faults, blamed by `PCADetector(model=...)` with its other parameters at their defaults. Features are
+ranked by conditional Shapley values of the Mahalanobis distance, or of the negative log-likelihood where the line says
+"nll". The number of components is the one with the highest held-out likelihood. The table has the data sets with at most
+{MOST_FEATURES_OF_MODELS} features, because rows in several modes take long beyond.
+[distributions.md](distributions.md) describes the models.
 
-{to_markdown(sheet)}
+{to_markdown(Sheet("Hits@1", columns, tuple(rows), "All cells are Hits@1."))}
 
 {_modes_found(sets)}
 """
 
 
 def _modes_found(sets: list[Result]) -> str:
-    several = [f"{part['modes']} in {part['name']}" for part in sets if part["modes"] > 1]
+    several = [part for part in sets if part["modes"] > 1]
     if not several:
         return "The mixture finds one mode in all of these data sets, where it is the same model as PPCA."
-    rest = "" if len(several) == len(sets) else " In the others it finds one mode, and is the same model as PPCA."
-    return f"The mixture chooses its number of modes by the training rows: {', '.join(several)}.{rest}"
+    listed = ", ".join(f"{part['modes']} in {part['name']}" for part in several)
+    plain, distance, density = (
+        _percent(_mean_of([part["entries"][line] for part in several], "hits1")[0])
+        for line in ("ppca", "mixture", "mixture, nll")
+    )
+    return f"""\
+The mixture chooses its number of modes by the training rows. It finds several modes in some data sets: {listed}. In the
+others it finds one, and is the same model as PPCA. With several modes, a fault often makes a wide mode the most probable
+one, and in a wide mode the Mahalanobis distance of the row is small. The negative log-likelihood also counts how wide the
+mode is. On the data sets with several modes, PPCA reaches {plain}, the mixture {distance}
+with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain it, use
+`Explainer(detector, score="nll")`."""
 
 
 def _cars(result: Result) -> str:
