@@ -122,7 +122,7 @@ def test_fit_tells_what_is_odd_about_the_model(folder):
     write(odd, folder / "holes.csv")
     told = " ".join(run("fit", folder / "holes.csv", "-o", folder / "odd.culpa", "-f").stderr.split())
     assert "column 'still' did not vary in training" in told
-    assert "If it may change, leave it out with --drop" in told
+    assert "If the column may change, leave it out with --drop" in told
 
 
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):

@@ -573,7 +573,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(folder, monkeypatch, argume
 
 def test_fail_on_anomaly_and_default_name(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=1)
+    run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=3)
     assert (folder / "report.html").stat().st_size > 4e6
     assert "already exists" in run("report", "new.csv", "-m", "plant.culpa", code=2).stderr
     run("report", "new.csv", "-m", "plant.culpa", "--force")
