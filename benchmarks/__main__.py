@@ -9,6 +9,9 @@ from rich.table import Table
 
 from benchmarks import engine, peers_table
 from benchmarks.fit import fit_times
+from benchmarks.long_tables import long_tables
+from benchmarks.mixture import mixture_walks
+from benchmarks.models import model_costs
 from benchmarks.problems import all_problems
 from benchmarks.timing import product_rate
 
@@ -26,7 +29,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    parser.add_argument("--only", help="run one part: peers, exact, sampled, compiled, soon, tight, first, busy, fit")
+    named = "peers, exact, sampled, compiled, soon, tight, first, busy, fit, mixture, models or long"
+    parser.add_argument("--only", help=f"run one part: {named}")
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -38,10 +42,14 @@ def main() -> None:
         "sampled": lambda: engine.sampled_walks(large),
         "compiled": lambda: engine.compiled_rows(options.quick),
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
+        "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "tight": lambda: [engine.tight(problem) for problem in large],
         "first": engine.first_use,
         "busy": engine.busy_machine,
         "fit": lambda: fit_times(options.quick),
+        "mixture": lambda: mixture_walks(options.quick),
+        "models": lambda: model_costs(options.quick),
+        "long": lambda: long_tables(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

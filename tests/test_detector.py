@@ -4,10 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.ensemble import IsolationForest
 
+import culpa
 from culpa import PPCA, PCADetector, scores
 from culpa.datasets import load_wine_outliers
 from culpa.models import as_fitted_model
+from culpa.report.phrases import share
 from culpa.scores import control_limit, limits, named_score
 
 
@@ -148,3 +151,58 @@ def test_wine_is_the_published_data():
     wine = load_wine_outliers()
     detector = PCADetector(0.95).fit(wine.X[10:119])  # m_good - m_bad rows
     assert detector.model_.n_components_ == 10
+
+
+class TestLimitsThatAreSetByHand:
+    def test_a_number(self, tmp_path):
+        X, new = plant(500, 0), plant(300, 1)
+        detector = PCADetector(3, limit=2.5).fit(X)
+        assert (detector.limit_, detector.offset_, detector.limit_kind_) == (2.5, -2.5, "given")
+        np.testing.assert_array_equal(detector.predict(new) == -1, -detector.score_samples(new) > 2.5)
+        assert detector.false_alarm_rate_.value == pytest.approx(
+            (detector.predict(plant(20_000, 2)) == -1).mean(), rel=0.5
+        )
+        assert detector.fitted.coverage == 1 - detector.false_alarm_rate_.value
+        assert f"above the {share(detector.fitted.coverage)} limit" in repr(detector.report(new))
+        lines = detector.control_limits((0.9, 0.99))
+        own = lines[(lines["statistic"] == "spe") & (lines["confidence"] == 0.99)]
+        assert own[["kind", "limit"]].to_numpy().tolist() == [["given", 2.5]]
+        assert set(lines["kind"]) == {"given", "held-out"}
+        assert detector.statistics(new)["spe_limit"].eq(2.5).all()
+        detector.save(tmp_path / "model.culpa")
+        again = culpa.load(tmp_path / "model.culpa")
+        assert (again.limit_, again.limit_kind_) == (2.5, "given")
+        again.partial_fit(plant(100, 3))
+        assert (again.limit_, again.limit_kind_) == (2.5, "given")
+        assert again.calibrate_limit(plant(500, 4)).limit_kind_ == "conformal"
+
+    def test_a_name_that_is_nearly_right(self):
+        with pytest.raises(ValueError, match=r"got 'emprical'; did you mean 'empirical'\?"):
+            PCADetector(limit="emprical").fit(plant(50, 0))
+
+    @pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, True])
+    def test_numbers_that_are_no_limits(self, limit):
+        with pytest.raises(ValueError, match="limit must be a number above 0 or one of"):
+            PCADetector(limit=limit).fit(plant(50, 0))
+
+    @pytest.mark.parametrize("part", [0.01, 0.05, 0.3, 0.5])
+    def test_contamination_flags_as_many_rows_as_scikit_learn_does(self, part):
+        X = plant(400, 0)
+        detector = PCADetector(3, contamination=part).fit(X)
+        forest = IsolationForest(contamination=part, n_estimators=20, random_state=0).fit(X)
+        assert (detector.predict(X) == -1).sum() == (forest.predict(X) == -1).sum()
+        assert detector.offset_ == pytest.approx(np.percentile(detector.score_samples(X), 100 * part))
+        assert detector.limit_kind_ == "contamination"
+
+    def test_contamination_with_lags_smoothing_and_missing_cells(self):
+        X = plant(400, 0)
+        X[5, 2] = np.nan
+        lagged = PCADetector(3, contamination=0.1, lags=1).fit(X)
+        assert (lagged.predict(X)[1:] == -1).mean() == pytest.approx(0.1, abs=0.005)
+        smoothed = PCADetector(3, contamination=0.1, smooth=0.3).fit(X)
+        assert (smoothed.predict(X) == -1).mean() == pytest.approx(0.1, abs=0.01)
+
+    def test_one_of_them(self):
+        with pytest.raises(ValueError, match=r"limit=3.0 and contamination=0.1 both set the limit"):
+            PCADetector(limit=3.0, contamination=0.1).fit(plant(50, 0))
+        assert not hasattr(PCADetector(contamination=0.1), "partial_fit")

@@ -110,7 +110,7 @@ def test_a_single_row_may_be_picked(detector, new):
 def test_a_row_without_any_cell_does_not_stop_the_run(detector, new):
     empty = new.copy()
     empty.iloc[2] = np.nan
-    with pytest.warns(UserWarning, match="1 row\\(s\\) have no observed feature, so they get no score: 2"):
+    with pytest.warns(UserWarning, match="1 row has no observed feature, so it gets no score: 2"):
         why = detector.explain(empty)
     assert np.isnan(why.values[2]).all()
     assert np.isfinite(np.delete(why.values, 2, axis=0)).all()

@@ -10,7 +10,10 @@ import culpa
 
 
 def test_public_names():
-    names = "Explainer Explanation FitWarning Lags LatentGaussian PCADetector PPCA __version__ calibrate load"
+    names = (
+        "Explainer Explanation FitWarning Lags LatentGaussian LatentMixture MixturePPCA PCADetector PPCA PipelineDetector "
+        "StudentPPCA __version__ calibrate load"
+    )
     assert dir(culpa) == names.split()
     for name in dir(culpa):
         assert getattr(culpa, name) is not None

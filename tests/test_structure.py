@@ -76,6 +76,7 @@ ACROSS_MODULES = {
     "games/test_numerics.py",
     "cli/test_fuzz.py",
     "cli/test_jobs.py",
+    "cli/test_plant_tables.py",
     "cli/test_keeping_up.py",
     "report/test_browser.py",
     "io/test_tables.py",

@@ -58,6 +58,20 @@ def retraining_value(covariance, x, S, p, *, mean, share=False):
     return error / len(S) if mean else error
 
 
+def minimal_value(A, x, S, gamma, missing=()):
+    """Smallest x^T A x + gamma |move|^2 by least squares; missing features move from 0 at no cost."""
+    d = len(x)
+    variances, axes = np.linalg.eigh(A)
+    root = (axes * np.sqrt(np.maximum(variances, 0))).T
+    x = np.where(np.isin(np.arange(d), missing), 0.0, x)
+    free = [i for i in range(d) if i not in S]
+    cost = np.array([0.0 if i in missing else np.sqrt(gamma) for i in free])
+    system = np.vstack([root[:, free], np.diag(cost)])
+    aim = np.concatenate([-root @ x, np.zeros(len(free))])
+    moves = np.linalg.lstsq(system, aim, rcond=1e-12)[0] if free else np.zeros(0)
+    return ((system @ moves - aim) ** 2).sum()
+
+
 def all_values(value, x):
     """Table of a value function over all coalitions."""
     return {S: value(x, S) for S in coalitions(len(x))}

@@ -26,8 +26,12 @@ _HOMES = {
     "FitWarning": "culpa._core.fit_warning",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
+    "LatentMixture": "culpa.models",
+    "MixturePPCA": "culpa.models",
     "PCADetector": "culpa.detector",
     "PPCA": "culpa.models",
+    "PipelineDetector": "culpa.piping",
+    "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
 }
@@ -39,7 +43,11 @@ __all__ = [
     "FitWarning",
     "Lags",
     "LatentGaussian",
+    "LatentMixture",
+    "MixturePPCA",
     "PCADetector",
+    "PipelineDetector",
+    "StudentPPCA",
     "__version__",
     "calibrate",
     "load",
@@ -53,7 +61,8 @@ if TYPE_CHECKING:
     from culpa.explainer import Explainer
     from culpa.explanation import Explanation
     from culpa.io.model_file import load
-    from culpa.models import PPCA, LatentGaussian
+    from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
+    from culpa.piping import PipelineDetector
 else:  # a type checker must see the names above, and that there are no others
 
     def __getattr__(name: str) -> object:

@@ -6,67 +6,62 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from culpa import games
-from culpa._core.choices import Criterion, GameName, LimitKind, Ranking, Robustness, ScoreName, StatisticName
+from culpa._core import markup
+from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustness, StatisticName
 from culpa._core.fit_warning import FitWarning
-from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameter import check_keywords, documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
-from culpa._core.types import DataFrame, Floats
+from culpa._core.types import Floats
 from culpa._core.validation import (
     Table,
     check_estimator_input,
+    check_width,
     complete_rows,
     default_names,
     feature_positions,
 )
+from culpa._core.words import count
+from culpa.adopting import PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
+from culpa.compatibility import check_combinations, check_weighted
 from culpa.fitted import FittedDetector
-from culpa.joint_fix import JointFix
 from culpa.learning import Recipe, limits_from_rows
-from culpa.models import FittedModel, Moments
+from culpa.models import PPCA, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
-from culpa.models.ties import SuggestedGroup
-from culpa.monitoring import Incidents, Search, find_incidents, split_time
-from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
-from culpa.monitoring.drift import Drift
-from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import about_table
-from culpa.monitoring.statistics import limits_table, statistics_table
-from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
-from culpa.ranking import contributions
-from culpa.scores import named_score
+from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
 from culpa.updating import Update, learn_more
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from culpa.plots import DetectorPlots
-    from culpa.report import Report
+from culpa.watching import WatchesRows
+from culpa.weighting import fit_weighted, read_weights
 
 _NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
-    if detector.robust:
-        raise ValueError(f"robust={detector.robust!r} needs all training rows at once. Use fit.")
-    if detector.limit in FROM_ROWS or detector.trim or detector.n_components == "mle":
-        what = f"limit={detector.limit!r}" if detector.limit in FROM_ROWS else "trim" if detector.trim else "'mle'"
+    for name in ("model", "modes", "robust"):
+        if getattr(detector, name) not in ("ppca", None):
+            raise ValueError(f"{name}={getattr(detector, name)!r} needs all training rows at once. Use fit.")
+    from_rows = {
+        f"limit={detector.limit!r}": detector.limit in FROM_ROWS,
+        "contamination": detector.contamination,
+        "trim": detector.trim,
+        "'mle'": detector.n_components == "mle",
+    }
+    if what := next((name for name, asked in from_rows.items() if asked), None):
         raise ValueError(
             f"{what} needs all training rows at once. Use fit, or set the limit with calibrate_limit later."
         )
@@ -74,7 +69,7 @@ def _merges(detector: "PCADetector") -> bool:
 
 
 @documented(DETECTOR)
-class PCADetector(OutlierMixin, BaseEstimator):
+class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     """Detects rows that a PCA of normal rows cannot reconstruct, and says which features are to blame.
 
     Parameters
@@ -83,14 +78,17 @@ class PCADetector(OutlierMixin, BaseEstimator):
 
     Attributes
     ----------
-    model_ : PPCA
-        The model of standardised rows.
+    model_ : PPCA or MixturePPCA
+        The model of standardised rows: a `StudentPPCA` with ``model="student"``, a mixture with ``modes``.
     mean_, scale_ : ndarray of shape (d,)
-        Training mean and standard deviation; with lags, of present values and then of each lag in turn.
+        Training mean and standard deviation; with lags, of present values and then of each lag in turn. Robust ones with
+        ``model="student"``, and those of normal scores with ``model="copula"``.
     limit_ : float
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
         What kind of limit it is: what "auto" chose, or "conformal" after `calibrate_limit`.
+    mode_limits_ : ndarray of shape (modes,) or None
+        With ``modes``, the limit of each mode. Scores are in units of it, so that ``limit_`` is close to 1.
     abnormal_training_rows_ : DataFrame
         Training rows above the limit of SPE or T2 (those that `trim` left out are marked), the worst first: row label,
         position, SPE, T2, and the larger of the two in units of its limit. Of clean rows, expect a share 1 - confidence for
@@ -117,10 +115,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self,
         n_components: int | float | Literal["auto", "mle"] = "auto",
         *,
+        model: ModelName = "ppca",
+        modes: int | Literal["auto"] | None = None,
         scale: bool = True,
         statistic: StatisticName = "auto",
         confidence: float = 0.99,
-        limit: LimitKind = "auto",
+        limit: LimitKind | float = "auto",
+        contamination: float | None = None,
         holdout: float = 0.2,
         trim: float = 0.0,
         robust: Robustness | None = None,
@@ -135,10 +136,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
         noun: str = "feature",
     ) -> None:
         self.n_components = n_components
+        self.model = model
+        self.modes = modes
         self.scale = scale
         self.statistic = statistic
         self.confidence = confidence
         self.limit = limit
+        self.contamination = contamination
         self.holdout = holdout
         self.trim = trim
         self.robust = robust
@@ -152,23 +156,34 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.ranking = ranking
         self.noun = noun
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Learn from normal rows; missing cells are allowed."""
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
+        """Learn from normal rows; missing cells are allowed, except with weights.
+
+        ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
+        other weights only the proportions matter. They apply to the model, the number of components and the limit.
+        """
         with _all_or_nothing(self), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
-            self._fit(X)
-        return self._warned(about_table(self.read(X)))
+            table = self._fit(X, sample_weight)  # read once, because some tables are streams
+        return self._warned(about_table(table))
 
-    def _fit(self, X: Any) -> Self:
+    def _fit(self, X: Any, sample_weight: Any) -> Table:
         self._check_parameters()
-        given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
+        table = given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
         cells = None
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
-        rows = recipe.columns.read(given).features[self.lags :]
-        fitted = recipe.fit_rows(rows, given.row_labels()[self.lags :])
-        return self._set_fitted(replace(fitted, suspicious_cells=cells))
+        rows, labels = recipe.columns.read(given).features[self.lags :], given.row_labels()[self.lags :]
+        if sample_weight is None:
+            fitted = recipe.fit_rows(rows, labels)
+        else:
+            weights = read_weights(sample_weight, len(table.array))[self.lags :]
+            check_weighted(self.get_params(deep=False))
+            complete_rows(table, "sample_weight")
+            fitted = fit_weighted(recipe, rows, weights, labels)
+        self._set_fitted(replace(fitted, suspicious_cells=cells))
+        return table
 
     @available_if(_merges)
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
@@ -231,8 +246,8 @@ class PCADetector(OutlierMixin, BaseEstimator):
         distribution is. You need at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         fitted = self.fitted
-        rows = self._recipe().columns.read(self.read(X)).features[fitted.columns.lags :]
-        statistic = named_score(self._recipe().statistic, fitted.model, confidence=self.confidence)
+        rows = self._unsmoothed(X).features[fitted.columns.lags :]
+        statistic = score_by_name(self._recipe().statistic, fitted.model, confidence=self.confidence)
         limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
         return self._set_fitted(
@@ -242,6 +257,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
                 confidence=self.confidence,
                 limits=limits,
                 limit=limits(statistic, self.confidence),
+                limit_source="",
                 parameters={**fitted.parameters, **asked},
                 _explainers=[],
                 _scores={},
@@ -262,14 +278,52 @@ class PCADetector(OutlierMixin, BaseEstimator):
         """
         with _all_or_nothing(self):
             self._check_parameters()
-            if self.robust:
-                raise ValueError(f"robust={self.robust!r} needs the rows themselves, not only their moments. Use fit.")
+            for name in ("model", "modes", "robust"):
+                if getattr(self, name) not in ("ppca", None):
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} needs the rows themselves, not only their moments. Use fit."
+                    )
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (self.lags + 1)
-            p = self.model_.n_components_ if hasattr(self, "model_") else None
+            p = self.model_.n_components_ if hasattr(self, "model_") and isinstance(self.model_, PPCA) else None
             check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
             self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
         return self._warned([])
+
+    @classmethod
+    def from_pca(cls, pca: Any, normal: Any, **parameters: Any) -> Self:
+        """A detector around a PCA of scikit-learn that is fitted already, with limits from normal rows.
+
+        Parameters
+        ----------
+        pca
+            A fitted PCA or IncrementalPCA, or a Pipeline of a StandardScaler and one of them. Its model stays as it is.
+        normal
+            Complete normal rows: those that the PCA was fitted to, or others. Limits are checked on held-out rows in both
+            cases.
+        parameters
+            Of the detector: ``statistic``, ``confidence``, ``limit``, ``contamination``, ``groups``, ``game``, ``ranking``
+            and ``noun``.
+
+        Examples
+        --------
+        >>> from sklearn.decomposition import PCA
+        >>> from culpa.datasets import make_plant
+        >>> plant = make_plant()
+        >>> detector = PCADetector.from_pca(PCA(3).fit(plant.normal), plant.normal)
+        >>> detector.incidents(plant.new, gap=3, min_length=5)[0].culprits[0].feature
+        'x2'
+        """
+        check_keywords(parameters, PARAMETERS, "from_pca")
+        estimator, model = read_pca(pca)
+        scale = estimator is not pca
+        detector = cls(n_components=model.gaussian.n_components, scale=scale, **parameters)
+        detector._check_parameters()
+        table = check_estimator_input(detector, normal, reset=True, min_rows=2)
+        check_width(table, model.gaussian.n_features, model.feature_names, "normal")
+        complete_rows(table, "from_pca")
+        detector._set_fitted(adopt(detector._recipe(), estimator, model, table))
+        return detector._warned([])
 
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
@@ -311,267 +365,24 @@ class PCADetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
-    def score_samples(self, X: Any) -> Floats:
-        """Negative score of each row: higher is more normal."""
-        return -self.fitted.score(self.read(X))
+    def _unsmoothed(self, X: Any) -> Reading:
+        return self._recipe().columns.read(self.read(X))
 
-    def decision_function(self, X: Any) -> Floats:
-        """Limit minus score: negative for anomalies."""
-        return np.asarray(self.score_samples(X) - self.offset_)
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
-
-    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
-        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
-
-        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
-        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
-        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
-        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
-        `control_limits` has others.
-        """
-        return statistics_table(self.fitted, self.read(X), fdr)
-
-    def control_limits(
-        self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
-    ) -> "pd.DataFrame":
-        """Table of limits for control charts: statistic, confidence, kind, limit.
-
-        One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
-        among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
-        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
-        """
-        table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
-        return table
-
-    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
-        """Explain the score of every row, or of those that ``rows`` picks by positions or a mask.
-
-        ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames
-        single features. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick:
-        ``explain(X, rows=flags == -1)``.
-        """
-        return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
-
-    def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
-        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
-
-        ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
-        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
-        suspects: `explain` gives Shapley values, which respect correlations.
-        """
-        table = self.read(X, min_rows=0)
-        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
-        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
-
-    def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
-        """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
-        return self.fitted.explainer(**options)
-
-    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
-        """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
-
-        ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
-        features; worst culprits are single features.
-        """
-        return self.fitted.fix(self.read(X, min_rows=0), features)
-
-    def suggested_groups(self) -> list[SuggestedGroup]:
-        """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
-
-        Two columns imply each other where their partial correlation in the training rows, given all other columns, is at
-        least 0.85 in absolute value; with lags, that of present values. (With fewer than 5 rows per column, it is that in
-        the model.) Columns that share a partner are joined. What is in a group of the detector is not suggested again.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> flow, others = rng.normal(size=500), rng.normal(size=(500, 3))
-        >>> X = np.column_stack([flow, flow + 0.01 * rng.normal(size=500), others])
-        >>> [group.features for group in PCADetector().fit(X).suggested_groups()]
-        [('x0', 'x1')]
-        """
-        return self.fitted.suggested_groups()
-
-    def incidents(
-        self,
-        X: Any,
-        *,
-        time: Any = None,
-        gap: Any = 0,
-        min_length: int = 1,
-        units: Mapping[str, str] | None = None,
-        baseline: int = 0,
-        stretches: Sequence[tuple[int, int]] | None = None,
-        **options: Unpack[BlameOptions],
-    ) -> Incidents:
-        """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
-
-        Parameters
-        ----------
-        X
-            New rows in the order of time.
-        time
-            Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
-            dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
-            holds times. Without times, sentences name row labels.
-        gap
-            Maximum gap between flagged rows of one incident: a number of rows that are not flagged, or a time span such
-            as ``"5min"``.
-        min_length
-            Minimum number of flagged rows; shorter incidents are left out.
-        units
-            Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
-        baseline
-            Where normal operation drifts: judge how far features moved against the mean of this many normal rows before
-            the incident (100 to 500 are sensible) instead of the mean of the training rows. 0 for the training rows.
-        stretches
-            Incidents that you know, as positions of their first and last rows: these are explained, flagged or not,
-            instead of those that the detector finds.
-        options
-            Those of `Explainer`; only flagged rows are explained. A detector with ``groups`` blames these, and
-            ``groups=None`` blames single features. Culprits of incidents are found by evidence over their rows, so
-            ``ranking`` does not apply.
-
-        Returns
-        -------
-        Incidents
-            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
-        >>> incidents[0].culprits[0].feature, list(incidents[0].onset.to_fix)
-        ('x2', ['x2'])
-        """
-        if "ranking" in options:
-            raise TypeError(
-                "incidents always rank features by the evidence of all their rows, so you cannot pass 'ranking'."
-            )
-        features, times, name = split_time(X, time)
-        search = Search(times, name, gap, min_length, units, baseline, stretches)
-        return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)
-
-    def drift(self, X: Any) -> Drift:
-        """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
-
-        Blocks of training rows are compared with each other, to see how much rows differ if nothing has changed.
-
-        Parameters
-        ----------
-        X
-            Recent rows in the order of time; rows with missing cells are left out.
-
-        Returns
-        -------
-        Drift
-            With ``drifted``, ``p_value``, ``sentence``, the measures ``angle``, ``variance``, ``mean`` and ``score``,
-            ``features``, ``to_frame()``, ``features_to_frame()`` and ``to_json()``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> detector.drift(plant.new).drifted  # eight faults in 400 rows
-        True
-        """
-        reading = self._recipe().columns.read(self.read(X))
-        return DriftGatherer.of(self.fitted).add(reading.features).finish(reading.native)
-
-    def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
-        """Which features account for the change of the mean score between two periods, and which correlations changed.
-
-        The parts of the features are the differences of their mean Shapley values: exact, and they add up to the change.
-        Their 95% intervals allow for rows that depend on each other (means of consecutive stretches of rows).
-
-        Parameters
-        ----------
-        before, after
-            Rows of the two periods, each in the order of time.
-        options
-            Those of `Explainer`, such as ``groups``.
-
-        Returns
-        -------
-        Comparison
-            With ``sentence``, ``features``, ``correlations``, ``to_frame()``, ``correlations_to_frame()`` and
-            ``to_json()``.
-
-        Examples
-        --------
-        >>> from culpa.datasets import make_plant
-        >>> plant = make_plant()
-        >>> detector = PCADetector().fit(plant.normal)
-        >>> comparison = detector.compare(plant.normal, plant.new)
-        >>> change = sum(each.change.value for each in comparison.features)
-        >>> bool(abs(change - comparison.score.value) < 1e-9)
-        True
-        """
-        periods = (self.fitted.read(self.read(X)) for X in (before, after))
-        return compare(self.fitted, *periods, **options)
-
-    def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
-        """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
-
-        Parameters
-        ----------
-        X, time
-            As for `incidents`.
-        options
-            ``title`` of the page; ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for
-            `incidents`; and those of `Explainer`, such as ``groups``.
-
-        Returns
-        -------
-        Report
-            With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
-        """
-        check_is_fitted(self)
-        features, times, name = split_time(X, time)
-        table = self.read(features)
-        report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
-        return report
-
-    @property
-    def plot(self) -> "DetectorPlots":
-        """Plots with matplotlib: ``control_chart(X)``, ``distance(X)``, ``loadings()`` and ``components()``."""
-        plots: DetectorPlots = import_module("culpa.plots").DetectorPlots(self)
-        return plots
-
-    def reconstruct(self, X: Any) -> Floats:
-        """The reconstruction of each row by the model, in the user's units; missing cells are filled in.
-
-        Given columns stay as they are, and smoothed rows are reconstructed as averages.
-        """
-        table = self.read(X)
-        return self._reconstructed(table, self.fitted.read(table))
-
-    def _reconstructed(self, table: Table, reading: Reading) -> Floats:
-        model = self.fitted.model
-        rows = model.centred.reconstruct(model.standardise(reading.features))
-        result = table.array.copy()
-        result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
-        return result
-
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction, in the user's units."""
-        table = self.read(X)
-        reading = self.fitted.read(table)
-        residuals = table.array - self._reconstructed(table, reading)
-        at = self.fitted.columns.positions
-        residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
-        return np.asarray(residuals)
-
-    def to_fitted_model(self) -> FittedModel:
-        """The fitted model together with scaling and columns."""
-        return self.fitted.model
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram in notebooks, and below it what the fit found."""
+        diagram: str = estimator_html_repr(self)
+        if not hasattr(self, "model_"):
+            return diagram
+        about = self.fitted
+        rate = self.false_alarm_rate_
+        facts = [
+            ("training rows", f"{about.ppca.n_samples_:,.0f}"),
+            ("columns", f"{len(about.columns.names):,}"),
+            ("components", f"{about.ppca.n_components_}"),
+            ("flagged above", f"{about.limit:.4g} ({about.statistic.name}, {about.limit_kind})"),
+            ("false alarms", "not checked" if rate is None else f"{rate.value:.2%} of held-out rows"),
+        ]
+        return diagram + markup.block("", markup.table(("", ""), facts))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -579,18 +390,9 @@ class PCADetector(OutlierMixin, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        DETECTOR.check(self.get_params())
-        if self.limit == "f" and self.statistic != "t2":
-            raise ValueError(f"limit='f' is for statistic='t2', not {self.statistic!r}: use 'auto'.")
-        if self.game == "retraining" and self.statistic not in ("auto", *games.RETRAINABLE):
-            raise ValueError(
-                f"game='retraining' explains reconstruction errors: use statistic='spe' or 'mse', not {self.statistic!r}."
-            )
-
-        if self.lags and self._smooth is not None:
-            raise ValueError(
-                f"lags={self.lags} and smooth={self.smooth:g} both look back in time and cannot be combined: choose one."
-            )
+        parameters = self.get_params(deep=False)
+        DETECTOR.check(parameters)
+        check_combinations(parameters)
 
     @property
     def _smooth(self) -> float | None:
@@ -603,7 +405,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         n = self.n_features_in_
         given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
         if given and n - len(set(given)) < 2:
-            raise ValueError(f"given leaves {n - len(set(given))} column(s) to judge: at least 2 are needed.")
+            raise ValueError(f"given leaves {count(n - len(set(given)), 'column')} to judge: at least 2 are needed.")
         columns = Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
         named_groups(self.groups, columns.inputs, columns.names)
         return Recipe(self._parameters(), columns)
@@ -618,6 +420,7 @@ class PCADetector(OutlierMixin, BaseEstimator):
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
         self.false_alarm_rate_ = fitted.false_alarm_rate
+        self.mode_limits_ = fitted.mode_limits
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
@@ -632,9 +435,13 @@ class PCADetector(OutlierMixin, BaseEstimator):
         With lags, those of the lag matrix. They start what ``fit_moments`` takes.
         """
         check_is_fitted(self, "model_")
+        if self.fitted.parameters.get("model", "ppca") != "ppca":
+            raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean
+        if isinstance(self.model_, MixturePPCA):
+            raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
         model, context = self.model_.moments_so_far(), self.fitted.model.context
         scatter = model.scatter * np.outer(self.scale_, self.scale_)
         moments = Moments(model.n, self.mean_, self.scale_ * model.mean, scatter)

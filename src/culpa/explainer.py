@@ -1,48 +1,54 @@
 """model + score + game + engine -> Explanation."""
 
-import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Literal, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from culpa import games, shapley
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
+from culpa import games
+from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
+from culpa._core.progress import as_progress
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Hidden, Opened, Reading
-from culpa.columns.groups import complete_groups
+from culpa.columns.groups import complete_groups, without_given
 from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
-from culpa.models import FittedModel, as_fitted_model
+from culpa.models import Distribution, FittedModel
 from culpa.models.latent import shrunk
+from culpa.models.normal_rows import UnscaledModel
 from culpa.ranking import contributions
-from culpa.scores import QuadraticScore, ScoredRows, named_score
-from culpa.shapley import DownSets, PartialOrder, Players, Progress, QuadraticForms, Rule, Shares, plan
-from culpa.shapley.extensions import is_counted
+from culpa.readable.origin import Origin
+from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, score_by_name
+from culpa.scores.subject import subject_of
+from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
+from culpa.shapley.engine import Engine, Settings
+from culpa.shapley.simulated import Simulation
 
 _ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
-_ALGORITHM1_ORDERS = 1000  # per feature
 
 
 @documented(EXPLAINER)
 class Explainer:
-    """Explains the scores of a fitted model.
+    """Explains the scores of a fitted model, or any other score of rows.
 
     Parameters
     ----------
     model
-        A culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, a PCADetector, or a Pipeline that ends
-        in one. What goes into a Pipeline is blamed: columns as they were before one-hot encoding, scaling or lags.
+        A culpa model, a PCADetector, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis, GaussianMixture or
+        covariance estimator (EllipticEnvelope and the like), or a Pipeline that ends in one. Together with ``normal``,
+        also any other fitted detector. What goes into a Pipeline is blamed: columns as they were before one-hot encoding,
+        scaling or lags.
     {parameters}
 
     Examples
@@ -64,61 +70,85 @@ class Explainer:
     @known_keywords
     def __init__(
         self,
-        model: Any,
-        score: ScoreName | QuadraticScore | None = None,
-        game: GameName = "conditional",
+        model: Any = None,
+        score: ScoreName | Score | Callable[[Any], Any] | None = None,
+        game: GameName | None = None,
         method: Method = "auto",
         *,
-        ranking: Ranking = "shapley",
+        normal: Any = None,
+        reconstruct: Any = None,
+        reconstruct_matrix: Any = None,
+        max_evaluations: int | None = None,
+        ranking: Ranking | None = None,
         features: Sequence[str | int] | None = None,
-        groups: Mapping[str, Sequence[str | int]] | None = None,
+        groups: Mapping[str, Sequence[str | int]] | Literal["own"] | None = "own",
         given: Sequence[str | int] | None = None,
         upstream: Sequence[Sequence[str | int]] | None = None,
         tolerance: float = 0.01,
         max_coalitions: int | None = None,
         n_orders: int | None = None,
         exact_operations: float = EXACT_OPERATIONS,
+        device: DeviceName = "auto",
         memory_bytes: float = 5e8,
         retraining_rank: RetrainingRank = "components",
+        locality: float = 0.01,
         seed: int | None = None,
         n_jobs: int | None = -1,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         statistic: ScoreName | None = None,
         random_state: int | None = None,
     ) -> None:
         self.seed: int = EXPLAINER["seed"].either(seed, random_state)
-        self.method, self.game_name, self.ranking = method, game, ranking
+        subject = subject_of(
+            model, EXPLAINER["score"].either(score, statistic), normal, reconstruct, reconstruct_matrix, self.seed
+        )
+        self.model, own = subject.model, subject.model.own
+        self.method: Method = method
+        self.game_name: GameName = own.game if game is None else game
+        self.ranking: Ranking = own.ranking if ranking is None else ranking
         self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
+        self.max_evaluations = max_evaluations
         self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
         self.retraining_rank: RetrainingRank = retraining_rank
-        self.n_jobs, self.progress = n_jobs, progress
-        own = {name: value for name, value in vars(self).items() if name in EXPLAINER}
+        self.locality, self.device = locality, device
+        self.n_jobs, self.progress = n_jobs, as_progress(progress)
+        checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
-        EXPLAINER.check(own | {"game": game} | chosen_players)
-        self.model: FittedModel = as_fitted_model(model)
+        EXPLAINER.check(checked | {"game": game} | chosen_players)
+        if groups == "own":
+            groups = without_given(self.model.own_groups, given or [], self.model.columns.names) or None
         self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
         chosen = None if features is None else feature_positions(features, names, "features")
-        self.score = named_score(
-            EXPLAINER["score"].either(score, statistic),
-            self.model,
-            None if chosen is None else self.columns.features_of(chosen),
-        )
+        self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
         if given is not None:
-            known = feature_positions(given, names, "given")
-            self._given = self.columns.features_of(set(known))
-            self.columns = Hidden(self.columns, known)
-            if not self.columns.names:
-                raise ValueError("given names all features: at least one must be left to blame.")
+            self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
-        self._order = _partial_order(upstream or (), names, self.columns, self.groups)
-        self._forms: QuadraticForms | None = None
-        self._compiling = threading.RLock()
-        self._n_rows = 0  # explained so far
-        if game == "retraining":
-            self._check_retraining(features)
-        self._check_method()
+        self._check_game(features, upstream)
+        self._engine = self._make_engine(_partial_order(upstream or (), names, self.columns, self.groups))
+
+    def _hide(self, given: list[int]) -> None:
+        """Columns that are given are no players."""
+        self._given = self.columns.features_of(set(given))
+        self.columns = Hidden(self.columns, given)
+        if not self.columns.names:
+            raise ValueError("given names all features: at least one must be left to blame.")
+
+    def _make_engine(self, order: PartialOrder | None) -> Engine | Simulation:
+        if isinstance(self.score, FunctionScore):
+            settings = {name: getattr(self, name) for name in ("seed", "n_orders", "max_evaluations", "progress")}
+            return Simulation(self.game, self.players, **settings)
+        assert isinstance(self.score, (QuadraticScore, MixtureScore))
+        engine = Engine(
+            self.game,
+            self.players,
+            Settings(**{name: getattr(self, name) for name in Settings._fields}),
+            order=order,
+            reference=partial(_reference_rows, self.score.distribution, self.seed),
+        )
+        engine.check_method()
+        return engine
 
     def __repr__(self) -> str:
         return f"<Explainer of {self.score.name}, {self.game_name} game, {len(self.players)} players, {self.method}>"
@@ -126,23 +156,13 @@ class Explainer:
     @property
     def chosen(self) -> str:
         """What the method means for this model: how many coalitions are valued, and how."""
-        n_players = len(self.players)
-        if self._order is not None:
-            return self._chosen_in_order(self._order)
-        if self._is_exact(n_players):
-            if self.game.has_closed_form:
-                return "exact: closed form"
-            return f"exact: {1 << n_players:,} coalitions of {n_players} players"
-        if self.method == "algorithm1":
-            return f"algorithm1: {self.n_orders or _ALGORITHM1_ORDERS:,} orders for each of {n_players} players"
-        rule = self._rule(n_players)
-        return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
+        return self._engine.chosen
 
     def explain(self, X: Any, rows: Any = None) -> Explanation:
         """Split the score of every row among its features.
 
-        ``rows`` (positions or a mask) picks the rows to explain; where a model looks back in time, the others still
-        count as what went before.
+        ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
+        back in time, the others still count as what went before.
         """
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
@@ -179,7 +199,7 @@ class Explainer:
             "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
             "score_if_fixed": np.empty((n, n_players)),
         }
-        if self._given:
+        if self.game.base_varies:
             parts["base_value"] = np.full(n, np.nan)
         if self.ranking != "shapley":
             parts["suspicion"] = np.empty((n, n_players))
@@ -202,14 +222,10 @@ class Explainer:
             score_name=self.score.name,
             game=self.game_name,
             ranking=self.ranking,
-            method=self._method_used(exact=not replicates),
-            native=reading.native,
+            method=self._engine.method_used(exact=not replicates),
+            native=emptied(reading.native),
+            origin=Origin.of(self, reading),
         )
-
-    def _method_used(self, *, exact: bool) -> str:
-        if self._order is not None:
-            return "asymmetric"
-        return "exact" if exact else "permutation" if self.method == "auto" else self.method
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
@@ -228,19 +244,15 @@ class Explainer:
         xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}, but the model has {self.game.n_features} features.")
-        if model.context is not None:
-            raise ValueError("shares does not support models with given columns. Use explain.")
+        if model.context is not None or model.margins is not None:
+            what = "given columns" if model.margins is None else "margins of their own"
+            raise ValueError(f"shares does not support models with {what}. Use explain.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
+        if isinstance(self.score, FunctionScore):
+            return self._engine.share_out(X, self.players)
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
-        return self._share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
-
-    def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _compiling=threading.RLock())
+        return self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
 
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
@@ -256,40 +268,28 @@ class Explainer:
                 stacklevel=2,
             )
             return self
-        with self._compiling:  # so that threads that share an explainer do it once
-            if self._forms is None:
-                self._forms = self._compile()
+        if self.forms is None and not self._engine.can_compile:
+            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
+        self._engine.compile()
         return self
 
     def count_rows(self, features: Floats) -> None:
         """Note that these rows are being explained: enough of them make compiling worth while."""
-        self._n_rows += int((~np.isnan(features).any(axis=1)).sum())
+        self._engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
 
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or self.method == "algorithm1" or not self.game.quadratic:
-            return False
-        rule = self._rule_of_complete_rows()
-        n_down_sets = None if self._down_sets is None else len(self._down_sets)
-        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.memory_bytes, n_down_sets)
+        return self._engine.compiling_is_due
 
     @property
     def forms(self) -> QuadraticForms | None:
         """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""
-        return self._forms
+        return self._engine.forms
 
     @forms.setter
     def forms(self, forms: QuadraticForms | None) -> None:
-        if forms is not None and (forms.n_features, forms.constants.shape[1]) != (
-            self.game.n_features,
-            len(self.players),
-        ):
-            raise ValueError(
-                f"the forms have {forms.constants.shape[1]} players and {forms.n_features} features, but the model has "
-                f"{len(self.players)} and {self.game.n_features}."
-            )
-        self._forms = forms
+        self._engine.forms = forms
 
     @cached_property
     def game(self) -> games.Game:
@@ -299,10 +299,17 @@ class Explainer:
     @cached_property
     def _whole_game(self) -> games.Game:
         """The game of all features."""
+        if isinstance(self.score, FunctionScore):
+            return games.Simulated(self.score, independent=self.game_name == "interventional")
+        if isinstance(self.score, MixtureScore):
+            return games.ConditionalMixture(self.score)
+        assert isinstance(self.score, QuadraticScore)
         if self.game_name == "conditional":
-            return games.Conditional(self.score)
+            return games.conditional_game(self.score)
         if self.game_name == "interventional":
             return games.Interventional(self.score)
+        if self.game_name == "minimal":
+            return games.Minimal(self.score, self.locality)
         assert self.game_name == "retraining"
         assert self.model.sample_covariance is not None
         # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
@@ -339,15 +346,14 @@ class Explainer:
             if shares.n_replicates:
                 part["std_error"][at[:, None], present] = shares.std_error
             part["score"][at] = self._explained_score(rows, at)
-            if self._given:
-                known = self._game_given(standard[at[0]]).known_value(np.nan_to_num(standard[at], nan=0.0))
-                part["base_value"][at] = known
+            if self.game.base_varies:
+                game = self.game.where(~np.isnan(standard[at[0]]))
+                part["base_value"][at] = game.base_values(np.nan_to_num(standard[at], nan=0.0))
             replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
         expected = self._expected(standard)
         part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
         if "suspicion" in part:
-            found = contributions.of_rows(self.model, standard, self.ranking, self.score)
-            part["suspicion"][:] = contributions.of_players(found, self.players)
+            part["suspicion"][:] = contributions.of_players(self._suspicion(standard), self.players)
         part["score_if_fixed"][:] = self.score.if_fixed(standard, rows.score, expected, self.players)
         return replicates, evaluations
 
@@ -363,7 +369,7 @@ class Explainer:
                 nothing = np.zeros((len(at), 0))
                 yield at, present, Shares(nothing, nothing, 0, 0)
                 continue
-            yield at, present, self._share_out(standard[at], members, present)
+            yield at, present, self._engine.share_out(standard[at], members, present)
 
     def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
         """What the values of rows with the same features observed add up to: the score, but for some games."""
@@ -372,130 +378,56 @@ class Explainer:
         standard = rows.standard[at]
         return self._whole_game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
 
-    def _game_given(self, row: Floats) -> games.Given:
-        """The game of rows with the same features observed: given features that are missing are not known."""
-        return games.Given(self._whole_game, np.array([i for i in self._given if not np.isnan(row[i])], dtype=np.intp))
-
     def _expected(self, rows: Floats) -> Floats:
         alone = all(len(player) == 1 for player in self.players)
-        return self.score.gaussian.expected(rows, None if alone else self.players)
+        return self.score.distribution.expected(rows, None if alone else self.players)
 
-    def _share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
-        """Shapley values of rows with the same features observed; ``present`` tells which players these are, if not all."""
-        complete = sum(map(len, players)) + len(self._given) == self.game.n_features and not _any_missing(rows)
-        game = self.game
-        if complete and self._forms is not None:
-            return self._forms(rows, n_jobs=self.n_jobs)
-        if not complete:
-            game = self._game_given(rows[0]) if self._given and len(rows) else game
-            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
-        order = self._order if self._order is None or present is None else self._order.among(present)
-        if order is not None and order.constrains:
-            return self._share_out_in_order(game, rows, players, order)
-        if self._is_exact(len(players)):
-            return shapley.exact(game, rows, players, n_jobs=self.n_jobs, progress=self.progress)
-        if self.method == "algorithm1":
-            return shapley.algorithm1(game, rows, players, n_orders=self.n_orders or _ALGORITHM1_ORDERS, seed=self.seed)
-        rule = self._rule(len(players))
-        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    def _share_out_in_order(self, game: games.Game, rows: Any, players: Players, order: PartialOrder) -> Shares:
-        """The same, where some players join before others."""
-        down_sets = self._down_sets if order == self._order else self._find_down_sets(order, players)
-        if down_sets is not None:
-            return shapley.asymmetric(game, rows, players, down_sets, progress=self.progress)
-        rule = shapley.extension_rule(order, self._net, self.seed)
-        return shapley.permutation(game, rows, players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    @cached_property
-    def _down_sets(self) -> DownSets | None:
-        """Coalitions of complete rows in which everybody joins after those upstream, if they are few enough to value."""
-        return None if self._order is None else self._find_down_sets(self._order, self.players)
-
-    def _find_down_sets(self, order: PartialOrder, players: Players) -> DownSets | None:
-        if self.method == "permutation":
-            return None
-        budget = {"budget": self.exact_operations} if self.method == "auto" else {}
-        return DownSets.find(order, plan.most_down_sets(self.game, **budget), self.game.deciding_order(players))
-
-    def _chosen_in_order(self, order: PartialOrder) -> str:
-        players = f"{len(order)} players"
-        if self._down_sets is not None:
-            return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
-        rule = shapley.extension_rule(order, self._net, self.seed)
-        how = "counted" if is_counted(order) else "by random swaps"
-        return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
-
-    def _is_exact(self, n_players: int) -> bool:
-        if self.method == "auto":
-            return plan.affordable(self.game, n_players, self.exact_operations)
-        return self.method == "exact"
-
-    def _rule(self, n_players: int) -> Rule:
-        return shapley.default_rule(n_players, self._net, self.seed)
-
-    def _rule_of_complete_rows(self) -> Rule | None:
-        """The sampling rule; ``None`` where values are exact."""
-        if self._order is not None:
-            return None if self._down_sets is not None else shapley.extension_rule(self._order, self._net, self.seed)
-        return None if self._is_exact(len(self.players)) else self._rule(len(self.players))
-
-    @cached_property
-    def _net(self) -> int:
-        """log2 of the orders per net, from what was asked for; found on rows that belong to the model."""
-        if self.n_orders is not None:
-            return plan.net_for_orders(self.n_orders)
-        return plan.net_for_tolerance(
-            self.game,
-            self.players,
-            self._reference_rows(),
-            self.tolerance,
-            rule=lambda net: (
-                shapley.default_rule(len(self.players), net, self.seed)
-                if self._order is None
-                else shapley.extension_rule(self._order, net, self.seed)
-            ),
-            budget=self.max_coalitions,
-            n_jobs=self.n_jobs,
-            progress=self.progress,
+    def _suspicion(self, standard: Floats) -> Floats:
+        """Contributions of features by the criterion that is not a Shapley value."""
+        if not isinstance(self.score, FunctionScore):
+            return contributions.of_rows(self.model, standard, self.ranking, self.score)
+        assert isinstance(self.model, UnscaledModel)
+        model = self.model.scaled
+        return contributions.of_rows(
+            model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
         )
 
-    def _reference_rows(self) -> Floats:
-        """Rows drawn from the model, every other one with one feature far off."""
-        rng = np.random.default_rng(self.seed)
-        rows = self.score.gaussian.sample(_REFERENCE_ROWS, rng)
-        spoiled = np.arange(0, _REFERENCE_ROWS, 2)
-        which = rng.integers(self.game.n_features, size=len(spoiled))
-        rows[spoiled, which] += 5 * np.sqrt(np.diag(self.score.gaussian.covariance))[which]
-        return rows
-
-    def _compile(self) -> QuadraticForms:
-        if not self.game.quadratic or self.method == "algorithm1":
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
-        rule = self._rule_of_complete_rows()
-        if rule is None:
-            return shapley.compile_exact(
-                self.game, self.players, self._down_sets, n_jobs=self.n_jobs, progress=self.progress
-            )
-        return shapley.compile_rule(self.game, self.players, rule, n_jobs=self.n_jobs, progress=self.progress)
-
-    def _check_method(self) -> None:
-        if self._order is None:
-            if self.method == "exact":
-                plan.check_affordable(self.game, len(self.players))
-        elif self.method == "algorithm1":
-            raise ValueError("method='algorithm1' does not support upstream. Use method='auto' or 'permutation'.")
-        elif self.method == "exact" and self._down_sets is None:
+    def _check_game(self, features: object, upstream: object) -> None:
+        """Refuse what does not go with the score."""
+        if isinstance(self.score, MixtureScore) and self.game_name != "conditional":
             raise ValueError(
-                f"method='exact' is too slow here, because upstream allows too many coalitions of the "
-                f"{len(self.players)} players. Use method='auto' or 'permutation', or put features into groups."
+                f"game={self.game_name!r} is not available for a model with several modes or for score='nll': use "
+                "'conditional'."
             )
+        if self.game_name == "retraining":
+            self._check_retraining(features)
+        about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
+        if isinstance(self.score, FunctionScore):
+            if self.method not in ("auto", "permutation"):
+                raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
+            if upstream:
+                raise ValueError("upstream is not available for a score that is a function.")
+            if self.game_name == "minimal":
+                raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
+        elif not isinstance(self.score, QuadraticForm) or not self.score.form_offset.any():
+            return
+        elif self.game_name in ("interventional", "minimal"):
+            raise ValueError(f"game={self.game_name!r} needs a score that is smallest at the mean of normal rows.")
+        if not about_rows:
+            raise ValueError(f"ranking={self.ranking!r} is a part of a quadratic score: use 'shapley' or 'fault-odds'.")
 
     def _check_retraining(self, features: object) -> None:
+        if isinstance(self.score, (FunctionScore, QuadraticForm)):
+            raise ValueError("game='retraining' retrains a PCA: use game='conditional' for the score of another model.")
         if self.score.name not in games.RETRAINABLE or features is not None:
             raise ValueError(
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
+            )
+        if self.model.gaussian.tail:
+            raise ValueError(
+                "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
+                "'interventional'."
             )
         if self.model.sample_covariance is None:
             raise ValueError(
@@ -504,9 +436,14 @@ class Explainer:
             )
 
 
-def _any_missing(rows: Any) -> bool:
-    """Of rows with the same features observed."""
-    return isinstance(rows, np.ndarray) and bool(len(rows)) and bool(np.isnan(rows[0]).any())
+def _reference_rows(gaussian: Distribution, seed: int) -> Floats:
+    """Rows drawn from the model, every other one with one feature far off."""
+    rng = np.random.default_rng(seed)
+    rows = gaussian.sample(_REFERENCE_ROWS, rng)
+    spoiled = np.arange(0, _REFERENCE_ROWS, 2)
+    which = rng.integers(gaussian.n_features, size=len(spoiled))
+    rows[spoiled, which] += 5 * np.sqrt(np.diag(gaussian.covariance))[which]
+    return rows
 
 
 def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstream: Any) -> Columns:
@@ -519,7 +456,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
         for names in (features or [], given or [], *(upstream or []), *together)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    n_features = model.gaussian.n_features
+    n_features = model.distribution.n_features
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(

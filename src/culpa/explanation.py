@@ -2,19 +2,27 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core import markup
 from culpa._core.json_values import to_json_value
+from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import frame_like
+from culpa._core.words import count
 
 if TYPE_CHECKING:
     from culpa.plots import ExplanationPlots
+    from culpa.readable import Counterfactual, Interactions, Shortest
+    from culpa.readable.origin import Origin
+
+_NOT_STORED = ("native", "origin")  # fields that are not data
+
+_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
 
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = (
@@ -43,11 +51,11 @@ class Explanation:
     std_error : ndarray of shape (rows, players)
         Standard errors of the values; zero where exact.
     score : ndarray of shape (rows,)
-        The score that is explained: what the values add up to. Where cells are missing, the interventional and the
-        retraining game explain the score of what is there, which is not the one that a detector compares with its limit.
+        The score that is explained: what the values add up to. Where cells are missing, the interventional, the
+        retraining and the minimal game explain another score than the one that a detector compares with its limit.
     base_value : float, or ndarray of shape (rows,)
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game). Where features are given, the
-        value of knowing these in each row.
+        value of knowing these in each row. For the minimal game, the smallest score near each row.
     data, expected : ndarray of shape (rows, features)
         The rows, and what the other features imply each feature should have been, both in the user's units. Arrays of
         objects where columns of text are among them; NaN where several columns were mixed.
@@ -60,11 +68,12 @@ class Explanation:
         The players, where they are groups of features.
     exact : bool
     n_evaluations : int
-        Number of coalitions that were valued.
+        Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
         Number of independent estimates behind each standard error; 0 where exact.
     score_name, game, method : str
-        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not.
+        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
+        where the score is a function.
     ranking : str
         Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None
@@ -89,7 +98,11 @@ class Explanation:
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
     ranking: str = "shapley"
     suspicion: Floats | None = None
-    native: Any = None  # the table that was explained, kept to answer in kind
+    native: Any = None  # the table that was explained, without its rows, to answer in kind
+    origin: "Origin | None" = field(default=None, repr=False)  # what made it, kept for further questions
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"origin": None}  # an explainer may hold large compiled forms
 
     def __len__(self) -> int:
         return len(self.score)
@@ -101,15 +114,51 @@ class Explanation:
         """One row (as a one-row explanation), a slice, a mask or a list of positions."""
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
-                raise IndexError(f"row {key} is out of range: the explanation has {len(self)} rows.")
+                raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
             key = [int(key)]
-        return replace(self, **{name: getattr(self, name)[key] for name in self._per_row()})
+        origin = None if self.origin is None else self.origin.choose(key)
+        return replace(self, origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
-        how = "exact" if self.exact else f"{self.method}, {self.n_evaluations} evaluations"
-        if self.exact and self.method == "asymmetric":
-            how = "asymmetric, exact"
-        return f"<Explanation of {self.score_name}: {len(self)} rows x {len(self.player_names)} players, {how}>"
+        return f"<Explanation of {self.score_name}: {self._size}, {self._how}>"
+
+    @property
+    def _size(self) -> str:
+        return f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
+
+    @property
+    def _how(self) -> str:
+        if self.exact:
+            return "asymmetric, exact" if self.method == "asymmetric" else "exact"
+        return f"{self.method}, {count(self.n_evaluations, 'evaluation')}"
+
+    def _repr_html_(self) -> str:
+        shown = replace(self[:_ROWS_SHOWN], native=None)
+        lines = shown.top(_CULPRITS_SHOWN)
+        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines) else 1.0
+        first = lines["rank"].eq(1).tolist()
+        rows = [
+            (
+                one.row if one.rank == 1 else "",
+                one.score if one.rank == 1 else "",
+                one.feature,
+                markup.bar(abs(one.value) / (longest or 1.0), markup.RAISES if one.value > 0 else markup.LOWERS),
+                one.value,
+                one.actual,
+                one.expected,
+                one.score_if_fixed,
+            )
+            for one in lines.itertuples()
+        ]
+        headers = ("row", self.score_name, "culprit", "", "blame", "actual", "expected", f"{self.score_name} if fixed")
+        rest = len(self) - len(shown)
+        more = f"{count(rest, 'more row')}. " if rest else ""
+        k = min(_CULPRITS_SHOWN, len(self.player_names))
+        return markup.block(
+            f"Explanation of {self.score_name}: {self._size}",
+            markup.table(headers, rows, new=first),
+            markup.note(f"{more}The {count(k, 'player')} with the most blame in each row. {self._how.capitalize()}."),
+        )
 
     @property
     def player_names(self) -> tuple[str, ...]:
@@ -157,7 +206,10 @@ class Explanation:
             name: np.concatenate([getattr(part, name) for part in parts]) for name in first._per_row()
         }
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
-        return replace(first, **joined, **counts, exact=all(part.exact for part in parts))
+        from culpa.readable.origin import Origin
+
+        origin = Origin.joined([part.origin for part in parts])
+        return replace(first, **joined, **counts, exact=all(part.exact for part in parts), origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
@@ -190,7 +242,7 @@ class Explanation:
             "row": self.row_labels[row],
             "score": self.score[row],
             "rank": rank[chosen] + 1,
-            "feature": np.array(self.player_names, dtype=np.str_)[player],
+            "feature": self._labels()[player],
             "value": values,
         }
         if self.suspicion is not None:
@@ -203,7 +255,50 @@ class Explanation:
             cells = getattr(self, name)[row, single]
             columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return frame_like(self.native, columns)
+        return frame_like(self.native, columns, columns["row"])
+
+    def nonnegative(self) -> Self:
+        """The same explanation without negative values: the closest values that have none and the same sum.
+
+        Players that keep some blame pay equally for those that had less than none, so nobody changes rank. In a row below
+        its base value there is no blame to share: its values are 0, and its base value is its score. Standard errors are
+        those of the values before.
+        """
+        from culpa.readable.shortest import nonnegative
+
+        base = np.minimum(self.base_value, np.where(np.isnan(self.score), np.inf, self.score))
+        return replace(self, values=nonnegative(self.values, self.observed), base_value=base)
+
+    def shortest(self, share: float = 0.9) -> "Shortest":
+        """The fewest players of each row whose values add up to a share of the score less the base value."""
+        from culpa.readable import Shortest
+
+        return Shortest.of(self, share)
+
+    def interactions(self) -> "Interactions":
+        """Which players matter together: exact pairwise Shapley interactions, for up to 20 players."""
+        from culpa.readable import Interactions
+
+        if self.method == "asymmetric":
+            raise ValueError("interactions() are those of symmetric Shapley values: explain without upstream.")
+        return Interactions.of(self)
+
+    def counterfactual(self, limit: float | None = None) -> "Counterfactual":
+        """The fewest players to change, and their new values, so that each row is not flagged.
+
+        The limit is that of the detector that explained its own statistic, unless given.
+        """
+        from culpa.readable import Counterfactual
+
+        return Counterfactual.of(self, limit)
+
+    def known_origin(self, asked: str) -> "Origin":
+        """What made the explanation; an error if that is not known."""
+        if self.origin is None:
+            raise ValueError(
+                f"{asked} needs the explainer, which stored and copied explanations do not keep: explain again."
+            )
+        return self.origin
 
     def to_frame(self) -> DataFrame:
         """One line per row: its label, its score, and a column of Shapley values per player."""
@@ -212,18 +307,30 @@ class Explanation:
             while name in self.player_names:
                 name += "_"
             columns[name] = cells
-        return frame_like(self.native, columns | dict(zip(self.player_names, self.values.T, strict=True)))
+        values = dict(zip(self._labels(), self.values.T, strict=True))
+        return frame_like(self.native, columns | values, self.row_labels)
+
+    def _labels(self) -> NDArray[Any]:
+        """What the table calls the players: text, but a number or a tuple where that is the name of a pandas column."""
+        labels = column_labels(self.native, self.player_names)
+        if all(isinstance(label, str) for label in labels):
+            return np.array(labels, dtype=np.str_)
+        result = np.empty(len(labels), dtype=object)
+        result[:] = labels
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""
         return {
-            field.name: to_json_value(getattr(self, field.name)) for field in fields(self) if field.name != "native"
+            field.name: to_json_value(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in _NOT_STORED
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Inverse of `to_dict`, also after a trip through JSON."""
-        known = {field.name for field in fields(cls)} - {"native"}
+        known = {field.name for field in fields(cls)} - set(_NOT_STORED)
         if missing := known - content.keys():
             raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
         read = {name: content[name] for name in known}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa import scores
 from culpa._core.missing import warn_about_empty_rows
@@ -20,13 +21,13 @@ from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
-from culpa.models import PPCA, FittedModel
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoices
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.ties import SuggestedGroup, suggested_groups
 from culpa.options import ExplainerOptions
-from culpa.scores import Limits, QuadraticScore, ScoredRows, named_score
+from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
@@ -55,21 +56,24 @@ class FittedDetector:
     """
 
     model: FittedModel
-    ppca: PPCA
-    statistic: QuadraticScore
+    ppca: PPCA | MixturePPCA
+    statistic: Score
     confidence: float
     limits: Limits
     limit: float
     parameters: Mapping[str, Any]
     normal_range: NormalRange
     units: Mapping[str, str] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how commands read the training table
     abnormal_training_rows: Any = field(default=None, repr=False)
     suspicious_cells: Any = field(default=None, repr=False)
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
+    mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
+    limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
     # what follows from the fields above, kept so that nothing is prepared twice
     _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
-    _scores: dict[str, QuadraticScore] = field(default_factory=dict, repr=False)
+    _scores: dict[str, Score] = field(default_factory=dict, repr=False)
 
     @property
     def noun(self) -> str:
@@ -80,6 +84,49 @@ class FittedDetector:
     def columns(self) -> Columns:
         """The user's columns."""
         return self.model.columns
+
+    @property
+    def n_modes(self) -> int | None:
+        """Number of operating modes; ``None`` where the detector does not tell modes apart."""
+        return self.model.n_modes if isinstance(self.ppca, MixturePPCA) else None
+
+    def operating_modes(self, reading: Reading) -> NDArray[np.int64]:
+        """The most probable mode of each row, counted from 1."""
+        modes = [
+            self.model.modes_of(self.model.standardise(reading.features[start : start + _ROWS_PER_CHUNK]))
+            for start in range(0, len(reading.features), _ROWS_PER_CHUNK)
+        ]
+        return np.concatenate([np.empty(0, dtype=np.int64), *modes]).astype(np.int64) + 1
+
+    @property
+    def n_components(self) -> int:
+        """Number of components; with modes, the largest of a mode."""
+        return self.model.distribution.n_components
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """Of a model with Student-t tails."""
+        own = self.model.distribution
+        return float(own.degrees_of_freedom) if isinstance(own, LatentGaussian) and own.tail else None
+
+    @property
+    def explained_variance(self) -> float:
+        """Share of the variance of the training rows that the components explain; with modes, these and the modes."""
+        if isinstance(self.ppca, MixturePPCA):
+            return self.ppca.explained_variance_
+        return float(self.ppca.explained_variance_ratio_.sum())
+
+    @property
+    def mode_limits(self) -> Floats | None:
+        """The limit of each mode, in which its scores are measured, times the limit of these."""
+        units = self.model.mode_units.get(self.statistic.name)
+        return None if units is None else np.asarray(units * self.limit)
+
+    def in_mode(self, mode: int) -> Self:
+        """The same detector where normal is what is normal in one mode; rows are still scored by all modes."""
+        if self.n_modes is None:
+            return self
+        return replace(self, model=self.model.in_mode(mode), normal_range=self.mode_ranges[mode])
 
     @property
     def groups(self) -> dict[str, list[str]]:
@@ -96,13 +143,28 @@ class FittedDetector:
         n = len(names)  # of present values
         # few rows are correlated by chance, which the model smooths out
         many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
-        covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
+        if isinstance(self.ppca, MixturePPCA):  # columns that merely change together from mode to mode are not alike
+            covariance = self.ppca.within_covariance_[:n, :n]
+        else:
+            covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
         return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
+
+    @property
+    def deciding_model(self) -> FittedModel:
+        """The model together with what the detector decides by and how it explains that."""
+        names, of = self.columns.names, self.columns.features_of
+        groups = tuple(
+            (group, tuple(of(names.index(name) for name in members))) for group, members in self.groups.items()
+        )
+        own = OwnChoices(
+            self.statistic.name, self.parameters["game"], self.parameters["ranking"], self.confidence, groups
+        )
+        return replace(self.model, own=own)
 
     @property
     def limit_kind(self) -> str:
         """What kind of limit the detector's own one is."""
-        return self.limits.kind_of(self.statistic)
+        return self.limit_source or self.limits.kind_of(self.statistic)
 
     @property
     def false_alarm_rate(self) -> Rate | None:
@@ -110,21 +172,27 @@ class FittedDetector:
         held_out = self.limits.held_out(self.statistic)
         return None if held_out is None else held_out.rate_above(self.limit)
 
+    @property
+    def coverage(self) -> float:
+        """Share of normal rows that should stay below the limit: what held-out rows say of a limit that was set by hand."""
+        rate = self.false_alarm_rate if self.limit_source else None
+        return self.confidence if rate is None else 1 - rate.value
+
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
         """How often normal rows score as high or higher; ``None`` where the limit is a formula."""
         held_out = self.limits.held_out(self.statistic)
         return None if held_out is None else held_out.p_values(score, extrapolate=extrapolate)
 
-    def named(self, name: str) -> QuadraticScore:
+    def named(self, name: str) -> Score:
         """A statistic by name: always the same object, so that explainers are recognised."""
         if name == self.statistic.name:
             return self.statistic
         if name not in self._scores:
-            self._scores[name] = named_score(name, self.model, confidence=self.confidence)
+            self._scores[name] = score_by_name(name, self.model, confidence=self.confidence)
         return self._scores[name]
 
     @property
-    def charted(self) -> dict[str, QuadraticScore]:
+    def charted(self) -> dict[str, Score]:
         """The statistics of control charts: SPE, T2 and the detector's own."""
         return charted(self.model, self.statistic)
 
@@ -155,22 +223,20 @@ class FittedDetector:
     def control_limits(self, confidences: Sequence[float] = (), *, training: bool = False) -> list[ControlLimit]:
         """Limits of all charted statistics at these confidences and at the detector's own, where they are known."""
         levels = sorted({*confidences, self.confidence})
-        return [
-            ControlLimit(
-                name,
-                level,
-                self.limits.kind_of(score, training=training),
-                self.limits(score, level, training=training),
-            )
-            for name, score in self.charted.items()
-            for level in levels
-            if self.limits.knows(score, level)
-        ]
+        lines = []
+        for name, score in self.charted.items():
+            for level in levels:
+                if self.limit_source and (name, level) == (self.statistic.name, self.confidence):
+                    lines.append(ControlLimit(name, level, self.limit_source, self.limit))
+                elif self.limits.knows(score, level):
+                    kind = self.limits.kind_of(score, training=training)
+                    lines.append(ControlLimit(name, level, kind, self.limits(score, level, training=training)))
+        return lines
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
-        chosen = EXPLAINER.without_aliases(options)
+        chosen = {name: value for name, value in EXPLAINER.without_aliases(options).items() if not _is_own(name, value)}
         chosen = self._explained_by(chosen.get("given")) | chosen
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
@@ -190,7 +256,11 @@ class FittedDetector:
 
     def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
-        return self.explainer(**options).explain(X, rows)
+        explainer = self.explainer(**options)
+        why = explainer.explain(X, rows)
+        if explainer.score is not self.statistic or why.origin is None:
+            return why
+        return replace(why, origin=why.origin.judged_by(self.limit))
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""
@@ -202,7 +272,7 @@ class FittedDetector:
             ]
         return fix_jointly(explainer, explainer.columns.read(X), self.limit, features)
 
-    def _values(self, reading: Reading, statistic: QuadraticScore) -> Floats:
+    def _values(self, reading: Reading, statistic: Score) -> Floats:
         starts = range(0, len(reading.features), _ROWS_PER_CHUNK)
         chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
         with one_blas_thread(len(reading.features)):
@@ -214,10 +284,14 @@ class FittedDetector:
         return score
 
 
-def charted(model: FittedModel, own: QuadraticScore) -> dict[str, QuadraticScore]:
+def charted(model: FittedModel, own: Score) -> dict[str, Score]:
     """SPE, T2 and a detector's own statistic."""
-    centred = model.centred
-    return {score.name: score for score in (scores.spe(centred), scores.t2(centred), own)}
+    return {score.name: score for score in (score_by_name("spe", model), score_by_name("t2", model), own)}
+
+
+def _is_own(name: str, value: object) -> bool:
+    """Whether an option leaves the choice to the detector."""
+    return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
 
 
 def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -1,14 +1,16 @@
 """Several features fixed at once: what the remaining ones imply for all of them, and the score that is left."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.native import emptied
 from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.validation import feature_positions, frame_like
+from culpa._core.words import count
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.scores import ScoredRows
@@ -42,10 +44,16 @@ class JointFix:
     score_if_fixed: Floats
     limit: float
     row_labels: NDArray[Any]
-    native: Any = None  # the table that was given, kept to answer in kind
+    native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def __repr__(self) -> str:
+        fixed = f"{count(self.features.shape[1], 'feature')} each"
+        return (
+            f"<JointFix of {count(len(self), 'row')}: {fixed}, {int(self.clears.sum()):,} at or below the limit then>"
+        )
 
     @property
     def clears(self) -> NDArray[np.bool_]:
@@ -63,7 +71,7 @@ class JointFix:
         }
         for name in ("features", "actual", "expected"):
             columns[name.removesuffix("s")] = getattr(self, name).ravel()
-        return frame_like(self.native, columns)
+        return frame_like(self.native, columns, columns["row"])
 
 
 def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: Sequence[str | int] | int) -> JointFix:
@@ -93,7 +101,7 @@ def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: 
         score_if_fixed,
         limit,
         reading.labels,
-        reading.native,
+        emptied(reading.native),
     )
 
 

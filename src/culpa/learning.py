@@ -2,12 +2,16 @@
 
 Rows are cut into consecutive blocks. The blocks' held-out likelihood chooses the number of components, and the scores of
 each block by the model of the others give the limit. All of it follows from the blocks' moments, in one pass over the
-table, and from a second pass for the scores; only missing cells and trimming need the rows at hand.
+table, and from a second pass for the scores; only missing cells, trimming, Student models and copulas need the rows at
+hand.
+
+To leave out a block, a Student model is fitted to the rows of the others, starting from the model of all rows. A copula
+learns both margins and Gaussian from the others.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,19 +24,24 @@ from culpa.columns import Lagged, Smoother, lagged_names
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector, charted
-from culpa.models import PPCA, FittedModel, Moments
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
+from culpa.models.em import NothingVariesError
+from culpa.models.margins import EmpiricalMargins
 from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange, RangeGatherer
-from culpa.models.ppca import NothingVariesError
+from culpa.models.student import unweighted_gaussian
+from culpa.models.univariate import location_and_scale
+from culpa.modes import Settings, fit_mixture, has_modes, mode_limits, mode_ranges
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
-from culpa.scores import HeldOutScores, Limits, QuadraticScore, named_score
+from culpa.scores import HeldOutScores, Limits, QuadraticScore, Score, named_score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
+_STUDENT_STEPS = 50  # the same for a Student model, at most; it stops where the model hardly moves
 _ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
 _NARROW = 256  # features up to which BLAS threads gain little
@@ -42,16 +51,36 @@ _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something
 class Learned(NamedTuple):
     """A model of some rows: the estimator, the same with scaling and columns, and how many components were chosen."""
 
-    ppca: PPCA
+    ppca: PPCA | MixturePPCA
     model: FittedModel
     choice: ComponentChoice | None
+
+
+class _Prepared(NamedTuple):
+    """Rows as a model learns them, and how they became so."""
+
+    rows: Floats
+    mean: Floats
+    scale: Floats
+    context: Context | None
+    margins: EmpiricalMargins | None
+
+    @property
+    def standard(self) -> Floats:
+        """The rows, centred and scaled."""
+        return (self.rows - self.mean) / self.scale
+
+    def scaled(self, ppca: PPCA, columns: Lagged) -> FittedModel:
+        """A model of the standardised rows as one of the user's numbers."""
+        model = ppca.scaled(self.mean, self.scale, columns, self.context)
+        return model if self.margins is None else replace(model, margins=self.margins)
 
 
 class Judge:
     """Scores the rows of a block, in order, by the model of the others."""
 
     def __init__(self, model: FittedModel, own: QuadraticScore) -> None:
-        self.model, self.statistics = model, charted(model, own)
+        self.model, self.statistics = model, _quadratic(charted(model, own))
         self._standardise = standardiser(model)
 
     def scores(self, rows: Floats) -> dict[str, Floats]:
@@ -78,6 +107,11 @@ class Judge:
         return seen.scaled(model.location, model.scale)
 
 
+def _quadratic(statistics: Mapping[str, Score]) -> dict[str, QuadraticScore]:
+    """Statistics of a model with one mode."""
+    return {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
+
+
 class _Watcher:
     """Looks at training rows as they pass, with the model of all of them, to learn their range."""
 
@@ -101,7 +135,9 @@ def range_of(model: FittedModel, X: Floats) -> NormalRange:
     """The range of rows at hand, as a model standardises them."""
     watcher = _Watcher(model, len(X))
     watcher.add(X)
-    return watcher.range.finish()
+    found = watcher.range.finish()
+    # the mean distance of Student-t rows is that of the farthest ones, and their model expects them
+    return replace(found, inflation=1.0) if model.gaussian.tail else found
 
 
 @dataclass(frozen=True)
@@ -120,10 +156,38 @@ class Recipe:
         return "spe" if by_error else "mahalanobis"
 
     @property
+    def model(self) -> str:
+        """The distribution of normal rows."""
+        return str(self.parameters.get("model", "ppca"))
+
+    @property
     def n_components(self) -> int | float | str:
         """The number of components as it was asked for; "auto" stays where it is chosen by held-out likelihood."""
         wanted: int | float | str = self.parameters["n_components"]
         return _SPE_SHARE if wanted == "auto" and self.statistic in ("spe", "mse") else wanted
+
+    @property
+    def modes(self) -> int | str | None:
+        """The number of operating modes as it was asked for; ``None`` for one model of all rows."""
+        wanted: int | str | None = self.parameters.get("modes")
+        return "auto" if wanted is None and has_modes(self.parameters) else wanted
+
+    @property
+    def limit_kind(self) -> str:
+        """How limits are computed: as by "auto" where the detector's own one is a number."""
+        kind = self.parameters["limit"]
+        return kind if isinstance(kind, str) else "auto"
+
+    def limited(self, fitted: FittedDetector, X: Floats | None = None) -> FittedDetector:
+        """With the limit that was asked for: a number, the share of training rows ``X`` to flag, or by the confidence."""
+        number, share = self.parameters["limit"], self.parameters.get("contamination")
+        if not isinstance(number, str):
+            return replace(fitted, limit=float(number), limit_source="given")
+        if share is not None and X is not None:
+            score = fitted.statistic(standardiser(fitted.model)(X))
+            # as scikit-learn's detectors do
+            return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
+        return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))
 
     def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
@@ -131,7 +195,7 @@ class Recipe:
             return self._fit_rows(X, labels)
 
     def _fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
-        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.parameters["limit"] == "conformal" else 0)
+        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.limit_kind == "conformal" else 0)
         if n < 2:
             raise ValueError(
                 f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
@@ -139,11 +203,15 @@ class Recipe:
             )
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
-        blocks = None if np.isnan(rows).any() else BlockMoments.of(rows if kept.all() else rows[kept])
+        if self.modes is not None:
+            return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]), X)
+        # of the user's numbers, which say nothing about normal scores
+        described = not np.isnan(rows).any() and self.model != "copula"
+        blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
         seen = range_of(learned.model, rows if kept.all() else rows[kept])
-        return self._fitted(learned, limits, blocks, seen, abnormal)
+        return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
@@ -152,9 +220,11 @@ class Recipe:
 
         ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
         """
-        kind = self.parameters["limit"]
-        if kind in ("conformal",) or self.parameters["trim"]:
-            what = "trim" if self.parameters["trim"] else "limit='conformal'"
+        kind = self.limit_kind
+        if kind in ("conformal",) or self.parameters["trim"] or self.parameters.get("contamination"):
+            what = (
+                "trim" if self.parameters["trim"] else "contamination" if kind != "conformal" else "limit='conformal'"
+            )
             raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
@@ -169,18 +239,36 @@ class Recipe:
             limits = Limits(learned.model, kind)
         else:
             limits = self._cross_validated(learned, blocks, batches)
-        return self._fitted(learned, limits, blocks, watcher.range.finish() if watcher.rows_seen else None, None)
+        seen = watcher.range.finish() if watcher.rows_seen else None
+        return self.limited(self._fitted(learned, limits, blocks, seen, None))
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
-        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
-        raw, X = X, X if context is None else context.adjust(X)
-        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
+        seen = self._prepare(X)
+        if self.modes is not None:
+            table = Table(seen.standard, self._names)
+            mixture = fit_mixture(table, {**self.parameters, "modes": self.modes}, self.n_components)
+            return Learned(mixture, seen.scaled(mixture, self.columns), None)
         choice = None
         if self.n_components == "auto":
-            choice = self._choice_from_rows(X, mean, scale)
-        ppca = self._ppca(choice).fit(Table((X - mean) / scale, self._names))
-        return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+            choice = self._choice_from_rows(seen.rows, seen.mean, seen.scale)
+        ppca = self._estimator(choice).fit(Table(seen.standard, self._names))
+        return Learned(ppca, seen.scaled(ppca, self.columns), choice)
+
+    def _prepare(self, X: Floats) -> "_Prepared":
+        """Rows on their way to a model: normal scores, adjusted to the context, with mean and scale."""
+        margins = EmpiricalMargins.of(X) if self.model == "copula" else None
+        raw = X = X if margins is None else margins.to_normal(X)
+        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
+        X = X if context is None else context.adjust(X)
+        mean, spread = mean_and_spread(X)
+        if self.model == "student":
+            robust_mean, robust_spread = location_and_scale(X)
+            mean, spread = (
+                np.where(robust_spread > 0, robust, usual)
+                for robust, usual in ((robust_mean, mean), (robust_spread, spread))
+            )
+        return _Prepared(X, *self._scaling(mean, spread, _spread_of(raw, context)), context, margins)
 
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
@@ -193,11 +281,33 @@ class Recipe:
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
-        ppca = self._ppca(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
+        ppca = self._estimator(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+
+    def _fit_modes(
+        self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, labels: NDArray[Any]
+    ) -> FittedDetector:
+        """Limits and ranges of every mode."""
+        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        settings = Settings(confidence, self.columns.lags, self.parameters["noise"], self.parameters["shrinkage"])
+        Z, judged = learned.model.standardise(rows), in_limit(learned.model, rows, kept, confidence)
+        names = list(dict.fromkeys(("spe", "t2", self.statistic)))
+        found = mode_limits(learned.model, Z, kept, judged, names, settings)
+        abnormal = abnormal_rows(learned.model, rows, kept, labels, confidence, self.columns.lags)
+        learned = learned._replace(model=replace(learned.model, mode_units=found.units))
+        if kind == "auto" and found.scores:
+            limits = Limits(learned.model, "held-out", found.scores)
+        else:
+            within = held_out if kind == "conformal" else rows[judged]
+            kind = "empirical" if kind == "auto" else kind
+            limits = limits_from_rows(learned.model, self._score(learned.model), kind, [within])
+        seen, of_modes = mode_ranges(learned.model, Z[kept])
+        return replace(self._fitted(learned, limits, None, seen, abnormal), mode_ranges=of_modes)
 
     def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
         """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
+        if self.model == "student":
+            return choose_components(BlockMoments.of(unweighted_gaussian((X - mean) / scale)), scale=False)
         complete = ~np.isnan(X).any(axis=1)
         if complete.sum() >= max(FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
             return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
@@ -216,14 +326,15 @@ class Recipe:
         # what the context leaves of a column that follows from it is rounding, which must not be blown up
         return mean, std if raw is None else np.where(std > _ROUNDING * raw, std, np.where(raw > 0, raw, 1.0))
 
-    def _ppca(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
+    def _estimator(self, choice: ComponentChoice | None, p: int | None = None) -> PPCA:
         wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
         if wanted == "auto":  # nothing to choose it by
             wanted = _SPE_SHARE
-        return PPCA(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+        kind = StudentPPCA if self.model == "student" else PPCA
+        return kind(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
 
-    def _score(self, model: FittedModel) -> QuadraticScore:
-        return named_score(self.statistic, model, confidence=self.parameters["confidence"])
+    def _score(self, model: FittedModel) -> Score:
+        return score_by_name(self.statistic, model, confidence=self.parameters["confidence"])
 
     def _fitted(
         self,
@@ -240,7 +351,7 @@ class Recipe:
             statistic,
             confidence,
             limits,
-            limits(statistic, confidence),
+            math.inf,  # `limited` sets it
             self.parameters,
             units=units_in_headers(self.columns.known_inputs or ()),
             abnormal_training_rows=abnormal,
@@ -252,13 +363,13 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
+        kind, confidence = self.limit_kind, self.parameters["confidence"]
         if kind in ("empirical", "conformal"):
             within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
         if kind != "auto":
             return Limits(learned.model, kind)
-        if blocks is not None and kept.all():
+        if blocks is not None and kept.all() and self.model == "ppca":
             return self._cross_validated(learned, blocks, [rows])
         if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
             return Limits(learned.model, "formula")
@@ -287,21 +398,28 @@ class Recipe:
 
     def judge(self, model: FittedModel) -> Judge:
         """Scores rows by a model as the fitted detector will."""
-        return Judge(model, self._score(model))
+        own = self._score(model)
+        assert isinstance(own, QuadraticScore)
+        return Judge(model, own)
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
-        """The model of fewer rows; with missing cells, from where the model of all rows left off."""
+        """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
         p = None if learned.choice is None else learned.choice.n_components
-        if not np.isnan(X).any():
+        if self.model == "ppca" and not np.isnan(X).any():
             return self.learn_moments(Moments.of(X), p=p).model
-        context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
-        raw, X = X, X if context is None else context.adjust(X)
-        mean, scale = self._scaling(*mean_and_spread(X), _spread_of(raw, context))
-        ppca = PPCA(learned.ppca.n_components_, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
-        covariance = learned.model.gaussian.covariance * np.outer(learned.model.scale, learned.model.scale)
-        start = (learned.model.location - mean) / scale, covariance / np.outer(scale, scale)
-        ppca.refine((X - mean) / scale, *start, steps=_EM_STEPS)
-        return ppca.scaled(mean, scale, self.columns, context)
+        seen, known, p = self._prepare(X), learned.model, learned.model.distribution.n_components
+        ppca = self._estimator(None, p)
+        if self.model != "student" and not np.isnan(X).any():
+            return seen.scaled(ppca.fit(seen.standard), self.columns)
+        covariance = known.gaussian.covariance * np.outer(known.scale, known.scale)
+        start = replace(
+            LatentGaussian.from_covariance(
+                covariance / np.outer(seen.scale, seen.scale), p, (known.location - seen.mean) / seen.scale
+            ),
+            degrees_of_freedom=known.gaussian.degrees_of_freedom,
+        )
+        ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.model == "student" else _EM_STEPS)
+        return seen.scaled(ppca, self.columns)
 
     def _held_out(
         self,
@@ -357,7 +475,7 @@ class Recipe:
         return Limits(learned.model, "held-out", scores)
 
 
-def limits_from_rows(model: FittedModel, statistic: QuadraticScore, kind: str, batches: Iterable[Floats]) -> Limits:
+def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:
     """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
     rows = map(standardiser(model), batches)
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))

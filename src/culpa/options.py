@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from culpa._core.choices import GameName, Method, Ranking, RetrainingRank, ScoreName
-from culpa.scores import QuadraticScore
+from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName
+from culpa.scores import Score
 from culpa.shapley import Progress
 
 __all__ = ["BlameOptions", "ExplainerOptions", "ReportOptions"]
@@ -22,18 +22,20 @@ class BlameOptions(TypedDict, total=False):
     max_coalitions: int | None
     n_orders: int | None
     exact_operations: float
+    device: DeviceName
     memory_bytes: float
     retraining_rank: RetrainingRank
+    locality: float
     seed: int | None
     random_state: int | None
     n_jobs: int | None
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 class ExplainerOptions(BlameOptions, total=False):
     """All options of `Explainer`."""
 
-    score: ScoreName | QuadraticScore | None
+    score: ScoreName | Score | None
     statistic: ScoreName | None
     features: Sequence[str | int] | None
 

@@ -25,8 +25,8 @@ from culpa.fitted import FittedDetector
 from culpa.learning import Judge, Recipe, range_of
 from culpa.models.blocks import BlockMoments, Placed
 from culpa.models.components import ComponentChoice
+from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
-from culpa.models.ppca import NothingVariesError
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -45,15 +45,15 @@ class Update(NamedTuple):
 def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
     """A fitted detector after more rows, or a new one."""
     blocks = update.after.blocks
-    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.ppca.n_components_)
+    updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.n_components)
     updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
-    if recipe.parameters["limit"] != "auto" or blocks.total.n < FEWEST_ROWS:
+    if recipe.limit_kind != "auto" or blocks.total.n < FEWEST_ROWS:
         return updated
     try:
         limits = _limits(recipe, fitted, updated, update)
     except NothingVariesError:  # but within one block, so that the model of the others does not exist
         return updated
-    return replace(updated, limits=limits, limit=limits(updated.statistic, updated.confidence))
+    return recipe.limited(replace(updated, limits=limits))
 
 
 def _range(fitted: FittedDetector | None, updated: FittedDetector, rows: Floats) -> NormalRange:

@@ -126,7 +126,7 @@ def test_columns_numbered_out_of_order_are_not_taken_for_others(normal):
 
 
 def test_tables_that_are_not_tables_yet(normal):
-    with pytest.raises(TypeError, match=r"X is a lazy table: call .collect\(\) first"):
+    with pytest.raises(TypeError, match=r"X is a polars table that is not in memory. Load it first: X.collect\(\)"):
         PCADetector(2).fit(FRAMES["polars"](normal).lazy())
     twice = pd.DataFrame(normal, columns=["a", "b", "a", "c"])
     with pytest.raises(ValueError, match="several columns of the same name"):
@@ -201,13 +201,13 @@ def test_all_nan_column(normal):
         ({"seed": 0, "random_state": 1}, "seed=0 and random_state=1 are two names for the same parameter"),
         ({"score": "spe", "statistic": "t2"}, "score='spe' and statistic='t2' are two names for the same parameter"),
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0 .-1 means all cores., or None, got 0"),
-        ({"progress": True}, "progress must be a function, or None, got True"),
+        ({"progress": "yes"}, "progress must be True or False or a function, or None, got 'yes'"),
         ({"features": 3}, "features must be a list of names or positions of features, or None, got 3"),
-        ({"groups": ["flow"]}, "groups must be a dict of group name to list of features, or None, got"),
+        ({"groups": ["flow"]}, 'groups must be a dict of group name to list of features or "own", or None, got'),
         ({"groups": {"a": None}}, "groups must be a dict of group name to list of features"),
-        ({"rows": "first"}, "rows must be positions or a mask of rows, got 'first'"),
-        ({"rows": [0.5]}, "rows must be positions or a mask"),
-        ({"rows": [[0, 1]]}, "rows must be positions or a mask"),
+        ({"rows": "first"}, "rows contains 'first', which is not in the index of X"),
+        ({"rows": [0.5]}, "rows contains 0.5, which is not in the index of X"),
+        ({"rows": [[0, 1]]}, "rows must be positions, a mask or labels of rows, got"),
         ({"rows": [10_000]}, "rows contains position 10000, but X has 60 rows"),
         ({"groups": {"a": ["flow"], "b": ["flow", "power"]}}, "'flow' is in the groups 'a' and 'b'"),
         ({"groups": {"a": "zz"}}, "unknown feature in group 'a': 'zz'"),
@@ -224,7 +224,7 @@ def test_bad_options(detector, normal, options, message):
     ("options", "message"),
     [
         ({"statistic": "q"}, "unknown statistic 'q'"),
-        ({"limit": "3 sigma"}, "unknown limit '3 sigma'"),
+        ({"limit": "3 sigma"}, "limit must be a number above 0 or one of .*, got '3 sigma'"),
         ({"limit": "f"}, "limit='f' is for statistic='t2'"),
         ({"confidence": 99}, "confidence must be a number above 0 and below 1"),
         ({"n_components": 4}, "n_components=4 must be less than the number of features, 4"),
@@ -249,7 +249,9 @@ def test_exact_with_too_many_features_says_how_long_and_what_instead():
 
 def test_other_bad_arguments(detector, normal):
     frame = pd.DataFrame(normal, columns=NAMES)
-    with pytest.raises(ValueError, match="groups must be a dict of group name to list of features, or None, got"):
+    with pytest.raises(
+        ValueError, match='groups must be a dict of group name to list of features or "own", or None, got'
+    ):
         detector.explain(frame, groups=[["flow"]])
     for k in (0, -1, 2.5):
         with pytest.raises(ValueError, match="whole number of at least 1"):

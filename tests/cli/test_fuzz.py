@@ -185,3 +185,154 @@ def test_columnar_files_that_were_cut_short_are_refused(plant, ending, data):
     content = bytearray(path.read_bytes())
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     assert attempt(folder, "score", path, "-m", folder / "plant.culpa") is None
+
+
+def dressed(text, dress):
+    """A CSV text as exports dress it up, without changing what it means."""
+    header, *lines = text.splitlines()
+    if "quotes" in dress:
+        lines = [",".join(f'"{cell}"' for cell in line.split(",")) for line in lines]
+    if "blank" in dress:
+        lines = [part for line in lines for part in (line, "")]
+    above = (["sep=,"] if "sep" in dress else []) + ([header] if "title" not in dress else ["Export of line 3", header])
+    end = "\r\n" if "crlf" in dress else "\n"
+    return ("\ufeff" if "mark" in dress else "") + end.join([*above, *lines]) + end * ("cut" not in dress)
+
+
+@fuzzy
+@given(
+    rows=st.lists(st.tuples(*[st.one_of(st.none(), numbers)] * 3), min_size=2, max_size=12),
+    dress=st.sets(st.sampled_from(["quotes", "blank", "sep", "title", "crlf", "mark", "cut"])),
+    note=st.text(alphabet='ab",\n\r;0 ', max_size=12),
+    at=st.integers(0, 11),
+    block=st.sampled_from([64, 1 << 22]),
+)
+def test_exports_are_read_right_or_refused(plant, rows, dress, note, at, block):
+    """A label with quotes and line breaks moves no number; a file is read in portions as it is read whole."""
+    folder, detector = plant
+    frame = pd.DataFrame(rows, columns=NAMES, dtype=float)
+    (folder / "t.csv").write_text(dressed(frame.to_csv(index=False), dress), encoding="utf-8", newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("culpa.io.tables.csv_table._BLOCK", block)
+        table = attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa")
+        if table is not None:
+            # an empty line is no row, and a row of nothing but empty cells is one
+            check(table, detector, frame[NAMES].to_numpy())
+        frame["note"] = "x"
+        frame.loc[at % len(frame), "note"] = note
+        frame.to_csv(folder / "t.csv", index=False, lineterminator="\n")
+        table = attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa")
+        if table is not None:
+            check(table, detector, frame[NAMES].to_numpy())
+
+
+@fuzzy
+@given(
+    rows=st.lists(st.tuples(*[st.floats(1, 999).map(lambda x: round(x, 3))] * 3), min_size=1, max_size=6),
+    thousands=st.booleans(),
+)
+def test_marks_are_never_guessed_wrong(plant, rows, thousands):
+    """1.234 in a file of semicolons is a number in two ways; what is read is what was written."""
+    folder, detector = plant
+    X = np.array(rows) * (1000 if thousands else 1)
+    X = X.round(0 if thousands else 3)
+    cells = [[f"{x:,.0f}".replace(",", ".") if thousands else repr(float(x)) for x in row] for row in X]
+    (folder / "t.csv").write_text("a;b;c\n" + "\n".join(";".join(row) for row in cells) + "\n")
+    table = attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa")
+    if table is not None:
+        check(table, detector, X)
+
+
+@fuzzy
+@given(
+    lines=st.lists(
+        st.tuples(
+            st.sampled_from([*NAMES, "other"]),
+            st.integers(0, 400),
+            st.one_of(numbers.map(repr), st.sampled_from(["Bad Input", "", "OPEN", "No Data"])),
+            st.sampled_from(["Good", "Bad", "good", "Uncertain", ""]),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    order=st.sampled_from(["time", "tag", "any"]),
+    junk=st.booleans(),
+)
+def test_long_tables_are_averaged_right_or_refused(plant, lines, order, junk):
+    folder, detector = plant
+    keys = {"time": lambda line: line[1], "tag": lambda line: (line[0], line[1]), "any": lambda line: 0}
+    lines = sorted(lines, key=keys[order])
+    texts = [f"{tag},2024-02-29 23:{s // 60:02}:{s % 60:02},{value},{quality}" for tag, s, value, quality in lines]
+    texts += ['A,"'] if junk else []
+    (folder / "t.csv").write_text("tag,time,value,quality\n" + "\n".join(texts) + "\n")
+    options = ("--long", "tag,time,value,quality", "--every", "1min")
+    table = attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa", *options)
+    if table is None:
+        return
+    assert not junk
+    cells = {}
+    for tag, s, value, quality in lines:
+        if tag in NAMES and quality.lower() == "good" and value not in ("Bad Input", "", "No Data"):
+            cells.setdefault(s // 60, {}).setdefault(tag, []).append(float(value))
+    means = [[np.mean(cells[k][tag]) if tag in cells[k] else np.nan for tag in NAMES] for k in sorted(cells)]
+    check(table, detector, means)
+
+
+TIMES = st.one_of(
+    st.text(alphabet="0123456789./-: APMFebJan", max_size=20),
+    st.datetimes().map(lambda t: t.strftime("%d.%m.%Y %H:%M")),
+    st.datetimes().map(lambda t: t.strftime("%m/%d/%y")),
+    st.integers(0, 10**19).map(str),
+)
+
+
+@fuzzy
+@given(
+    times=st.lists(TIMES, min_size=1, max_size=6), format=st.sampled_from([None, "dmy", "ms", "%d.%m.%Y", "%", "%Q"])
+)
+def test_times_of_any_kind_are_read_or_refused(plant, times, format):
+    folder, _ = plant
+    (folder / "t.csv").write_text("when,a,b,c\n" + "".join(f"{time},1,2,3\n" for time in times))
+    told = ["--time", "when", *([] if format is None else ["--time-format", format])]
+    attempt(folder, "incidents", folder / "t.csv", "-m", folder / "plant.culpa", *told)
+    attempt(folder, "incidents", folder / "t.csv", "-m", folder / "plant.culpa")
+    attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa", *told, "--from", "2024-01-01")
+
+
+@fuzzy
+@given(data=st.data())
+def test_damaged_excel_files_are_refused(plant, data):
+    openpyxl = pytest.importorskip("openpyxl")
+    folder, _ = plant
+    path = folder / "t.xlsx"
+    values = st.one_of(
+        st.none(), numbers, st.integers(-9, 9), st.booleans(), st.sampled_from(["x", "#N/A", "1,5", "No Data"])
+    )
+    rows = data.draw(st.lists(st.tuples(values, values, values), max_size=6))
+    book = openpyxl.Workbook()
+    for row in (NAMES, *rows):
+        book.active.append(row)
+    book.save(path)
+    attempt(folder, "score", path, "-m", folder / "plant.culpa")
+    content = bytearray(path.read_bytes())
+    position = int(data.draw(st.floats(0, 1)) * (len(content) - 1))  # the size depends on the time of day
+    if data.draw(st.booleans()):
+        path.write_bytes(content[:position])
+        assert attempt(folder, "score", path, "-m", folder / "plant.culpa") is None
+    else:
+        content[position] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(content)
+        attempt(folder, "score", path, "-m", folder / "plant.culpa")
+
+
+@fuzzy
+@given(text=st.text(alphabet='tablesnewmodrigcu=[]"\n,.0#{} ', max_size=80))
+def test_project_files_of_any_kind(plant, text, monkeypatch):
+    folder, _ = plant
+    (folder / "culpa.toml").write_text(text)
+    (folder / "rows.csv").write_text("a,b,c\n1,2,3\n")
+    monkeypatch.chdir(folder)
+    try:
+        attempt(folder, "score", "rows.csv", "-m", "plant.culpa")
+    finally:
+        (folder / "culpa.toml").unlink()

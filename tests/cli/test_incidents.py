@@ -60,12 +60,16 @@ def test_small_batches(folder, expected, monkeypatch):
 
 def test_a_pipe_and_row_numbers(folder):
     stdin = (folder / "new.ndjson").read_text()
-    lines = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", stdin=stdin).stdout.splitlines()
+    lines = run(
+        "incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--time", "none", stdin=stdin
+    ).stdout.splitlines()
     found = [json.loads(line) for line in lines]
     over = [line for line in found if line["event"] == "closed"]
     assert (over[1]["start"], over[1]["end"], over[1]["culprit"]) == (50, 79, "flow_reflux")
     assert over[-1]["to_fix"] == "flow_product, temperature_top"
-    quiet = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--no-events", stdin=stdin).stdout
+    quiet = run(
+        "incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--time", "none", "--no-events", stdin=stdin
+    ).stdout
     assert [json.loads(line) for line in quiet.splitlines()] == [
         {key: value for key, value in line.items() if key not in ("event", "new")} for line in over
     ]
@@ -74,7 +78,20 @@ def test_a_pipe_and_row_numbers(folder):
 def test_events_are_written_at_once(folder):
     """Lines of a pipe one by one: an incident opens with its first row, and is over with the first row past the gap."""
     lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
-    command = [sys.executable, "-m", "culpa", "incidents", "-", "-m", str(folder / "plant.culpa"), "--gap", "3", "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "culpa",
+        "incidents",
+        "-",
+        "-m",
+        str(folder / "plant.culpa"),
+        "--gap",
+        "3",
+        "--time",
+        "none",
+        "-q",
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdin.writelines(lines[45:51])
     process.stdin.flush()
@@ -92,7 +109,9 @@ def test_events_are_written_at_once(folder):
 
 def test_events_as_text(folder):
     stdin = (folder / "new.ndjson").read_text()
-    lines = run("incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--text", stdin=stdin).stdout.splitlines()
+    lines = run(
+        "incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--time", "none", "--text", stdin=stdin
+    ).stdout.splitlines()
     assert lines[0].startswith("New incident. In row 31, flow_reflux read 43.9 m3/h")
     assert lines[1].startswith("Over. In row 31, ")
     assert sum(line.startswith("New incident.") for line in lines) == sum(line.startswith("Over.") for line in lines)
@@ -106,7 +125,7 @@ def test_no_rows_and_exit_codes(folder, tmp_path):
     ).stdout
     assert out.startswith('"start","end","peak",')
     assert len(out.splitlines()) == 1
-    run("incidents", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly", "--text", code=1)
+    run("incidents", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly", "--text", code=3)
     run(
         "incidents",
         folder / "new.csv",
@@ -124,7 +143,7 @@ def test_no_rows_and_exit_codes(folder, tmp_path):
     [
         (["--time", "tim"], "did you mean 'time'"),
         (["--time", "flow_feed"], "'flow_feed' goes backwards: row 1"),
-        (["--gap", "5min"], "rows need times"),
+        (["--gap", "5min", "--time", "none"], "rows need times"),
         (["--gap", "-1"], "gap must not be negative, got -1."),
         (["--gap", "5.5", "--time", "time"], "whole number of rows or a time span such as '5min', got '5.5'"),
         (["--gap", "long", "--time", "time"], "a time span such as '5min'"),

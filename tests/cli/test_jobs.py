@@ -122,7 +122,7 @@ def test_fit_tells_what_is_odd_about_the_model(folder):
     write(odd, folder / "holes.csv")
     told = " ".join(run("fit", folder / "holes.csv", "-o", folder / "odd.culpa", "-f").stderr.split())
     assert "column 'still' did not vary in training" in told
-    assert "If it may change, leave it out with --drop" in told
+    assert "If the column may change, leave it out with --drop" in told
 
 
 def test_fit_says_when_it_did_not_converge(folder, monkeypatch):
@@ -169,9 +169,14 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
     assert json.loads(run("info", folder / "m.culpa", "--json").stdout)["false_alarm_rate"]["value"] == rate.value
 
 
-def test_csv_on_a_pipe_taken_for_json(folder, library):
+def test_csv_on_a_pipe_is_recognised(folder, library):
     library.save(folder / "plant.culpa")
-    told = run("score", "-", "-m", folder / "plant.culpa", stdin="a,b\n1,2\n", code=2).stderr
+    found = run("score", "-", "-m", folder / "plant.culpa", "-q", stdin=(folder / "new.csv").read_bytes()).stdout
+    run("score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv")
+    assert found == (folder / "o.csv").read_text()
+    told = run(
+        "score", "-", "-m", folder / "plant.culpa", "--input-format", "ndjson", stdin="a,b\n1,2\n", code=2
+    ).stderr
     assert "If the table has another format, specify it with --input-format" in " ".join(told.split())
 
 
@@ -298,7 +303,7 @@ def test_the_pipe_agrees_too(folder, library):
             assert culprit["value"] == pytest.approx(why.values[row, player], rel=1e-10, abs=1e-10)
             assert culprit["expected"] == pytest.approx(why.expected[row, player], rel=1e-10)
     assert sum(answer["anomaly"] for answer in answers) >= 3
-    assert "1 row(s) have no observed feature, so they get no score" in result.stderr
+    assert "1 row has no observed feature, so it gets no score" in result.stderr
 
 
 def test_long_table_of_culprits(folder, library):
@@ -399,7 +404,10 @@ def test_choice_of_columns(folder):
     table["time"], table["site"] = "2024-01-01", "north"
     write(table, folder / "t.csv")
     out = folder / "m.culpa"
-    assert "column 'time' contains times" in run("fit", folder / "t.csv", "-o", out, code=2).stderr
+    assert "column 'site' contains text" in run("fit", folder / "t.csv", "-o", out, code=2).stderr  # the time is found
+    told = run("fit", folder / "t.csv", "-o", out, "--time", "none", code=2).stderr
+    assert "- column 'time' contains times, for example '2024-01-01'" in told
+    assert told.endswith("--time none --drop time --drop site\n")
     run("fit", folder / "t.csv", "-o", out, "--id", "time", "--drop", "site,temp_4")
     assert list(culpa.load(out).feature_names_in_) == ["temp_0", "temp_1", "temp_2", "temp_3"]
     run("fit", folder / "t.csv", "-o", out, "--columns", "temp_3,temp_1", "--components", "1", "--force")
@@ -463,7 +471,7 @@ USER_ERRORS = {
     "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
     "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "Pass a file"),
     "info": (["info", "normal.csv"], "not a culpa model file"),
-    "lines": (["score", "-", "-m", "plant.culpa", "--strict"], "line 1: not JSON"),
+    "lines": (["score", "-", "-m", "plant.culpa", "--strict", "--input-format", "ndjson"], "line 1: not JSON"),
 }
 
 
@@ -501,7 +509,7 @@ def test_a_row_that_overflows_does_not_pass_for_normal(folder):
 def test_exit_codes(folder):
     arguments = ["score", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "o.csv", "-f", "-q"]
     run(*arguments)
-    run(*arguments, "--fail-on-anomaly", code=1)
+    run(*arguments, "--fail-on-anomaly", code=3)
     assert (folder / "o.csv").exists()
     write(frame(5), folder / "new.csv")
     run("score", folder / "new.csv", "-m", folder / "plant.culpa", "--fail-on-anomaly")
@@ -612,7 +620,7 @@ def test_progress_on_a_terminal_only(folder):
         check=True,
     )
     assert quiet.stdout == b""
-    assert quiet.stderr == b"Warning: 1 row(s) have no observed feature, so they get no score.\n"
+    assert quiet.stderr == b"Warning: 1 row has no observed feature, so it gets no score.\n"
 
 
 def test_help_teaches_by_examples():
@@ -647,6 +655,38 @@ def test_a_flow_sheet_on_the_command_line(folder, library, given):
 )
 def test_flow_sheets_that_make_no_sense(folder, upstream, error):
     result = run("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--upstream", upstream, code=2)
+    assert error in " ".join(result.output.split())
+
+
+def test_short_explanations_and_counterfactuals(folder, library):
+    """The lines are those of the library."""
+    new = new_rows().drop(columns="time")
+    flagged = np.flatnonzero(library.predict(new.drop(index=7)) == -1)
+    new = new.drop(index=7).iloc[flagged]
+    why = library.explain(new)
+    given = ("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--id", "time")
+    run(*given, "--shortest", "0.8", "-o", folder / "short.csv")
+    short, wanted = pd.read_csv(folder / "short.csv"), why.shortest(0.8).to_frame()
+    assert list(short["feature"]) == list(wanted["feature"])
+    np.testing.assert_allclose(short["value"], wanted["value"], rtol=1e-6)
+    assert set(short["time"]) == {f"t{row:02}" for row in new.index}
+    run(*given, "--counterfactual", "-o", folder / "change.csv")
+    change, wanted = pd.read_csv(folder / "change.csv"), why.counterfactual().to_frame()
+    assert list(change["feature"]) == list(wanted["feature"])
+    np.testing.assert_allclose(change["change_to"], wanted["change_to"], rtol=1e-6)
+    assert (change["score_if_changed"] <= change["limit"]).all()
+    assert change["exact"].all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--shortest", "0.9", "--top", "3"), "choose one of --top, --shortest and --counterfactual"),
+        (("--shortest", "1.5"), "a share above 0 and up to 1"),
+    ],
+)
+def test_short_explanations_that_make_no_sense(folder, options, error):
+    result = run("explain", folder / "new.csv", "-m", folder / "plant.culpa", *options, code=2)
     assert error in " ".join(result.output.split())
 
 

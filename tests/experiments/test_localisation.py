@@ -44,8 +44,19 @@ def test_all_data_sets_and_criteria_are_there(committed):
         for index in ("spe", "t2", "mahalanobis", "combined"):
             for how in ("cdc", "pdc", "dc", "rbc", "relative", "conditional Shapley", "interventional Shapley"):
                 assert f"{index}, {how}" in names
+            assert f"{index}, minimal Shapley" in names
         assert {"z-score", "mahalanobis, rbc; shrinkage 0.01", "mahalanobis, pdc; shrinkage 0.01"} <= set(names)
         assert ("spe, retraining Shapley" in names) == (part["features"] <= 13)
+
+
+def test_models_of_normal_rows_are_there(committed):
+    small = [part["name"] for part in committed["sets"] if part["features"] <= localisation.MOST_FEATURES_OF_MODELS]
+    assert [part["name"] for part in committed["models"]] == small
+    for part in committed["models"]:
+        entries = part["entries"]
+        assert tuple(entries) == tuple(localisation.MODELS)
+        if part["modes"] == 1:  # the same model, and the same order of features
+            assert entries["mixture"] == entries["mixture, nll"] == entries["ppca"]
 
 
 def test_calibrated_choice_is_close_to_the_best(committed):
@@ -81,6 +92,12 @@ def test_the_code_still_finds_the_committed_numbers(committed, fresh):
         for label, entry in part["entries"].items():
             for measure, estimate in entry.items():
                 np.testing.assert_allclose(estimate, same["entries"][label][measure], atol=0.002, err_msg=label)
+    kept = {part["name"]: part for part in committed["models"]}
+    assert [part["name"] for part in fresh["models"]] == list(QUICK_SETS)
+    for part in fresh["models"]:
+        for label, entry in part["entries"].items():
+            for measure, estimate in entry.items():
+                np.testing.assert_allclose(estimate, kept[part["name"]]["entries"][label][measure], atol=0.002)
     for label, entry in fresh["cars"]["entries"].items():
         for extreme, hits in entry.items():
             np.testing.assert_allclose(hits, committed["cars"]["entries"][label][extreme], atol=0.002)

@@ -112,5 +112,5 @@ def test_values_are_counted_from_what_is_known(model, rows):
     whole = games.Conditional(scores.spe(model))
     game = games.Given(whole, np.array(GIVEN))
     assert game.base_value == 0
-    np.testing.assert_allclose(game.known_value(rows), whole.value(rows, np.array(GIVEN)))
-    np.testing.assert_allclose(game.value(rows, np.array(OTHERS)) + game.known_value(rows), scores.spe(model)(rows))
+    np.testing.assert_allclose(game.base_values(rows), whole.value(rows, np.array(GIVEN)))
+    np.testing.assert_allclose(game.value(rows, np.array(OTHERS)) + game.base_values(rows), scores.spe(model)(rows))

@@ -318,7 +318,7 @@ class TestOtherPeoplesModels:
         from sklearn.preprocessing import PolynomialFeatures
 
         X = factors()
-        with pytest.raises(TypeError, match="model is a TruncatedSVD; expected"):
+        with pytest.raises(TypeError, match="model is a TruncatedSVD of sklearn; expected"):
             Explainer(TruncatedSVD(2).fit(X))
         with pytest.raises(TypeError, match="step 'polynomialfeatures' of the Pipeline"):
             Explainer(make_pipeline(PolynomialFeatures(), PCA(2)).fit(X))

@@ -551,7 +551,7 @@ def test_command_line_with_lags(folder, table):
     [
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "wehn"], "there is no column 'wehn'; did you mean 'when'?"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "--time", "batch"], "which is not a time"),
-        (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min"], "so the rows need"),
+        (["{}/new.csv", "-m", "{}/plant.culpa", "--gap", "5min", "--time", "none"], "so the rows need"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/there.html"], "already exists"),
         (["{}/new.csv", "-m", "{}/plant.culpa", "-o", "{}/no/r.html"], "does not exist"),
         (["{}/none.csv", "-m", "{}/plant.culpa"], "No such file"),
@@ -573,7 +573,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(folder, monkeypatch, argume
 
 def test_fail_on_anomaly_and_default_name(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=1)
+    run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=3)
     assert (folder / "report.html").stat().st_size > 4e6
     assert "already exists" in run("report", "new.csv", "-m", "plant.culpa", code=2).stderr
     run("report", "new.csv", "-m", "plant.culpa", "--force")

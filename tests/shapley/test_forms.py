@@ -15,7 +15,7 @@ from culpa.games import Conditional, Retraining
 from culpa.games.arrays import as_array_like
 from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.scores import ScoredRows
-from culpa.shapley import QuadraticForms, plan
+from culpa.shapley import QuadraticForms, engine, plan
 
 GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
 
@@ -126,14 +126,14 @@ def test_threads_that_share_an_explainer_compile_it_once(monkeypatch):
         time.sleep(0.05)
         return compile_exact(*given, **options)
 
-    monkeypatch.setattr(shapley, "compile_exact", slow)
+    monkeypatch.setattr(engine, "compile_exact", slow)
     with ThreadPoolExecutor(4) as pool:
         values = list(pool.map(lambda _: explainer.compile().explain(table[:3]).values, range(4)))
     assert len(made) == 1
     assert all((value == values[0]).all() for value in values)
     again = copy.deepcopy(explainer)  # its lock is its own
     assert (again.compile().explain(table[:3]).values == values[0]).all()
-    assert again._compiling is not explainer._compiling
+    assert again._engine._compiling is not explainer._engine._compiling
 
 
 def test_threads_inside_threads_do_not_wait_for_each_other():

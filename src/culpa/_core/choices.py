@@ -4,28 +4,33 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Literal, NoReturn, get_args
 
-ScoreName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
-StatisticName = Literal["auto", ScoreName]
-GameName = Literal["conditional", "retraining", "interventional"]
-Method = Literal["auto", "exact", "permutation", "algorithm1"]
+QuadraticName = Literal["spe", "mse", "t2", "mahalanobis", "combined"]
+QUADRATIC_NAMES: tuple[QuadraticName, ...] = get_args(QuadraticName)
+ScoreName = Literal[QuadraticName, "nll"]
+SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
+StatisticName = Literal["auto", QuadraticName]
+STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
+GameName = Literal["conditional", "retraining", "interventional", "minimal"]
+GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
+Method = Literal["auto", "exact", "permutation", "kernel", "algorithm1"]
+METHODS: tuple[Method, ...] = get_args(Method)
+DeviceName = Literal["auto", "cpu", "gpu"]
+DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "imhof", "f", "empirical", "conformal"]
-Criterion = Literal[
-    "cdc",
-    "pdc",
-    "dc",
-    "rbc",
-    "abc",
-    "relative",
-    "z-score",
-    "leave-one-out",
-    "mahalanobis-shapley",
-    "fault-odds",
-    "propagated",
-]
+LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
+_Contribution = Literal["cdc", "pdc", "dc", "rbc", "abc", "relative"]
+Criterion = Literal[_Contribution, "z-score", "leave-one-out", "mahalanobis-shapley", "fault-odds", "propagated"]
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 Ranking = Literal["shapley", Criterion]
+RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 RetrainingRank = Literal["components", "share"]
+RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
 FitMethod = Literal["auto", "closed-form", "em"]
+FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
+ModelName = Literal["ppca", "student", "copula", "mixture"]
+MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 Robustness = Literal["cells"]
+ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 _FaultOfARow = Literal[
     "bias 1 sd",
     "bias 2 sd",
@@ -39,21 +44,12 @@ _FaultOfARow = Literal[
     "lost correlation",
 ]
 FaultKind = Literal[_FaultOfARow, "drift"]
-TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
-
-SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
-STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
-GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
-METHODS: tuple[Method, ...] = get_args(Method)
-LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
-CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
-RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
-RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
-FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
-ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are judged on their own
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags
+TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+InputFormat = Literal[TableFormat, "excel"]
+INPUT_FORMATS: tuple[InputFormat, ...] = get_args(InputFormat)
 
 
 def one_of(value: str, allowed: Iterable[str], argument: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-from culpa._core.choices import short, unknown
+from culpa._core.choices import short, suggestion, unknown
 
 _TOO_LARGE = 1 << 62  # whole numbers beyond do not fit where they are used
 
@@ -150,6 +150,14 @@ class AnyOf(Kind):
         """One kind is enough."""
         return any(kind.accepts(value) for kind in self.kinds)
 
+    def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
+        """The error suggests the nearest name where text was given."""
+        names = [name for kind in self.kinds if isinstance(kind, Choice) for name in kind.names]
+        near = suggestion(value, names) if isinstance(value, str) else ""
+        raise ValueError(
+            f"{argument} must be {self.description}{', or None' * or_none}, got {short(value)}{near or '.'}"
+        )
+
 
 @dataclass(frozen=True)
 class Checked(Kind):
@@ -206,6 +214,7 @@ FEATURES = Checked("a list of names or positions of features", _are_features)
 GROUPS = Checked("a dict of group name to list of features", _are_groups)
 CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)
 FUNCTION = Checked("a function", callable)
+ANYTHING = Checked("see below", lambda value: True)  # what takes it checks it
 
 
 def list_of(kind: Kind, words: str) -> Kind:

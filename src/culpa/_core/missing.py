@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.words import count
+
 _FEW_ROWS = 16  # up to which patterns are fast enough
 _ROWS_PER_PATTERN = 40  # rows that take about as long one by one as all rows of one pattern together
 
@@ -40,5 +42,15 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
 def warn_about_empty_rows(labels: NDArray[Any], *, context: bool = False) -> None:
     """Warn about rows without a score: rows in which all features are missing, or with a ``context`` a given one."""
     shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-    lack = "have no observed feature" + (", or a given feature is missing" if context else "")
-    warnings.warn(f"{len(labels)} row(s) {lack}, so they get no score: {shown}", UserWarning, stacklevel=4)
+    warnings.warn(f"{without_score(len(labels), context=context)}: {shown}", UserWarning, stacklevel=4)
+
+
+def without_score(n: int, *, context: bool = False) -> str:
+    """Why so many rows have no score.
+
+    >>> without_score(1), without_score(2)
+    ('1 row has no observed feature, so it gets no score', '2 rows have no observed feature, so they get no score')
+    """
+    have, get = ("has", "it gets") if n == 1 else ("have", "they get")
+    given = ", or a given feature is missing" if context else ""
+    return f"{count(n, 'row')} {have} no observed feature{given}, so {get} no score"

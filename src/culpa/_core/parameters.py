@@ -8,11 +8,13 @@ the docstrings, and the page `docs/parameters.md`. This module imports neither N
 from dataclasses import replace
 
 from culpa._core.choices import (
+    DEVICES,
     FIT_METHODS,
     GAME_NAMES,
     LASTING_FAULT_KINDS,
     LIMIT_KINDS,
     METHODS,
+    MODEL_NAMES,
     RANKINGS,
     RETRAINING_RANKS,
     ROBUSTNESS,
@@ -20,6 +22,7 @@ from culpa._core.choices import (
     STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
+    ANYTHING,
     CHAINS,
     FEATURES,
     FRACTION,
@@ -72,7 +75,8 @@ _GAME = Parameter(
     "Coalition game whose Shapley values explain a score.",
     'The game says how the score is computed if only some features are known. "conditional": the others follow from the '
     'known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at '
-    "random, independently of the known ones.",
+    'random, independently of the known ones. "minimal": the others take the values near the row that make the score '
+    "smallest.",
 )
 _RANKING = Parameter(
     "ranking",
@@ -96,6 +100,15 @@ _SEED = Parameter(
     Whole(0),
     0,
     "Seed of the random numbers: the same seed gives the same result.",
+)
+
+_MODES = Parameter(
+    "n_modes",
+    AnyOf((Whole(1), Choice(("auto",)))),
+    "auto",
+    "Number of operating modes, each with a PPCA of its own.",
+    '"auto" takes the number with the lowest BIC (Bayesian information criterion). Rows that resemble the row before them '
+    "count less.",
 )
 
 FORGET = Parameter(
@@ -122,6 +135,23 @@ DETECTOR = Parameters(
             "faults.",
         ),
         Parameter(
+            "model",
+            Choice(MODEL_NAMES),
+            "ppca",
+            "Distribution of normal rows.",
+            '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
+            "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
+            'docs/distributions.md. "mixture" is modes="auto".',
+        ),
+        Parameter(
+            "modes",
+            _MODES.kind,
+            None,
+            "Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).",
+            f"{_MODES.more} With modes, scores are in units of the limit of their mode. None fits one model to all rows.",
+            optional=True,
+        ),
+        Parameter(
             "scale",
             Flag(),
             True,
@@ -145,14 +175,23 @@ DETECTOR = Parameters(
         ),
         Parameter(
             "limit",
-            Choice(LIMIT_KINDS),
+            AnyOf((POSITIVE, Choice(LIMIT_KINDS))),
             "auto",
-            "How the control limit is computed.",
+            "How the control limit is computed, or the limit itself as a number.",
             '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
             'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction '
             'errors, F for T2 and Box for the others. These and "imhof" assume many Gaussian rows; "f" is for '
             'statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the last '
             "rows and takes a quantile of their scores.",
+        ),
+        Parameter(
+            "contamination",
+            Number(above=0, at_most=0.5, note="0.05 means 5%"),
+            None,
+            "Share of the training rows that are abnormal.",
+            "The limit is set so that this share of them is flagged, as in scikit-learn's detectors. Without it, the limit "
+            "follows from ``confidence``.",
+            optional=True,
         ),
         Parameter(
             "holdout",
@@ -220,6 +259,14 @@ DETECTOR = Parameters(
     ],
 )
 
+_MAX_ITER = Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation.")
+_TOL = Parameter(
+    "tol",
+    NOT_NEGATIVE,
+    1e-8,
+    "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+)
+
 PPCA_PARAMETERS = Parameters(
     "PPCA",
     [
@@ -234,13 +281,56 @@ PPCA_PARAMETERS = Parameters(
             '"auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are '
             "missing.",
         ),
-        Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation."),
+        _MAX_ITER,
+        _TOL,
+    ],
+)
+
+STUDENT_PARAMETERS = Parameters(
+    "StudentPPCA",
+    [
+        replace(
+            _COMPONENTS,
+            kind=AnyOf(_COUNT_OR_SHARE),
+            more="A share takes the smallest number of components that explains it, at most d - 1 for d features.",
+        ),
+        Parameter(
+            "degrees_of_freedom",
+            AnyOf((Number(above=2), Choice(("auto",)))),
+            "auto",
+            "Degrees of freedom of the Student-t distribution: few mean heavy tails.",
+            '"auto" estimates them, between 3 and 1000.',
+        ),
+        _NOISE,
+        _SHRINKAGE,
+        _MAX_ITER,
+        _TOL,
+    ],
+)
+
+MIXTURE_PARAMETERS = Parameters(
+    "MixturePPCA",
+    [
+        _MODES,
+        Parameter(
+            "n_components",
+            AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))),
+            0.95,
+            "Number of components of each mode, or the share of its variance that they must explain.",
+            "A list has one number per mode and needs a fixed number of modes.",
+        ),
+        Parameter("max_modes", Whole(1), 8, 'Largest number of modes that n_modes="auto" tries.'),
+        _NOISE,
+        _SHRINKAGE,
+        Parameter("n_init", Whole(1), 5, "Number of starts (k-means++); the one with the highest likelihood is kept."),
+        Parameter("max_iter", Whole(1), 200, "Maximum number of steps of expectation-maximisation."),
         Parameter(
             "tol",
             NOT_NEGATIVE,
-            1e-8,
-            "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
+            1e-6,
+            "Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.",
         ),
+        _SEED,
     ],
 )
 
@@ -249,24 +339,64 @@ EXPLAINER = Parameters(
     [
         Parameter(
             "score",
-            Choice(SCORE_NAMES),
-            "spe",
+            AnyOf((Choice(SCORE_NAMES), FUNCTION)),
+            None,
             "Score that is explained.",
-            '"mse" is "spe" divided by the number of features. In the retraining game it is divided by the number of '
-            "features "
-            "in the coalition.",
+            "None means the score that the model decides by: the statistic of a PCADetector, the Mahalanobis distance of a "
+            'covariance estimator, "spe" of a PCA. "mse" is "spe" divided by the number of features. In the retraining '
+            "game it is divided by the number of features in the coalition. A function of rows needs normal, and no model.",
+            optional=True,
             alias="statistic",
         ),
-        _GAME,
+        replace(
+            _GAME, default=None, optional=True, more=f"None means the model's own, usually conditional. {_GAME.more}"
+        ),
         Parameter(
             "method",
             Choice(METHODS),
             "auto",
             "How Shapley values are computed.",
-            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
-            "shows the choice.",
+            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. "kernel" samples '
+            "coalitions and computes values by regression: it needs fewer coalitions than orders do, but more time for "
+            "each, so it pays where values of coalitions are expensive (see docs/sampling.md). `Explainer.chosen` shows "
+            "the choice.",
         ),
-        _RANKING,
+        Parameter(
+            "normal",
+            ANYTHING,
+            None,
+            "Normal rows, or a culpa model of them, for a score that says nothing about normal rows.",
+            "Features that are left out are drawn from this model, given those that are not. Rows are described by "
+            "probabilistic PCA. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.",
+            optional=True,
+        ),
+        Parameter(
+            "reconstruct",
+            ANYTHING,
+            None,
+            "Function that returns the reconstruction of rows, to explain its squared error.",
+            "A plain function, a torch module, an ONNX session, or an estimator with `predict`. Needs normal.",
+            optional=True,
+        ),
+        Parameter(
+            "reconstruct_matrix",
+            ANYTHING,
+            None,
+            "Matrix M, or a pair (M, c), of a linear reconstruction M x + c, to explain its squared error exactly.",
+            "Without c, the mean of normal rows is reconstructed perfectly. Needs normal.",
+            optional=True,
+        ),
+        Parameter(
+            "max_evaluations",
+            Whole(1),
+            None,
+            "Score that is a function: maximum number of evaluations per row.",
+            "None means 512 times the number of players. Values have standard errors, which fall with the square root.",
+            optional=True,
+        ),
+        replace(
+            _RANKING, default=None, optional=True, more=f"None means the model's own, usually shapley. {_RANKING.more}"
+        ),
         Parameter(
             "features",
             FEATURES,
@@ -275,7 +405,12 @@ EXPLAINER = Parameters(
             'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
             optional=True,
         ),
-        _GROUPS,
+        replace(
+            _GROUPS,
+            kind=AnyOf((GROUPS, Choice(("own",)))),
+            default="own",
+            more=f'{_GROUPS.more} "own" means the groups of a PCADetector. None blames single features.',
+        ),
         Parameter(
             "given",
             FEATURES,
@@ -314,7 +449,8 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1" it is the number of orders per feature, and None means 1000.',
+            'For method="algorithm1" it is the number of orders per feature, and None means 1000. For method="kernel" it '
+            "stands for as many coalitions as these orders have.",
             optional=True,
         ),
         Parameter(
@@ -322,7 +458,16 @@ EXPLAINER = Parameters(
             NOT_NEGATIVE,
             EXACT_OPERATIONS,
             'Maximum number of operations per row for which method="auto" is exact.',
-            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue.",
+            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue. With a GPU, "
+            "64 times as many operations are allowed, which is enough for 31 features.",
+        ),
+        Parameter(
+            "device",
+            Choice(DEVICES),
+            "auto",
+            "Where exact values are computed.",
+            '"auto" uses an NVIDIA GPU if there is one, CuPy is installed (culpa[gpu]) and the job is large enough. "gpu" '
+            "raises an error if there is none. See docs/gpu.md.",
         ),
         Parameter(
             "memory_bytes",
@@ -336,6 +481,15 @@ EXPLAINER = Parameters(
             "components",
             "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
         ),
+        Parameter(
+            "locality",
+            POSITIVE,
+            0.01,
+            "Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.",
+            "Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score "
+            "and d the number of features. A small value asks what the score could be anywhere, a large one what it could "
+            "be next to the row.",
+        ),
         replace(_SEED, alias="random_state"),
         Parameter(
             "n_jobs",
@@ -346,9 +500,10 @@ EXPLAINER = Parameters(
         ),
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and the current relative error.",
+            "True for a progress bar, or a function that is called with the share of the work done and the current "
+            "relative error.",
             "The error is None if values are exact.",
             optional=True,
         ),
@@ -378,9 +533,10 @@ CALIBRATION = Parameters(
         _SEED,
         Parameter(
             "progress",
-            FUNCTION,
+            AnyOf((Flag(), FUNCTION)),
             None,
-            "Function that is called with the share of the work done and the name of the current step.",
+            "True for a progress bar, or a function that is called with the share of the work done and the name of "
+            "the current step.",
             optional=True,
         ),
     ],

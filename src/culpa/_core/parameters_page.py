@@ -9,7 +9,14 @@ from pathlib import Path
 
 from culpa._core.kinds import Choice
 from culpa._core.parameter import Parameter, Parameters
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS
+from culpa._core.parameters import (
+    CALIBRATION,
+    DETECTOR,
+    EXPLAINER,
+    MIXTURE_PARAMETERS,
+    PPCA_PARAMETERS,
+    STUDENT_PARAMETERS,
+)
 
 _EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)`"
 _HEAD = f"""# Parameters
@@ -23,6 +30,8 @@ This page lists every parameter of the detector, the explainer, the calibration 
 | [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` only) |
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
+| [model with several modes](#mixtureppca) | `MixturePPCA(...)` | |
+| [robust model](#studentppca) | `StudentPPCA(...)` | |
 
 If you pass an unknown name or a value out of range, the error message says what is allowed.
 """
@@ -35,12 +44,15 @@ _ABOUT = {
     "`--upstream feed:reactor:product`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
+    "MixturePPCA": "The detector uses this model if `modes` is set, and passes `n_components`, `noise` and `shrinkage` on.",
+    "StudentPPCA": 'With `model="student"`, the detector passes `n_components`, `noise` and `shrinkage` on to this model.',
 }
 
 
 def page() -> str:
     """The whole page."""
-    parts = [_section(parameters) for parameters in (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS)]
+    listed = (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS, STUDENT_PARAMETERS, MIXTURE_PARAMETERS)
+    parts = [_section(parameters) for parameters in listed]
     return "\n".join([_HEAD, *parts])
 
 

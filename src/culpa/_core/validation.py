@@ -1,10 +1,10 @@
-"""Checks of everything that users pass in, done once, here; results are data frames of the same kind as the input.
+"""Checks of everything that users pass in, done once, here; `culpa._core.native` gives results back in the same kind.
 
 Inside, arrays are float64, two-dimensional and free of infinities; NaN means missing.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
-from culpa._core.types import DataFrame
+from culpa._core.native import frame_like as frame_like
+from culpa._core.native import given_as, index_labels, to_frame
+from culpa._core.native import same_kind as same_kind
 
 Rows = NDArray[np.float64]
 
@@ -35,10 +37,7 @@ class Table:
 
     def row_labels(self) -> NDArray[Any]:
         """Labels of the rows: the pandas index, else positions."""
-        index = getattr(self.native, "index", None)
-        if index is not None and hasattr(index, "to_numpy"):
-            return np.asarray(index.to_numpy())
-        return np.arange(len(self.array))
+        return index_labels(self.native, len(self.array))
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
     """Turn an array or a data frame of any common kind into a `Table`; errors name the cell that is not a number."""
     if isinstance(X, Table):
         return X
-    frame = _to_frame(X, argument)
+    frame = to_frame(X, argument)
     table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
     _check_shape(table.array, argument, min_rows, min_features)
     refuse_infinity(table, argument)
@@ -59,7 +58,7 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
 
 def read_cells(X: Any, position: int, name: str | None = None) -> NDArray[Any]:
     """One column of a table, found by name where it has names: numbers as float64, anything else as it is."""
-    frame = _to_frame(X, "X")
+    frame = to_frame(X, "X")
     if isinstance(frame, nw.DataFrame):
         series = frame.get_column(name if name in frame.columns else frame.columns[position])
         try:
@@ -87,14 +86,14 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
     return table
 
 
-def complete_rows(table: Table) -> Rows:
+def complete_rows(table: Table, needed_by: str = "partial_fit") -> Rows:
     """The numbers of a table without missing cells."""
     missing = np.isnan(table.array)
     if missing.any():
         row, column = np.argwhere(missing)[0]
         raise ValueError(
-            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but partial_fit needs complete rows. "
-            "Drop incomplete rows, or use fit on all rows."
+            f"column {table.feature_names()[column]!r} of X is NaN in row {row}, but {needed_by} needs complete rows. "
+            f"Drop incomplete rows{', or use fit on all rows' * (needed_by == 'partial_fit')}."
         )
     return table.array
 
@@ -111,29 +110,6 @@ def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, ar
         what = f"has no column {missing[0]!r}" if missing else "has the model's columns in another order"
         shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
         raise ValueError(f"{argument} {what}. Pass the columns that the model was fitted to, in this order: {shown}.")
-
-
-def frame_like(native: Any, columns: Mapping[str, Any]) -> DataFrame:
-    """A table of the kind the user works with; pandas where the input was a bare array."""
-    frame = nw.from_native(native, eager_only=True, pass_through=True)
-    backend = frame.implementation if isinstance(frame, nw.DataFrame) else "pandas"
-    frame_of_kind: DataFrame = nw.from_dict(dict(columns), backend=backend).to_native()
-    return frame_of_kind
-
-
-def same_kind(native: Any, values: Rows, names: Sequence[str] | None = None) -> Any:
-    """Numbers as the user gave a table: an array, or a data frame with the same index and columns (or ``names``)."""
-    frame = nw.from_native(native, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        return values
-    own = list(map(str, frame.columns))  # a name need not be text in pandas
-    labels = frame.columns if names is None or list(names) == own else names
-    columns = dict(zip(labels, values.T, strict=True))
-    result = nw.from_dict(columns, backend=frame.implementation).to_native()
-    index = nw.maybe_get_index(frame)
-    if index is not None:
-        result.index = index
-    return result
 
 
 def feature_positions(features: Iterable[str | int], names: Sequence[str], argument: str) -> list[int]:
@@ -167,18 +143,11 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
         array[:, position] = _read_column(series, columns[position], argument)
     # pandas numbers columns that have no names; anything else is a name
     unnamed = all(name == position for position, name in enumerate(columns))  # type: ignore[comparison-overlap]
-    return Table(array, None if unnamed else tuple(map(str, columns)), native)
-
-
-def _to_frame(X: Any, argument: str) -> Any:
-    """A narwhals data frame, or ``X`` itself if it is not a data frame."""
-    try:
-        frame = nw.from_native(X, pass_through=True)
-    except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"{argument} has several columns of the same name. Rename or drop them ({error}).") from None
-    if isinstance(frame, nw.LazyFrame):
-        raise TypeError(f"{argument} is a lazy table: call .collect() first.")
-    return frame
+    names = None if unnamed else tuple(map(str, columns))
+    if names is not None and len(set(names)) < len(names):  # 1 and "1" are two names in pandas
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{argument} has several columns that are called {twice} in texts. Rename one of them.")
+    return Table(array, names, given_as(native, frame))
 
 
 def _read_column(series: Any, name: object, argument: str) -> Rows:
@@ -189,11 +158,24 @@ def _read_column(series: Any, name: object, argument: str) -> Rows:
             return np.asarray(series.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError):
             pass
+        if (numbers := _numbers_or_nothing(series)) is not None:
+            return numbers
     first = next((cell for cell in series.to_list() if cell is not None), None)
     remedy = "Drop it, or make it the index" if series.dtype.is_temporal() else _remedy_for_text(first)
     raise ValueError(
         f"column {name!r} of {argument} contains {series.dtype}, for example {first!r}, not numbers. {remedy}."
     )
+
+
+def _numbers_or_nothing(series: Any) -> Rows | None:
+    """A column of numbers and pandas' NA, which is no number; or nothing where there is anything else."""
+    import pandas as pd
+
+    cells = series.to_numpy()
+    try:
+        return np.asarray(np.where(pd.isna(cells), np.nan, cells), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def _remedy_for_text(cell: object) -> str:
@@ -205,6 +187,8 @@ def _remedy_for_text(cell: object) -> str:
 
 
 def _read_array(X: Any, argument: str) -> Rows:
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what is under the mask
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     try:
         return np.asarray(
             check_array(

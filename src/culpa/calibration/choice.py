@@ -10,13 +10,17 @@ Two settings tie where their 95% intervals overlap. The chosen setting is fitted
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from culpa._core.choices import FaultKind
+from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import CALIBRATION
+from culpa._core.progress import as_progress
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.changes import Change, Side, as_columns, changes
@@ -24,6 +28,7 @@ from culpa.calibration.comparison import Outcome, by_position, compare, n_judged
 from culpa.calibration.evaluation import Estimate, Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS
 from culpa.calibration.lasting import past_of
+from culpa.calibration.pipelines import calibrate_pipeline
 from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
@@ -100,7 +105,7 @@ def calibrate(
     n_folds: int = 5,
     n_trials: int = 1800,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> PCADetector:
     """Fit the detector that finds culprits best in these normal rows; ``calibration_`` says how well.
 
@@ -113,9 +118,10 @@ def calibrate(
     X
         Normal rows. Rows with missing cells are used only for the final fit, not for the choice. With lags, rows must be
         consecutive, and faults begin some rows before the row that is judged. Given columns have no faults.
-    detector : PCADetector, optional
+    detector : PCADetector or Pipeline, optional
         What to start from. Only statistic, noise, shrinkage, game and ranking change; the number of components does where
         it is "auto" (with shrinkage, all of them are used). The limit "f" becomes "auto" where the statistic is not T2.
+        Of a Pipeline, the last step is calibrated, and the result is a Pipeline.
     chosen : list of `culpa.calibration.Setting`, optional
         Settings to choose from; `culpa.calibration.settings` gives the default, to which the detector's own is added.
     {parameters}
@@ -131,13 +137,18 @@ def calibrate(
     ['what', 'before', 'after']
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
     """
+    if isinstance(detector, Pipeline):
+        own = {"chosen": chosen, "kinds": kinds, "at_once": at_once, "n_folds": n_folds, "n_trials": n_trials}
+        options: dict[str, Any] = {**own, "seed": seed, "progress": progress}
+        whole: PCADetector = calibrate_pipeline(X, detector, partial(calibrate, **options))
+        return whole
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
-    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, progress)
+    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, as_progress(progress))
     comparable = by_position(detector, table.feature_names())
     calibration = choose(windows_of(table.array, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
-    best.calibration_ = replace(calibration, native=table.native)
+    best.calibration_ = replace(calibration, native=emptied(table.native))
     return best
 
 
@@ -151,6 +162,7 @@ def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | No
     """The comparison behind `calibrate`, without the final fit; ``windows`` are those of `windows_of`."""
     detector, plan = detector or PCADetector(), plan or Plan()
     lags = detector.lags
+    plan.check_detector(detector)
     plan.check(len(windows), lags)
     n_columns = windows.shape[1] // (past_of(lags) + 1)
     detector = by_position(detector, default_names(n_columns))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from culpa._core.native import emptied
 from culpa._core.parameter import check_keywords, documented
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
@@ -106,13 +107,14 @@ def components_by_detection(
     plan = Plan(**options)
     comparable = by_position(detector, table.feature_names())
     found = compare_components(windows_of(table.array, detector.lags), comparable, plan, numbers)
-    return replace(found, native=table.native)
+    return replace(found, native=emptied(table.native))
 
 
 def compare_components(
     windows: Floats, detector: PCADetector, plan: Plan, numbers: Sequence[int] | None = None
 ) -> ComponentsByDetection:
     """The comparison behind `components_by_detection`; ``windows`` are those of `windows_of`."""
+    plan.check_detector(detector)
     plan.check(len(windows), detector.lags)
     n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
     detector = by_position(detector, default_names(n_columns))

@@ -19,6 +19,7 @@ from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.lasting import inject_lasting, past_of
 from culpa.columns import History
 from culpa.detector import PCADetector
+from culpa.modes import has_modes
 
 FEWEST_ROWS = 20
 MOST_ROWS = 20_000  # that are used for the choice
@@ -80,7 +81,8 @@ class Plan:
         found = settings(n_features, detector.n_components)
         if detector.n_components != "auto":
             found = [setting._replace(n_components=detector.n_components) for setting in found]
-        return [setting for setting in found if setting.game != "retraining" or not detector.lags]
+        retrainable = not detector.lags and detector.model != "student"
+        return [setting for setting in found if setting.game != "retraining" or retrainable]
 
     def faults(self, lags: int) -> Sequence[FaultKind]:
         """The kinds of faults, by default all of them."""
@@ -124,6 +126,12 @@ class Plan:
     def parts(self, n_rows: int) -> list[NDArray[np.intp]]:
         """Positions of the rows of each fold."""
         return np.array_split(np.arange(n_rows), self.n_folds)
+
+    def check_detector(self, detector: PCADetector) -> None:
+        """Raise an error if settings of this detector cannot be compared."""
+        if has_modes(detector.get_params(deep=False)):
+            own = "model='mixture'" if detector.modes is None else f"modes={detector.modes!r}"
+            raise ValueError(f"calibration is not available with {own}. Use modes=None.")
 
     def check(self, n_rows: int, lags: int = 0) -> None:
         """Raise a ValueError where so few rows, or windows, cannot be split as planned."""

@@ -1,10 +1,12 @@
 """The command line: it only parses arguments. The library does the work."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from culpa.cli import console, project
 from culpa.cli.calibrate import calibrate
 from culpa.cli.command import command
 from culpa.cli.compare import compare
@@ -12,13 +14,25 @@ from culpa.cli.explain import explain
 from culpa.cli.fit import fit
 from culpa.cli.incidents import incidents
 from culpa.cli.info import info
+from culpa.cli.init import init
 from culpa.cli.interrupts import run_interruptible
 from culpa.cli.report import report
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
 from culpa.cli.update import update
 
+
+class _Commands(TyperGroup):
+    """The commands; the words that they were called with are remembered for messages."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember the words before they are taken apart."""
+        console.remember_words(args)
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame.",
     no_args_is_help=True,
     add_completion=True,
@@ -36,9 +50,17 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, help="Show the version.")] = False,
+    project_file: Annotated[
+        Path | None,
+        typer.Option("--project", help="Project file with settings.", show_default=f"{project.NAME}, if there is one"),
+    ] = None,
 ) -> None:
     """Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame."""
+    if project_file is not None or (Path(project.NAME).is_file() and context.invoked_subcommand != "init"):
+        with console.guarded():
+            context.default_map = project.defaults(project_file or Path(project.NAME))
 
 
 @command
@@ -53,7 +75,7 @@ def demo(
     story.run(Console(), output)
 
 
-for each in (demo, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):
+for each in (demo, init, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):
     app.command()(each)
 
 

@@ -103,6 +103,7 @@ def calibrate(
     if not source.again:
         raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}. Pass a file.")
     features = columns.features(source)
+    console.tell_reading(source, quiet=quiet)
     detector = PCADetector(**parameters)
     check_columns(detector, features)
     comparable = by_position(detector, features)
@@ -117,7 +118,7 @@ def calibrate(
         for sheet in sheets(top):
             console.console_of_width(140).print(sheet)
     if output is not None:
-        fit(best, source, features, report=console.warn).save(output)
+        options.save_model(fit(best, source, features, report=console.warn), source, output)
         if not quiet:
             console.say(f"wrote {output}: {label}{_rate(best)}")
 

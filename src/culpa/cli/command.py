@@ -1,7 +1,8 @@
 """From blocks of options to a command: typer needs a flat signature, so blocks are expanded into one.
 
-A command takes ordinary options, blocks of options (dataclasses with a typer option per field) and parameters of the
-library (``Annotated[dict[str, Any], Described(...)]``), whose options, help and checks come from `culpa._core.parameters`.
+A command takes ordinary options, blocks of options (dataclasses with a typer option for each field, in its type or its
+metadata) and parameters of the library (``Annotated[dict[str, Any], Described(...)]``), whose options, help and checks come
+from `culpa._core.parameters`.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from culpa._core.kinds import FEATURES, GROUPS, AnyOf, Choice, Flag, Kind, Numbe
 from culpa._core.parameter import Parameter, Parameters
 from culpa.cli.console import guarded
 
+OPTION = "option"  # where the metadata of a field of a block keep its typer option
 Flat = dict[str, inspect.Parameter]  # options of the command line by the name of their variable
 
 
@@ -62,9 +64,7 @@ def _expand(name: str, hint: Any, default: Any) -> tuple[Flat, Callable[[Mapping
         return options, lambda given: {parameter.name: _value(parameter, given) for parameter in parameters}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         types = get_type_hints(hint, include_extras=True)
-        options = {
-            field.name: _option(field.name, types[field.name], _default(field)) for field in dataclasses.fields(hint)
-        }
+        options = {field.name: _option_in(field, types[field.name]) for field in dataclasses.fields(hint)}
         return options, lambda given: hint(**{name: given[name] for name in options})
     return {name: _option(name, hint, default)}, lambda given: given[name]
 
@@ -78,8 +78,11 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+def _option_in(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
+    """A field of a block as an option: the field describes it, or its type."""
+    described = Annotated[hint, field.metadata[OPTION]] if OPTION in field.metadata else hint
+    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+    return _option(field.name, described, default)
 
 
 def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
@@ -95,7 +98,8 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
-    default = str(parameter.default) if isinstance(kind, AnyOf) else parameter.default
+    as_text = isinstance(kind, AnyOf) and parameter.default is not None
+    default = str(parameter.default) if as_text else parameter.default
     type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)
     return _option(_variable(parameter), Annotated[type_of_value, info], default)
 
@@ -122,7 +126,7 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     """The checked value of an option."""
     value = given[_variable(parameter)]
     if isinstance(parameter.kind, AnyOf):
-        value = _number(value)
+        value = None if value is None else _number(value)
     elif parameter.kind is FEATURES and value is not None:
         value = [name.strip() for name in value.split(",") if name.strip()]
     elif parameter.kind is GROUPS:

@@ -34,8 +34,10 @@ def compare(
     from culpa.io.model_file import load
     from culpa.jobs import compare as run
 
-    before, after = tables.open_both()
     fitted = load(model).fitted
+    before, after = tables.open_both(fitted.reading)
+    for table in (before, after):
+        console.tell_reading(table, quiet=quiet)
     fitted = fitted.without_groups() if no_groups else fitted
     with console.progress_bar(before, quiet=quiet) as (rows_done, _):
         comparison = run(fitted, before, after, progress=rows_done)

@@ -1,21 +1,36 @@
 """What commands say to people: messages on standard error, one-sentence errors, progress on a terminal."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
+
+from culpa._core.words import count as count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from culpa.io.tables import Source
+    from culpa.io.tables.problems import TableProblems
+
+_MOST_PROBLEMS = 20  # shown
+_words: list[str] = []
 
 
 def say(text: str) -> None:
     """One line for a person, on standard error."""
-    typer.echo(text, err=True)
+    typer.echo(plain(text), err=True)
+
+
+def plain(text: str) -> str:
+    r"""A text without characters that would steer the terminal; names of columns may contain anything.
+
+    >>> plain("temp\x1b[31m")
+    'temp\\x1b[31m'
+    """
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def warn(text: str) -> None:
@@ -23,19 +38,41 @@ def warn(text: str) -> None:
     say(f"Warning: {text}")
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun.
+def tell_reading(source: "Source", *, quiet: bool) -> None:
+    """How a table is read, on one line, where that was not given."""
+    if not quiet and (decisions := source.decisions):
+        say(f"{source.name}: {'; '.join(decisions)}.")
 
-    >>> count(1, "incident"), count(2000, "row")
-    ('1 incident', '2,000 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+def tell_missing(source: "Source", *, quiet: bool) -> None:
+    """How many cells said why they are missing, on one line."""
+    if not quiet and (found := source.missing_found):
+        listed = ", ".join(f"{text!r} ({number:,})" for text, number in found.most_common(8))
+        say(f"{source.name}: read as missing: {listed}{', ...' if len(found) > 8 else ''}.")
 
 
 def fail(text: str) -> NoReturn:
     """A user error: one sentence, exit code 2."""
     say(f"Error: {' '.join(text.split())}")
     raise typer.Exit(2)
+
+
+def fail_with(error: "TableProblems") -> NoReturn:
+    """Several problems of a table: one line each, and a command line that solves them; exit code 2."""
+    say(f"Error: {error.table} has {len(error.problems)} problems:")
+    for problem in error.problems[:_MOST_PROBLEMS]:
+        say(f"- {problem.text}")
+    if len(error.problems) > _MOST_PROBLEMS:
+        say(f"- and {len(error.problems) - _MOST_PROBLEMS} more")
+    if command := error.command(_words):
+        open_ones = sum(not problem.options for problem in error.problems)
+        say(f"This solves {'them' if not open_ones else f'all but {open_ones}'}: {command}")
+    raise typer.Exit(2)
+
+
+def remember_words(words: Sequence[str]) -> None:
+    """The words of the command line, for messages that suggest another one."""
+    _words[:] = words
 
 
 @contextmanager
@@ -58,6 +95,8 @@ def guarded() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             _close_quietly()
             raise typer.Exit(0) from None
+        if hasattr(error, "problems"):  # of a table, whose module need not be loaded for this
+            fail_with(cast("TableProblems", error))
         if isinstance(error, OSError):
             fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         if isinstance(error, ValueError | ImportError | MemoryError | NotImplementedError):
@@ -76,7 +115,7 @@ def console_of_width(width: int) -> "Console":
 @contextmanager
 def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
     """Functions that report the number of rows and the current step: a bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty() or source.live:
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or source.live:
         yield lambda rows: None, lambda text: None
         return
     from rich.console import Console

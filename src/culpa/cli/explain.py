@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import tell_reading
 
 
 @command
@@ -23,6 +23,21 @@ def explain(
             show_default="one line per row",
         ),
     ] = None,
+    shortest: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            show_default=False,
+            help="Write one line for each of the fewest features that account for this share of the score above its mean.",
+        ),
+    ] = None,
+    counterfactual: Annotated[
+        bool,
+        typer.Option(
+            "--counterfactual",
+            help="Write the fewest features to change, and their new values, so that the row would not be flagged.",
+        ),
+    ] = False,
     id: options.Id = None,
     upstream: Annotated[
         list[str] | None,
@@ -41,24 +56,30 @@ def explain(
     \b
     culpa explain new.csv -m plant.culpa -o why.csv
     culpa explain new.csv -m plant.culpa --id time --top 3
+    culpa explain new.csv -m plant.culpa --shortest 0.9
+    culpa explain new.csv -m plant.culpa --counterfactual
     culpa explain new.parquet -m plant.culpa --all -o why.parquet
     culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor,reactor:product
     tail -f readings.ndjson | culpa explain - -m plant.culpa
     """
+    if sum((top is not None, shortest is not None, counterfactual)) > 1:
+        raise ValueError("choose one of --top, --shortest and --counterfactual.")
+    if shortest is not None and not 0 < shortest <= 1:
+        raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
     with options.open_job(rows, answer) as job:
-        from culpa.jobs import explain as run
+        from culpa.jobs import explain as work
 
-        summary = run(
-            job.detector,
-            job.source,
-            job.sink,
-            carried=options.names_of(id, job.source),
+        carried = options.labels_of(id, rows, job.source)
+        tell_reading(job.source, quiet=rows.quiet)
+        summary = job.run(
+            work,
+            carried=carried,
             all_rows=all,
             top=top,
+            shortest=shortest,
+            counterfactual=counterfactual,
             upstream=options.chains_of(upstream, job.detector.columns.names),
-            inline=job.source.live and job.format == "ndjson",
-            progress=job.progress,
-            report=warn,
+            inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
             note=job.note,
         )
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

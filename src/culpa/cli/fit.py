@@ -11,7 +11,7 @@ from culpa.cli.command import Described, command
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
-    from culpa.io.tables import Source
+    from culpa.io.tables import TimedTable
 
 
 @command
@@ -43,7 +43,8 @@ def fit(
     culpa fit normal.csv -o plant.culpa
     culpa fit normal.parquet -o plant.culpa --id time --drop operator,shift
     culpa fit normal.csv -o plant.culpa --group 'A feed=flow_1,valve_3' --group 'B feed=flow_2,valve_4'
-    culpa fit messwerte.csv -o anlage.culpa --delimiter ';' --decimal ','
+    culpa fit 'line3/*.parquet' -o line3.culpa --from 2024-02-01 --exclude 2024-02-03
+    culpa fit pi.csv -o plant.culpa --long tag,time,value,quality --every 1min
     """
     from culpa._core.files import check_free
     from culpa.detector import PCADetector
@@ -52,11 +53,13 @@ def fit(
     check_free(output, force=force)
     source = table.open()
     features = columns.features(source)
-    units = _units(unit or [], features)
+    console.tell_reading(source, quiet=quiet)
+    units = {name: unit for name, unit in source.units.items() if name in features} | _units(unit or [], features)
     detector = PCADetector(**parameters)
     _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
     detector.units_ = {**detector.units_, **units}
-    detector.save(output)
+    options.save_model(detector, source, output)
+    console.tell_missing(source, quiet=quiet)
     if not quiet:
         console.say(_summary(detector, source, output))
         for text in ties_in_words(detector.fitted):
@@ -64,7 +67,13 @@ def fit(
 
 
 def _learn(
-    detector: "PCADetector", source: "Source", features: list[str], *, complete_only: bool, compile: bool, quiet: bool
+    detector: "PCADetector",
+    source: "TimedTable",
+    features: list[str],
+    *,
+    complete_only: bool,
+    compile: bool,
+    quiet: bool,
 ) -> None:
     from culpa.jobs import fit as learn
 
@@ -87,9 +96,10 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
     return units
 
 
-def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
+def _summary(detector: "PCADetector", source: "TimedTable", output: Path) -> str:
     model = detector.model_
     skipped = f", {console.count(source.skipped, 'line')} skipped" if source.skipped else ""
+    skipped += f", {console.count(source.left_out, 'row')} left out" if source.left_out else ""
     abnormal = detector.abnormal_training_rows_
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
     if (cells := detector.suspicious_cells_) is not None:
@@ -97,10 +107,18 @@ def _summary(detector: "PCADetector", source: "Source", output: Path) -> str:
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
-        f"{console.count(model.n_components_, 'component')} {'explains' if model.n_components_ == 1 else 'explain'} "
-        f"{model.explained_variance_ratio_.sum():.1%}; "
+        f"{_components(detector)} {detector.fitted.explained_variance:.1%}; "
         f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"
     )
+
+
+def _components(detector: "PCADetector") -> str:
+    """What explains the variance."""
+    fitted = detector.fitted
+    if fitted.n_modes is None:
+        return f"{console.count(fitted.n_components, 'component')} explain{'s' * (fitted.n_components == 1)}"
+    shares = ", ".join(f"{weight:.0%}" for weight in fitted.ppca.weights_)
+    return f"{console.count(fitted.n_modes, 'operating mode')} ({shares} of the rows) explain"
 
 
 def _rate(detector: "PCADetector") -> str:

@@ -8,7 +8,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import plain, tell_reading
 
 
 @command
@@ -38,20 +38,13 @@ def incidents(
     if text and (answer.path or answer.format):
         raise ValueError("--text writes to standard output. Leave out -o and --format.")
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
-        from culpa.jobs import incidents as run
+        from culpa.jobs import incidents as work
 
+        time = job.source.time
+        tell_reading(job.source, quiet=rows.quiet)
         live = job.source.live and job.format in ("text", "ndjson")
-        summary = run(
-            job.detector,
-            job.source,
-            job.sink,
-            time=grouping.time,
-            **grouping.grouping(),
-            events=live if events is None else events,
-            progress=job.progress,
-            report=warn,
-            note=job.note,
-        )
+        shown = live if events is None else events
+        summary = job.run(work, time=time, **grouping.grouping(), events=shown, note=job.note)
     rows.finish(summary, job.source, answer.path, incidents=True, found=summary.incidents)
 
 
@@ -62,7 +55,7 @@ class _Lines:
         events = columns.get("event") or ["closed"] * len(columns["sentence"])
         news = columns.get("new") or [""] * len(events)
         for event, new, sentence in zip(events, news, columns["sentence"], strict=True):
-            typer.echo(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence)
+            typer.echo(plain(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence))
 
 
 _OPENINGS = {"opened": "New incident. ", "grew": "{new} left the normal range. ", "closed": "Over. "}

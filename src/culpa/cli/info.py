@@ -6,6 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
+from culpa.cli.console import plain
 
 if TYPE_CHECKING:
     from culpa.jobs import Description
@@ -34,6 +35,15 @@ def info(
         _print(about)
 
 
+def _modes(about: "Description") -> dict[str, str]:
+    if about.modes is None:
+        return {}
+    each = (
+        f"{mode['mode']} ({mode['share']:.0%} of the rows, {mode['components']} components)" for mode in about.modes
+    )
+    return {"modes": ", ".join(each)}
+
+
 def _print(about: "Description") -> None:
     from culpa.columns.units import short_names
 
@@ -42,27 +52,36 @@ def _print(about: "Description") -> None:
         past += f", given {', '.join(about.given)}"
     if about.smooth is not None:
         past += f"; rows smoothed with weight {about.smooth:g}"
+    model = about.model
+    if about.degrees_of_freedom is not None:
+        model += f" with {about.degrees_of_freedom:.3g} degrees of freedom"
     lines = {
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
         "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        **_modes(about),
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
-        "model": f"noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
+        "model": f"{model}, noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
         "blame": f"{about.game} game, features ranked by {about.ranking}",
         "explainer": about.explainer,
         "format": f"{about.format}, written by culpa {about.culpa}",
     }
     for name, text in lines.items():
-        typer.echo(f"{name:<14}{text}")
-    typer.echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
+        _echo(f"{name:<14}{text}")
+    _echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
     for feature, name in zip(about.features, short_names([each["name"] for each in about.features]), strict=True):
         shown = name if feature["unit"] else feature["name"]  # the unit has a column of its own
-        typer.echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
+        _echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
     if about.groups:
-        typer.echo(f"\n{'group':<24}features")
+        _echo(f"\n{'group':<24}features")
         for name, members in about.groups.items():
-            typer.echo(f"{name:<24}{', '.join(members)}")
+            _echo(f"{name:<24}{', '.join(members)}")
     for suggestion in about.suggestions:
-        typer.echo(f"\n{suggestion}")
+        _echo(f"\n{suggestion}")
     for warning in about.warnings:
-        typer.echo(f"\nWarning: {warning}")
+        _echo(f"\nWarning: {warning}")
+
+
+def _echo(text: str) -> None:
+    """Lines without characters that would steer the terminal."""
+    typer.echo("\n".join(map(plain, text.split("\n"))))

@@ -1,19 +1,22 @@
 """Options that several commands share, each described once, in blocks of options that belong together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from culpa._core.choices import TABLE_FORMATS, one_of
+from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
 from culpa.cli import console
+from culpa.cli.command import OPTION
 
 if TYPE_CHECKING:
+    from culpa.detector import PCADetector
     from culpa.fitted import FittedDetector
-    from culpa.io.tables import Sink, Source
+    from culpa.io.tables import Options, Selection, Sink, Source, TimedTable
     from culpa.jobs import Summary
 
 READING = "Reading the table"
@@ -21,9 +24,14 @@ COLUMNS = "Columns"
 MODEL = "Model"
 
 _FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
+_INPUT_FORMATS = ", ".join(INPUT_FORMATS[:-1]) + f" or {INPUT_FORMATS[-1]}"
+
+FOUND = 3  # exit code if there is an anomaly, with --fail-on-anomaly
 
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress, no summary, and not how tables are read.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
 Model = Annotated[
     Path,
@@ -54,100 +62,150 @@ Id = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """The table to read, and how."""
+def _option(
+    help: str, *names: str, default: Any = None, shown: str | None = None, panel: str | None = None, **more: Any
+) -> Any:
+    """A field of a block that is an option. ``shown`` is what help says about its default, if that is ``None``."""
+    option = typer.Option(*names, help=help, show_default=shown or default is not None, rich_help_panel=panel, **more)
+    return field(default=default, metadata={OPTION: option})
 
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="Table to read: CSV, Parquet, Arrow (Feather) or NDJSON; '-' for standard input.", show_default=False
-        ),
-    ]
-    input_format: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Override the file extension: {_FORMATS}.",
-            show_default="file extension, ndjson for '-'",
-            rich_help_panel=READING,
-            autocompletion=lambda: list(TABLE_FORMATS),
-        ),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="CSV: field delimiter; '\\t' for a tab.", show_default="detected", rich_help_panel=READING),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="CSV: decimal mark, '.' or ','.", show_default="detected", rich_help_panel=READING),
-    ] = None
-    encoding: Annotated[str, typer.Option(help="CSV: text encoding.", rich_help_panel=READING)] = "utf-8"
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Number that marks a missing cell, such as -9999, or in CSV and NDJSON also a text. 'NA' and similar "
-            "texts are always missing. Repeatable.",
-            show_default=False,
-            rich_help_panel=READING,
-        ),
-    ] = None
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="NDJSON: stop at a line that cannot be read.", rich_help_panel=READING),
-    ] = False
-    sparse: Annotated[
-        bool,
-        typer.Option("--sparse", help="NDJSON: treat absent fields as missing cells.", rich_help_panel=READING),
-    ] = False
+
+_reading = partial(_option, panel=READING)
+_columns = partial(_option, panel=COLUMNS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """How to read a table; a model file remembers these, except for the format."""
+
+    input_format: str | None = _reading(
+        f"Override the file extension: {_INPUT_FORMATS}.",
+        shown="file extension; '-' by its first line",
+        autocompletion=lambda: list(INPUT_FORMATS),
+    )
+    time: str | None = _reading(
+        "Column with the times of the rows, in ascending order; 'none' for none.", shown="found, or the model's"
+    )
+    time_format: str | None = _reading(
+        "How times are written: dmy, mdy, ymd, iso, s or ms since 1970, or a pattern such as '%d.%m.%Y %H:%M'.",
+        shown="recognised",
+    )
+    missing: list[str] | None = _reading(
+        "Value that means a missing cell, in addition to 'NA', 'Bad Input' and similar texts: a number such as "
+        "-9999, or a text. Repeatable."
+    )
+    delimiter: str | None = _reading("CSV: field delimiter; '\\t' for a tab, ' ' for blanks.", shown="detected")
+    decimal: str | None = _reading("CSV: decimal mark, '.' or ','.", shown="detected")
+    thousands: str | None = _reading("CSV: character that groups thousands.", shown="detected")
+    encoding: str = _reading("CSV: text encoding.", default="utf-8")
+    header_rows: int | None = _reading("CSV, Excel: number of header rows.", shown="counted", min=0)
+    no_header: bool = _reading(
+        "CSV, Excel: there is no header; columns are called c1, c2, ...", "--no-header", default=False
+    )
+    names: list[str] | None = _reading("CSV, Excel: names of all columns, as 'a,b,c', if there is no header.")
+    sheet: str | None = _reading("Excel: name of the sheet.", shown="the first")
+    long: str | None = _reading(
+        "The table has one reading per line: its columns of tag, time, value and (optional) quality, as "
+        "'tag,time,value,quality'."
+    )
+    every: str | None = _reading(
+        "Long tables: average the readings of each interval, such as '1min'.", shown="one row per time"
+    )
+    hold: str | None = _reading(
+        "Long tables: a reading stays valid for so long, such as '10min', until the next one.", shown="its own interval"
+    )
+    good: list[str] | None = _reading(
+        "Long tables: quality of good readings; others are missing. Repeatable.", shown="'Good' and similar"
+    )
+    strict: bool = _reading("NDJSON: stop at a line that cannot be read.", "--strict", default=False)
+    sparse: bool = _reading("NDJSON: treat absent fields as missing cells.", "--sparse", default=False)
+    skip_ragged: bool = _reading(
+        "CSV: skip rows with another number of cells than the header.", "--skip-ragged", default=False
+    )
+    since: str | None = _reading("Read rows from this time on.", "--from", shown="the first")
+    until: str | None = _reading("Read rows up to this time; a day is included.", "--to", shown="the last")
+    exclude: list[str] | None = _reading("Leave out a period, as 'START/END', or a day. Repeatable.")
+    exclude_file: Path | None = _reading("Leave out the periods in a table of their beginnings and ends.")
 
     def __post_init__(self) -> None:
         if self.input_format is not None:
-            one_of(self.input_format, TABLE_FORMATS, "--input-format")
+            one_of(self.input_format, INPUT_FORMATS, "--input-format")
 
-    def open(self) -> "Source":
-        """The table."""
-        from culpa.io.tables import Options, TableError, open_source
+    def reading(self) -> "Options":
+        """The options, as readers take them."""
+        from culpa.io.tables import Options, TableError
+        from culpa.io.tables.reading import one_character
 
         delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
-        for mark, name in ((delimiter, "--delimiter"), (self.decimal, "--decimal")):
-            if mark is not None and len(mark.encode()) != 1:
-                raise TableError(f"{name} must be a single ASCII character, got {mark!r}.")
-        options = Options(
-            self.input_format,
-            delimiter,
-            self.decimal,
-            self.encoding,
-            tuple(self.missing or ()),
-            self.strict,
-            self.sparse,
+        for mark, name in ((delimiter, "--delimiter"), (self.decimal, "--decimal"), (self.thousands, "--thousands")):
+            one_character(mark, name)
+        if self.no_header and self.header_rows:
+            raise TableError(f"--no-header and --header-rows {self.header_rows} contradict each other.")
+        if (self.every or self.hold or self.good) and not self.long:
+            raise TableError("--every, --hold and --good are for long tables. Name their columns with --long.")
+        return Options(
+            format=self.input_format,
+            delimiter=delimiter,
+            decimal=self.decimal,
+            encoding=self.encoding,
+            missing=tuple(self.missing or ()),
+            strict=self.strict,
+            sparse=self.sparse,
+            skip_ragged=self.skip_ragged,
+            thousands=self.thousands,
+            header_rows=0 if self.no_header else self.header_rows,
+            names=_split(self.names or []),
+            sheet=self.sheet,
+            time=self.time,
+            time_format=self.time_format,
+            long=_split([self.long] if self.long else []),
+            every=self.every,
+            good=tuple(self.good or ()),
+            hold=self.hold,
         )
-        return open_source(to_path(self.table), options, console.warn)
+
+    def selection(self, options: "Options") -> "Selection":
+        """The part of the rows to read."""
+        from culpa.io.tables import excluded_periods, select
+
+        listed = [] if self.exclude_file is None else excluded_periods(self.exclude_file, options)
+        return select(self.since, self.until, self.exclude or [], listed)
+
+    def open_tables(self, tables: Sequence[str], memory: Mapping[str, Any] | None = None) -> "TimedTable":
+        """One or several tables as one; ``memory`` is how the training table of a model was read."""
+        from culpa.io.tables import open_table
+
+        options = self.reading().after(memory or {})
+        return open_table(tables, options, self.selection(options), console.warn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ReadingOptions):
+    """The table to read, and how."""
+
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            help="Tables to read: CSV, Excel, Parquet, Arrow (Feather) or NDJSON; patterns such as 'line3/*.csv'; '-' for "
+            "standard input.",
+            show_default=False,
+        ),
+    ]
+
+    def open(self, memory: Mapping[str, Any] | None = None) -> "TimedTable":
+        """The table."""
+        return self.open_tables(self.table, memory)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """The columns to learn from."""
 
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns to learn from, as 'a,b,c'. Repeatable.", show_default="all", rich_help_panel=COLUMNS
-        ),
-    ] = None
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to leave out, as 'a,b'. Repeatable.", show_default=False, rich_help_panel=COLUMNS),
-    ] = None
-    id: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that is not a feature, such as a time. Repeatable.",
-            show_default=False,
-            rich_help_panel=COLUMNS,
-        ),
-    ] = None
+    columns: list[str] | None = _columns("Columns to learn from, as 'a,b,c'. Repeatable.", shown="all")
+    drop: list[str] | None = _columns("Columns to leave out, as 'a,b'. Repeatable.")
+    id: list[str] | None = _columns("Column that is not a feature, such as a time. Repeatable.")
 
-    def features(self, source: "Source") -> list[str]:
+    def features(self, source: "TimedTable") -> list[str]:
         """The names of the columns to learn from: at least two."""
         from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
@@ -156,7 +214,8 @@ class ColumnOptions:
         wanted, dropped, carried = (
             split_names(names or [], list(known)) for names in (self.columns, self.drop, self.id)
         )
-        features = choose_features(known, source.name, wanted, dropped, carried)
+        carried += [name for name in source.time_columns if name not in (*wanted, *dropped, *carried)]
+        features = choose_features(known, source.name, wanted, dropped, carried, source)
         if len(features) < 2:
             raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
         return features
@@ -167,9 +226,9 @@ class NewRowsOptions(TableOptions):
     """New rows, and the model that judges them."""
 
     model: Model
-    fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help="Exit with code 1 if there is an anomaly.")
-    ] = False
+    fail_on_anomaly: bool = _option(
+        f"Exit with code {FOUND} if there is an anomaly.", "--fail-on-anomaly", default=False
+    )
     quiet: Quiet = False
 
     def detector(self) -> "FittedDetector":
@@ -179,19 +238,23 @@ class NewRowsOptions(TableOptions):
         return load(self.model).fitted
 
     def finish(
-        self, summary: "Summary", source: "Source", output: Path | None, *, incidents: bool = False, found: int
+        self, summary: "Summary", source: "TimedTable", output: Path | None, *, incidents: bool = False, found: int
     ) -> None:
         """Print the summary, with incidents where they were counted; ``found`` anomalies choose the exit code."""
+        console.tell_missing(source, quiet=self.quiet)
         if summary.empty:
-            console.warn(f"{summary.empty:,} row(s) have no observed feature, so they get no score.")
+            from culpa._core.missing import without_score
+
+            console.warn(f"{without_score(summary.empty)}.")
         if not self.quiet:
             parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
             parts += [console.count(summary.incidents, "incident")] if incidents else []
             parts += [] if summary.discoveries is None else [f"{summary.discoveries:,} discovered"]
             parts += [f"{console.count(source.skipped, 'line')} skipped"] if source.skipped else []
+            parts += [f"{console.count(source.left_out, 'row')} left out"] if source.left_out else []
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
         if self.fail_on_anomaly and found:
-            raise typer.Exit(1)
+            raise typer.Exit(FOUND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,31 +270,33 @@ class BlamedRowsOptions(NewRowsOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodsOptions(TableOptions):
-    """The tables of two periods, read alike; the first is ``table``."""
+class PeriodsOptions(ReadingOptions):
+    """The tables of two periods, read alike."""
 
-    table: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.", show_default=False)]
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.", show_default=False)]
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.", show_default=False)]
 
-    def open_both(self) -> "tuple[Source, Source]":
+    def open_both(self, memory: Mapping[str, Any]) -> "tuple[TimedTable, TimedTable]":
         """Both tables."""
-        return self.open(), replace(self, table=self.after).open()
+        return self.open_tables([self.before], memory), self.open_tables([self.after], memory)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """Where a table of results is written."""
 
-    output: Annotated[str, typer.Option("--output", "-o", help="File to write; '-' for standard output.")] = "-"
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help=f"Override the file extension of the output: {_FORMATS}.",
-            show_default="file extension",
-            autocompletion=lambda: list(TABLE_FORMATS),
-        ),
-    ] = None
+    output: str = _option("File to write; '-' for standard output.", "--output", "-o", default="-")
+    format: str | None = _option(
+        f"Override the file extension of the output: {_FORMATS}.",
+        "--format",
+        shown="file extension",
+        autocompletion=lambda: list(TABLE_FORMATS),
+    )
+    escape_formulas: bool = _option(
+        "CSV: put an apostrophe before texts that a spreadsheet would take for formulas.",
+        "--escape-formulas",
+        default=False,
+    )
     force: Force = False
 
     def __post_init__(self) -> None:
@@ -248,8 +313,10 @@ class OutputOptions:
         """The sink and its format. On standard output, NDJSON from a pipe gives NDJSON, and everything else CSV."""
         from culpa.io.tables import format_of, open_sink
 
-        kind = format_of(self.path, self.format, otherwise=None if self.path else "ndjson" if source.live else "csv")
-        with open_sink(self.path, kind, force=self.force, flush=not source.again) as sink:
+        piped = "ndjson" if source.live and source.kind == "ndjson" else "csv"
+        kind = format_of(self.path, self.format, otherwise=None if self.path else piped, formats=TABLE_FORMATS)
+        flush, escape = not source.again, self.escape_formulas
+        with open_sink(self.path, kind, force=self.force, flush=flush, escape=escape) as sink:
             yield sink, kind
 
 
@@ -257,25 +324,17 @@ class OutputOptions:
 class IncidentOptions:
     """How flagged rows are grouped into incidents."""
 
-    time: Annotated[
-        str | None,
-        typer.Option(help="Column with the time of each row, in ascending order.", show_default="row numbers"),
-    ] = None
-    gap: Annotated[
-        str,
-        typer.Option(
-            help="Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'."
-        ),
-    ] = "0"
-    min_length: Annotated[int, typer.Option(min=1, help="Minimum number of flagged rows in an incident.")] = 1
-    baseline: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
-            "training rows.",
-        ),
-    ] = 0
+    gap: str = _option(
+        "Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'.",
+        default="0",
+    )
+    min_length: int = _option("Minimum number of flagged rows in an incident.", default=1, min=1)
+    baseline: int = _option(
+        "Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
+        "training rows.",
+        default=0,
+        min=0,
+    )
 
     def grouping(self) -> dict[str, Any]:
         """The options, as the library takes them."""
@@ -289,21 +348,44 @@ class Job:
     """What a command over new rows works with."""
 
     detector: "FittedDetector"
-    source: "Source"
+    source: "TimedTable"
     sink: "Sink"
     format: str
     progress: "Callable[[Summary], None]"
     note: "Callable[[str], None]"
 
+    def run(self, work: "Callable[..., Summary]", **options: Any) -> "Summary":
+        """Do the work of the command, with warnings on the console."""
+        return work(self.detector, self.source, self.sink, progress=self.progress, report=console.warn, **options)
+
 
 @contextmanager
 def open_job(rows: NewRowsOptions, sinks: "OutputOptions | AbstractContextManager[tuple[Sink, str]]") -> Iterator[Job]:
-    """Open the table, the model and the output, with a progress bar."""
-    source = rows.open()
+    """Open the model, the table and the output, with a progress bar."""
     detector = rows.detector()
+    source = rows.open(detector.reading)
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
     with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
+
+
+def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> None:
+    """Write a model file that remembers how its training table was read."""
+    from dataclasses import replace
+
+    from culpa.io.model_file import save
+
+    detected = source.detected()
+    reading = source.options.remembered() | ({"detected": detected} if detected else {})
+    save(replace(detector.fitted, reading=reading), output)
+
+
+def labels_of(given: list[str] | None, rows: NewRowsOptions, source: "TimedTable") -> list[str]:
+    """Columns that name the rows of an answer: those given, or the times, if they were given or the model knows them."""
+    if given:
+        return names_of(given, source)
+    known = source.options.time or source.options.hints.get("time") or source.selection
+    return [source.time] if known and source.time is not None else []
 
 
 def names_of(given: list[str] | None, source: "Source") -> list[str]:
@@ -313,6 +395,13 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
     if not any("," in name for name in given or []):  # the table need not be opened for its column names
         return list(dict.fromkeys(given or []))
     return split_names(given or [], list(source.columns()))
+
+
+def _split(given: Sequence[str]) -> tuple[str, ...]:
+    """Names given as 'a,b,c'; a name with a comma is quoted, as in CSV."""
+    import csv
+
+    return tuple(name.strip() for cells in csv.reader(given, skipinitialspace=True) for name in cells)
 
 
 def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:

@@ -46,15 +46,17 @@ def report(
     target = options.to_path(output or ("-" if json else "report.html"))
     if target is not None:
         check_free(target, force=force)
-    source = rows.open()
     detector = rows.detector()
+    source = rows.open(detector.reading)
+    time = source.time if id is None or rows.time is not None else None  # labels are for rows without times
+    console.tell_reading(source, quiet=rows.quiet)
     from culpa.report import report_on
 
     with console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         made = report_on(
             detector,
             source,
-            time=grouping.time,
+            time=time,
             id=id,
             progress=rows_done,
             report=console.warn,

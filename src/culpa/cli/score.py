@@ -7,7 +7,7 @@ import typer
 from culpa._core.kinds import FRACTION
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import warn
+from culpa.cli.console import tell_reading
 
 
 @command
@@ -38,17 +38,9 @@ def score(
     if fdr is not None:
         FRACTION.check(fdr, "--fdr")
     with options.open_job(rows, answer) as job:
-        from culpa.jobs import score as run
+        from culpa.jobs import score as work
 
-        carried = options.names_of(id, job.source)
-        summary = run(
-            job.detector,
-            job.source,
-            job.sink,
-            carried=carried,
-            flagged_only=flagged,
-            fdr=fdr,
-            progress=job.progress,
-            report=warn,
-        )
+        carried = options.labels_of(id, rows, job.source)
+        tell_reading(job.source, quiet=rows.quiet)
+        summary = job.run(work, carried=carried, flagged_only=flagged, fdr=fdr)
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

@@ -1,5 +1,6 @@
 """`culpa update`: learn from more normal rows."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from culpa._core.parameters import UPDATE
@@ -30,12 +31,14 @@ def update(
     culpa update plant.culpa normal_may.csv -o plant_may.culpa --forget 0.0001
     """
     from culpa._core.files import check_free
-    from culpa.io.model_file import load
+    from culpa.io.model_file import load, save
     from culpa.jobs import update as run
 
     check_free(output, force=force)
-    source = table.open()
     detector = load(model)
+    reading = detector.fitted.reading
+    source = table.open(reading)
+    console.tell_reading(source, quiet=quiet)
     with console.progress_bar(source, quiet=quiet) as (rows_done, note):
         done = run(
             detector,
@@ -46,7 +49,8 @@ def update(
             note=note,
             **learning,
         )
-    detector.save(output)
+    save(replace(detector.fitted, reading=reading), output)
+    console.tell_missing(source, quiet=quiet)
     if not quiet:
         _say(done, detector.model_.n_samples_)
         limit = f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_width, default_names, read_table
+from culpa.columns.picking import picked
 
 Cells = NDArray[Any]  # float64, or objects where there are texts among them
 
@@ -48,10 +49,8 @@ class Reading:
         )
 
     def choose(self, rows: Any) -> Self:
-        """Some of the rows, by positions (or a single one), a mask or a slice."""
-        at = rows
-        if not isinstance(rows, slice):
-            at = np.arange(len(self.labels))[_checked_rows(rows, len(self.labels))]
+        """Some of the rows, by positions (or a single one), a mask, a slice, or labels of a pandas index."""
+        at = picked(rows, self.labels, self.native)
         shrink = None if self.shrink is None else self.shrink[at]
         return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at], shrink=shrink)
 
@@ -62,21 +61,6 @@ class Arranged(NamedTuple):
     features: Floats
     cells: Cells
     shrink: Floats | None = None
-
-
-def _checked_rows(rows: Any, n_rows: int) -> NDArray[Any]:
-    """Positions or a mask that fit a table of so many rows."""
-    array = np.atleast_1d(np.asarray(rows))
-    if not array.size:
-        array = array.astype(np.intp)
-    if array.ndim != 1 or array.dtype.kind not in "biu":
-        raise ValueError(f"rows must be positions or a mask of rows, got {rows!r}.")
-    if array.dtype.kind == "b":
-        if len(array) != n_rows:
-            raise ValueError(f"rows is a mask of {len(array)} rows, but X has {n_rows} rows.")
-    elif (outside := (array < -n_rows) | (array >= n_rows)).any():
-        raise ValueError(f"rows contains position {array[outside][0]}, but X has {n_rows} rows.")
-    return array
 
 
 class Columns(ABC):

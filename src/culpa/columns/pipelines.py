@@ -27,7 +27,7 @@ class Traced(Columns):
         names = getattr(pipeline, "feature_names_in_", None)
         self.steps = [(name, step) for name, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
         self.inner = inner
-        self.outputs = _outputs(pipeline[:-1])
+        self.outputs = output_names(pipeline[:-1])
         self._names_in = None if names is None else tuple(map(str, names))
         n_columns = pipeline.n_features_in_
         self._link = chain([step for _, step in self.steps], n_columns, len(inner.inputs))
@@ -37,7 +37,7 @@ class Traced(Columns):
             made_of.setdefault(tuple(sorted(sources)), []).extend(members)
         self._sources = sorted(made_of)
         self.members = tuple(tuple(sorted(made_of[sources])) for sources in self._sources)
-        self.names = self.known_names = _joined(self._sources, self._names_in or default_names(n_columns))
+        self.names = self.known_names = joined_names(self._sources, self._names_in or default_names(n_columns))
         if len(self.names) == 1 and n_columns > 1:
             self.obstacle = _obstacle(self.steps)
 
@@ -90,7 +90,7 @@ class Traced(Columns):
         )
 
 
-def _outputs(steps: Any) -> tuple[str, ...] | None:
+def output_names(steps: Any) -> tuple[str, ...] | None:
     """What the steps call their outputs, if all of them do."""
     try:
         return tuple(map(str, steps.get_feature_names_out()))
@@ -105,7 +105,7 @@ def _obstacle(steps: Sequence[tuple[str, Any]]) -> str:
     return "the Pipeline mixes all columns"
 
 
-def _joined(groups: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[str, ...]:
+def joined_names(groups: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[str, ...]:
     """A name for every group of columns: theirs, joined; numbered where a column has that name already."""
     taken = {names[group[0]] for group in groups if len(group) == 1}
     result = []

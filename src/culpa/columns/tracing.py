@@ -7,14 +7,16 @@ not known, every output may be made from all inputs. So all of them are blamed t
 import warnings
 from collections.abc import Callable, Sequence
 from functools import singledispatch
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import SelectorMixin
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -51,7 +53,7 @@ class Link(NamedTuple):
 
 def link(step: Any, n_in: int, n_out: int | None) -> Link | None:
     """Trace a fitted step, or ``None`` if not even the number of its outputs is known."""
-    found = _trace(step, n_in, n_out)
+    found = _trace_iterative(step, n_in) or _trace(step, n_in, n_out)
     if found is None or (n_out is not None and len(found.sources) != n_out):
         return None if n_out is None else _mixed(n_in, n_out)
     return found
@@ -60,7 +62,7 @@ def link(step: Any, n_in: int, n_out: int | None) -> Link | None:
 def chain(steps: Sequence[Any], n_in: int, n_out: int) -> Link:
     """Trace steps that follow each other."""
     whole = _same(n_in)
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
+    for step, following in zip_longest(steps, steps[1:]):
         width = n_out if following is None else getattr(following, "n_features_in_", None)
         found = link(step, len(whole.sources), width)
         if found is None:
@@ -71,7 +73,9 @@ def chain(steps: Sequence[Any], n_in: int, n_out: int) -> Link:
 
 def is_known(step: Any) -> bool:
     """Whether a step can be traced at all."""
-    return _trace(step, getattr(step, "n_features_in_", 1), None) is not None or isinstance(step, Pipeline)
+    n_in = getattr(step, "n_features_in_", 1)
+    found = _trace_iterative(step, n_in) or _trace(step, n_in, None)
+    return found is not None or isinstance(step, Pipeline)
 
 
 def positions(columns: Any, names: Sequence[str] | None, n_columns: int) -> list[int]:
@@ -97,6 +101,15 @@ def _runs(counts: Sequence[int], back: Back | None = None) -> Link:
     """Each input gives a run of outputs."""
     sources = [frozenset([i]) for i, count in enumerate(counts) for _ in range(count)]
     return Link(sources, back or (lambda known: [None] * len(counts)))
+
+
+def _trace_iterative(step: Any, n_in: int) -> Link | None:
+    """IterativeImputer, which scikit-learn only has after an import of its own."""
+    if type(step).__name__ != "IterativeImputer" or not hasattr(step, "initial_imputer_"):
+        return None
+    first = step.initial_imputer_
+    kept = np.arange(n_in) if step.keep_empty_features else np.flatnonzero(~np.isnan(first.statistics_))
+    return _imputed(kept.tolist(), step.indicator_, n_in)
 
 
 @singledispatch
@@ -185,8 +198,62 @@ def _(step: SimpleImputer, n_in: int, n_out: int | None) -> Link | None:
     import pandas as pd
 
     kept = np.arange(n_in) if step.keep_empty_features else np.flatnonzero(~pd.isna(step.statistics_))
-    own = _some(kept.tolist(), n_in)
-    marks = [] if step.indicator_ is None else step.indicator_.features_.tolist()
+    return _imputed(kept.tolist(), step.indicator_, n_in)
+
+
+@_trace.register
+def _(step: KNNImputer, n_in: int, n_out: int | None) -> Link | None:
+    # the number of outputs tells whether columns without any value were dropped; which ones only the step knows
+    kept = np.arange(n_in)
+    empty = getattr(step, "_valid_mask", None)
+    if not step.keep_empty_features and empty is not None:
+        kept = np.flatnonzero(empty)
+    return _imputed(kept.tolist(), step.indicator_, n_in)
+
+
+@_trace.register
+def _(step: MissingIndicator, n_in: int, n_out: int | None) -> Link | None:
+    return Link([frozenset([i]) for i in step.features_.tolist()], lambda known: [None] * n_in)
+
+
+@_trace.register
+def _(step: FrozenEstimator, n_in: int, n_out: int | None) -> Link | None:
+    return link(step.estimator, n_in, n_out)
+
+
+@_trace.register
+def _(step: FeatureUnion, n_in: int, n_out: int | None) -> Link | None:
+    parts = [transformer for _, transformer in step.transformer_list if transformer != "drop"]
+    found = [link(part, n_in, _width(part, n_in)) for part in parts]
+    if any(part is None for part in found):
+        return None
+    links = [part for part in found if part is not None]
+    ends = np.cumsum([0, *(len(part.sources) for part in links)])
+
+    def back(known: Known) -> Known:
+        result: Known = [None] * n_in
+        for part, start, stop in zip(links, ends, ends[1:], strict=False):
+            for i, cells in enumerate(part.back(known[start:stop])):
+                result[i] = cells if result[i] is None else result[i]
+        return result
+
+    return Link([own for part in links for own in part.sources], back)
+
+
+def _width(step: Any, n_in: int) -> int | None:
+    """How many outputs a fitted transformer has, if it says so."""
+    if isinstance(step, str):
+        return n_in
+    try:
+        return len(step.get_feature_names_out())
+    except (AttributeError, ValueError, TypeError):
+        return None
+
+
+def _imputed(kept: list[int], indicator: Any, n_in: int) -> Link:
+    """Columns whose missing cells are filled in, and then marks of missing cells."""
+    own = _some(kept, n_in)
+    marks = [] if indicator is None else indicator.features_.tolist()
     sources = own.sources + [frozenset([i]) for i in marks]
     return Link(sources, lambda known: own.back(known[: len(kept)]))
 

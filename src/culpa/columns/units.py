@@ -73,6 +73,15 @@ def units_in_headers(names: Sequence[str]) -> dict[str, str]:
     return {name: unit for name, unit in units.items() if unit}
 
 
+def is_unit(text: str) -> bool:
+    """Whether a text that stands alone, as in a row of units below the names, can be a unit.
+
+    >>> [is_unit(text) for text in ("°C", "m3/h", "A", "TI101", "")]
+    [True, True, True, False, False]
+    """
+    return _looks_like_unit(text) or text in _WORDS.split()
+
+
 def _looks_like_unit(text: str) -> bool:
     """Whether a text is made of units, and is not a word or a label as well."""
     compact = re.sub(r"\s*([/*·])\s*", r"\1", _SPELLINGS.get(text, text))

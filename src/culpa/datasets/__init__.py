@@ -6,6 +6,7 @@ among earlier downloads. If the file is in none of them, they download it and ve
 
 from culpa.datasets.dataset import DataFileError, Dataset
 from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
+from culpa.datasets.modes import ModesPlant, make_modes_plant
 from culpa.datasets.plant import Fault, Plant, make_plant
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers
 from culpa.datasets.recorded import SERVERS, Server, TennesseeEastman, load_server, load_tennessee_eastman
@@ -16,6 +17,7 @@ __all__ = [
     "DataFileError",
     "Dataset",
     "Fault",
+    "ModesPlant",
     "Plant",
     "Server",
     "TennesseeEastman",
@@ -25,5 +27,6 @@ __all__ = [
     "load_tennessee_eastman",
     "load_wbc",
     "load_wine_outliers",
+    "make_modes_plant",
     "make_plant",
 ]

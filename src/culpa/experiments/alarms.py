@@ -19,7 +19,7 @@ from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_tennessee_ea
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, silent
 from culpa.fitted import FittedDetector
-from culpa.scores import QuadraticScore
+from culpa.scores import Score
 
 CONFIDENCES = (0.99, 0.95)
 _FOLDS = 5
@@ -177,6 +177,6 @@ def _detection(normal: Floats, later: Floats, fault: str, rows: Floats) -> Detec
     return Detection(fault, spe, t2, mahalanobis, _detected(default, default.statistic, later, rows))
 
 
-def _detected(fitted: FittedDetector, statistic: QuadraticScore, later: Floats, rows: Floats) -> float:
+def _detected(fitted: FittedDetector, statistic: Score, later: Floats, rows: Floats) -> float:
     normal, faulty = (statistic(fitted.model.standardise(X)) for X in (later, rows[_FAULT_ROWS]))
     return float((faulty > np.sort(normal)[-1 - int(0.01 * len(normal))]).mean())

@@ -8,7 +8,7 @@ import numpy as np
 
 from culpa._core.choices import FAULT_KINDS
 from culpa.calibration.evaluation import MOST_RETRAINED
-from culpa.experiments.localisation import SIMULTANEOUS_FAULTS
+from culpa.experiments.localisation import MODELS, MOST_FEATURES_OF_MODELS, SIMULTANEOUS_FAULTS
 from culpa.experiments.report import to_page
 from culpa.experiments.sheets import Sheet, number, to_markdown
 
@@ -23,6 +23,7 @@ _SHOWN = (
     _RBC,
     "spe, pdc",
     _DEFAULT,
+    "spe, minimal Shapley",
     "combined, conditional Shapley",
     "mahalanobis, pdc; shrinkage 0.01",
     "mahalanobis, conditional Shapley; shrinkage 0.01",
@@ -61,6 +62,8 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
   five (ionosphere, musk, satimage-2, wbc and the plant) for this.
 - "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
   `pdc` by a constant per feature.
+- "minimal Shapley" is `game="minimal"` with the default locality 0.01: absent features take the values near the row that
+  make the score smallest. `calibrate` does not try it.
 """
 
 
@@ -89,6 +92,7 @@ def page(result: Result) -> str:
             f"## Calibration, data set by data set\n\n{_calibration(result)}\n\n{to_markdown(sets_sheet(result))}",
             f"## Some criteria, data set by data set\n\n{to_markdown(_by_set(result))}",
             f"## By kind of fault\n\n{to_markdown(_by_fault(result))}",
+            _models(result),
             _cars(result),
             _NAMES,
         )
@@ -268,6 +272,49 @@ def _by_fault(result: Result) -> Sheet:
     return Sheet("Hits@1", columns, rows, note)
 
 
+def _models(result: Result) -> str:
+    sets = result["models"]
+    if not sets:
+        return ""
+    rows = []
+    for line in MODELS:
+        entries = [part["entries"][line] for part in sets]
+        mean, half = _mean_of(entries, "hits1")
+        rows.append((line, f"{number(mean)} ± {number(half)}", *(number(entry["hits1"][0]) for entry in entries)))
+    columns = ("model", "mean", *(part["name"] for part in sets))
+    return f"""
+## Other models of normal rows
+
+These are the same faults, blamed by `PCADetector(model=...)` with its other parameters at their defaults. Features are
+ranked by conditional Shapley values of the Mahalanobis distance, or of the negative log-likelihood where the line says
+"nll". The number of components is the one with the highest held-out likelihood. The table has the data sets with at most
+{MOST_FEATURES_OF_MODELS} features, because rows in several modes take long beyond.
+[distributions.md](distributions.md) describes the models.
+
+{to_markdown(Sheet("Hits@1", columns, tuple(rows), "All cells are Hits@1."))}
+
+{_modes_found(sets)}
+"""
+
+
+def _modes_found(sets: list[Result]) -> str:
+    several = [part for part in sets if part["modes"] > 1]
+    if not several:
+        return "The mixture finds one mode in all of these data sets, where it is the same model as PPCA."
+    listed = ", ".join(f"{part['modes']} in {part['name']}" for part in several)
+    plain, distance, density = (
+        _percent(_mean_of([part["entries"][line] for part in several], "hits1")[0])
+        for line in ("ppca", "mixture", "mixture, nll")
+    )
+    return f"""\
+The mixture chooses its number of modes by the training rows. It finds several modes in some data sets: {listed}. In the
+others it finds one, and is the same model as PPCA. With several modes, a fault often makes a wide mode the most probable
+one, and in a wide mode the Mahalanobis distance of the row is small. The negative log-likelihood also counts how wide the
+mode is. On the data sets with several modes, PPCA reaches {plain}, the mixture {distance}
+with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain it, use
+`Explainer(detector, score="nll")`."""
+
+
 def _cars(result: Result) -> str:
     entries = result["cars"]["entries"]
     best = sorted(entries, key=lambda label: -entries[label]["MAX"][0] - entries[label]["MIN"][0])
@@ -314,14 +361,15 @@ def _sorted_common(result: Result) -> list[str]:
 
 
 def _means(result: Result, label: str) -> dict[str, tuple[float, float]]:
-    """Mean over data sets and half its 95% interval, per measure; data sets are independent of each other."""
-    cells = {
-        name: np.array([part["entries"][label][name] for part in result["sets"]]) for name in ("hits1", "hits3", "rank")
-    }
-    return {
-        name: (float(each[:, 0].mean()), float(np.sqrt((((each[:, 2] - each[:, 1]) / 2) ** 2).sum()) / len(each)))
-        for name, each in cells.items()
-    }
+    """Mean over data sets and half its 95% interval, per measure."""
+    entries = [part["entries"][label] for part in result["sets"]]
+    return {name: _mean_of(entries, name) for name in ("hits1", "hits3", "rank")}
+
+
+def _mean_of(entries: list[dict[str, list[float]]], measure: str) -> tuple[float, float]:
+    """The same of one measure; data sets are independent of each other."""
+    each = np.array([entry[measure] for entry in entries])
+    return float(each[:, 0].mean()), float(np.sqrt((((each[:, 2] - each[:, 1]) / 2) ** 2).sum()) / len(each))
 
 
 def _interval(estimate: list[float]) -> str:

@@ -137,7 +137,7 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
         name=name,
         n_features=dataset.X.shape[1],
         n_rows=len(dataset.X),
-        n_components=detector.model_.n_components_,
+        n_components=detector.fitted.n_components,
         auroc=float(roc_auc_score(labels, why.score)),
         exact=why.exact,
         how=explainer.chosen,

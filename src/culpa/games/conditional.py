@@ -8,6 +8,8 @@ score "mse" this is the paper's v2. The game can be walked in two ways, chosen b
 - `culpa.games.latent`: the p latent variables with a root or factors of their covariance. For sampled orders, where
   features with the same noise and weight make it cheap, and for tiny noise.
 
+For Student-t rows, `culpa.games.student` walks beside one of these. There are no kernels for it.
+
 | symbol | code | meaning |
 | --- | --- | --- |
 | C | ``covariance`` | covariance of the row |
@@ -25,9 +27,11 @@ from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.factored_steps import FACTORED, factored_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
+from culpa.games.bases import Expected
 from culpa.games.elimination import OPERATIONS, Elimination
-from culpa.games.game import Axes, Cost, FactoredCoalitions, Game
-from culpa.games.latent import Latent, array_cost, isotropic_weights
+from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
+from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
+from culpa.games.student import SLOWER, Student
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
@@ -37,7 +41,7 @@ _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quad
 _MOSTLY_LATENT = 0.01  # weight of residuals relative to latent variables below which a score is mostly about the latter
 
 
-class Conditional(Game):
+class Conditional(Expected[QuadraticScore]):
     """Expected score given some of the features, exactly, under the model's own correlations.
 
     >>> import numpy as np
@@ -49,17 +53,7 @@ class Conditional(Game):
     """
 
     def __init__(self, score: QuadraticScore) -> None:
-        self.score = score
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.gaussian.n_features
-
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
+        super().__init__(score)
 
     @property
     def quadratic(self) -> bool:
@@ -77,7 +71,7 @@ class Conditional(Game):
         elif alike:
             tree = 0.0, 2 * OPERATIONS
         order = (6.0 * p**2, 6.0 * p) if alike else (2.0 * self.n_features**2, 4.0 * self.n_features)
-        return Cost(*tree, *order)
+        return Cost(*(SLOWER * cost for cost in (*tree, *order))) if self._tail else Cost(*tree, *order)
 
     @cached_property
     def forms_keep_digits(self) -> bool:
@@ -106,18 +100,32 @@ class Conditional(Game):
         """Standard deviations under the model."""
         return np.sqrt(np.diag(self.covariance))
 
-    def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """The cheaper of the two walks that is accurate enough."""
+        gaussian = self.start_gaussian(X, queues, branching=branching)
+        if not self._tail:
+            return gaussian
+        return Student.start(gaussian, self._tail, self.base_value, X, len(queues))
+
+    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
+        """Both walks have steps that factorise; that of Student-t rows has not."""
+        return None if self._tail else self.start_gaussian(X, queues, branching=False)
+
+    @property
+    def factorises(self) -> bool:
+        """For Gaussian rows."""
+        return not self._tail
+
+    def start_gaussian(self, X: Array, queues: Positions, *, branching: bool) -> Elimination | Latent:
+        """`start`, as if rows were Gaussian."""
         if self._well_conditioned and (branching or self._isotropic is None):
             return Elimination.start(self.covariance, self.sandwich, X, queues)
         return Latent.start(self.score, X, queues)
 
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions:
-        """Both walks have steps that factorise."""
-        return self.start(X, queues, branching=False)
-
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """By elimination if it is accurate enough, else by factors of the covariance if features are alike."""
+        if self._tail:
+            return None
         if self._well_conditioned:
 
             def eliminate() -> TreeModel:
@@ -138,7 +146,7 @@ class Conditional(Game):
 
     def order_walk(self, X: Array) -> OrderWalk | None:
         """In the latent variables, if features are alike."""
-        if self._isotropic is None or not isinstance(X, np.ndarray):
+        if self._tail or self._isotropic is None or not isinstance(X, np.ndarray):
             return None
         (a, b), g = self._isotropic, self.score.gaussian
         return OrderWalk(g.loadings, float(g.noise_variance), a, b, X)
@@ -156,14 +164,22 @@ class Conditional(Game):
         return sorted(order, key=lambda i: (-len(players[i]), -min(rank[feature] for feature in players[i])))
 
     def value(self, X: Floats, members: Positions) -> Floats:
-        """Formula (16) of the paper, with a linear solve."""
+        """Formula (16) of the paper, with a linear solve; its last term grows with the distance of Student-t rows."""
         C, A = self.covariance, self.score.matrix
         hidden = np.setdiff1d(np.arange(self.n_features), members)
         gain = np.linalg.solve(C[np.ix_(members, members)], C[np.ix_(members, hidden)]).T
         spread = C[np.ix_(hidden, hidden)] - gain @ C[np.ix_(members, hidden)]
         mean = X.copy()
         mean[:, hidden] = X[:, members] @ gain.T
-        return np.asarray((mean @ A * mean).sum(axis=1) + (A[np.ix_(hidden, hidden)] * spread).sum())
+        known = X[:, members]
+        distance = (known * np.linalg.solve(C[np.ix_(members, members)], known.T).T).sum(axis=1)
+        factor = (1 + self._tail * distance) / (1 + self._tail * len(members))
+        return np.asarray((mean @ A * mean).sum(axis=1) + factor * (A[np.ix_(hidden, hidden)] * spread).sum())
+
+    def values(self, X: Array, members: Array) -> Array:
+        """In the latent variables, many coalitions at once; one by one where that would lose digits."""
+        fast = self._well_conditioned and not self._tail
+        return values_of(self.score, X, members) if fast else super().values(X, members)
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""
@@ -181,6 +197,11 @@ class Conditional(Game):
         residual = np.diag(g.noise) - (g.decoder - g.loadings) @ g.loadings.T
         weighted = residual.T @ (self.score.residual_weights[:, None] * residual)
         return np.asarray(weighted + (g.loadings * self.score.latent_weights) @ g.loadings.T)
+
+    @property
+    def _tail(self) -> float:
+        """How heavy the rows' tails are; 0 for Gaussian rows."""
+        return self.score.gaussian.tail
 
     @cached_property
     def _isotropic(self) -> tuple[float, Floats] | None:

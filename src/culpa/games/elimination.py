@@ -24,17 +24,20 @@ left to wait for, a quarter have one, and so on. On average k is 1, so exact enu
 per coalition and row, whatever the number of features and components.
 """
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import Self
 
 from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import gather_columns, gather_pairs
+from culpa.games.batch import Batch
 
 OPERATIONS = 38.0  # about, per coalition and row in a tree
 
 
-class Elimination(NamedTuple):
+@dataclass(frozen=True)
+class Elimination(Batch):
     """Coalitions of a conditional game: what matters to the features that still wait."""
 
     V: Array  # (B, k, k)
@@ -48,6 +51,10 @@ class Elimination(NamedTuple):
         delta = gather_columns(X, queues)
         V, K = gather_pairs(covariance, queues, X), gather_pairs(sandwich, queues, X)
         return cls(V, K, delta, array_namespace(X).zeros_like(delta))
+
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        return self.delta[:, 0, :], self.V[:, 0, 0]
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
@@ -73,13 +80,3 @@ class Elimination(NamedTuple):
     def skip(self) -> Self:
         """Drop the feature: no other feature needs it any more."""
         return type(self)(self.V[:, 1:, 1:], self.K[:, 1:, 1:], self.delta[:, 1:, :], self.c[:, 1:, :])
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.V)
-        return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.V)
-        return type(self)(*(xp.take(array, which, axis=0) for array in self))

@@ -25,7 +25,7 @@ Everything else has a default that works, and is overridden to be faster:
 | `Game.tree_job` | the tree of all coalitions by a compiled kernel | not offered |
 | `Game.order_walk` | sampled orders by a compiled kernel | not offered |
 | `Game.closed_form` | Shapley values by a formula | not offered |
-| `Game.quadratic` and the three members after it | Shapley values as quadratic forms of the row | not offered |
+| `Game.quadratic`, `forms_keep_digits`, `axes`, `scale` | Shapley values as quadratic forms of the row | not offered |
 | `Game.cost` | choosing between exact and sampled values | as for one linear solve per coalition |
 
 A game is *walked*: `Game.start` puts a batch of empty coalitions in front of queues of features. Then, again and again, the
@@ -45,15 +45,17 @@ Arrays follow the array API standard, so that the same code runs on NumPy arrays
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
+from culpa.games.batch import Batch
 
 
 class Cost(NamedTuple):
@@ -100,6 +102,14 @@ class FactoredCoalitions(Coalitions, Protocol):
         ...
 
 
+class GaussianCoalitions(FactoredCoalitions, Protocol):
+    """Coalitions of Gaussian features, which know how likely the next feature is."""
+
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        ...
+
+
 class Game(ABC):
     """The value of every coalition of features, for every row. The module's text says what to override, and why."""
 
@@ -111,7 +121,16 @@ class Game(ABC):
     @property
     @abstractmethod
     def base_value(self) -> float:
-        """Value of the empty coalition, the same for all rows."""
+        """Value of the empty coalition, the same for all rows; 0 if `base_varies`."""
+
+    @property
+    def base_varies(self) -> bool:
+        """Whether the empty coalition is worth more in some rows than in others. Values are then counted from there."""
+        return False
+
+    def base_values(self, X: Floats) -> Floats:
+        """What the empty coalition is worth in each row, (n,), where that differs from row to row."""
+        return np.full(len(X), self.base_value)
 
     @abstractmethod
     def value(self, X: Floats, members: Positions) -> Floats:
@@ -128,6 +147,10 @@ class Game(ABC):
         """Value of the coalition of all observed features, (n,): the score that is explained."""
         return self.value(X, observed)
 
+    def where(self, observed: Mask) -> "Game":
+        """The game of rows in which only some features are observed, (d,); the others are nobody's members."""
+        return self
+
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""
         xp = array_namespace(X)
@@ -138,6 +161,11 @@ class Game(ABC):
     def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
         """`start` with steps that factorise, for orders; ``None`` if they do not."""
         return None
+
+    @property
+    def factorises(self) -> bool:
+        """Whether `start_factored` offers something."""
+        return False
 
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """All coalitions by a compiled kernel, features in the order in which they decide; ``None`` if there is none."""
@@ -190,8 +218,11 @@ class Game(ABC):
         return np.ones(self.n_features)
 
 
-class ValuedCoalitions(NamedTuple):
+@dataclass(frozen=True)
+class ValuedCoalitions(Batch):
     """Coalitions of any game: every step computes their values anew."""
+
+    SHARED = ("game", "X")
 
     game: Game
     X: Array
@@ -205,19 +236,8 @@ class ValuedCoalitions(NamedTuple):
         everybody = xp.arange(self.game.n_features, device=self.queue.device)[None, :]
         members = self.members + xp.astype(self.queue[:, 0:1] == everybody, self.X.dtype)
         value = self.game.values(self.X, members)
-        return self._replace(queue=self.queue[:, 1:], members=members, value=value), value - self.value
+        return replace(self, queue=self.queue[:, 1:], members=members, value=value), value - self.value
 
     def skip(self) -> Self:
         """The queue moves on."""
-        return self._replace(queue=self.queue[:, 1:])
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.X)
-        pairs = zip(self[2:], other[2:], strict=True)
-        return type(self)(self.game, self.X, *(xp.concat(pair, axis=0) for pair in pairs))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.X)
-        return type(self)(self.game, self.X, *(xp.take(array, which, axis=0) for array in self[2:]))
+        return replace(self, queue=self.queue[:, 1:])

@@ -1,47 +1,53 @@
 """Games in which some features are always known: they are in every coalition, and are no players.
 
 The value of a coalition S of the other features is v(S and G) - v(G), with G the given features. What the empty coalition
-is worth, v(G), differs from row to row: see `Given.known_value`.
+is worth, v(G), differs from row to row: see `Given.base_values`.
 """
 
 import numpy as np
 
-from culpa._core.types import Array, Floats, Positions
-from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions, Game
+from culpa._core.types import Array, Floats, Mask, Positions
+from culpa.games.bases import Relative
+from culpa.games.game import Coalitions, Cost, FactoredCoalitions, Game
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _AT_LEAST = 12.0, 400.0
 
 
-class Given(Game):
+class Given(Relative):
     """Another game with some features always in."""
 
     def __init__(self, game: Game, known: Positions) -> None:
         self.game, self.known = game, np.asarray(known, dtype=np.intp)
 
     @property
-    def n_features(self) -> int:
-        """Number of features, those that are given, too."""
-        return self.game.n_features
+    def _likeness(self) -> Game:
+        """The game itself; its features are those that are given, too."""
+        return self.game
 
-    @property
-    def base_value(self) -> float:
-        """Values are counted from what the given features alone are worth."""
-        return 0.0
-
-    def known_value(self, X: Floats) -> Floats:
+    def base_values(self, X: Floats) -> Floats:
         """What the given features alone are worth, (n,)."""
         coalitions = self.game.start(X, self.known[None], branching=False)
-        value = np.full(len(X), self.game.base_value)
+        value = self.game.base_values(X)
         for _ in self.known:
             coalitions, change = coalitions.join()
             value = value + change[0]
         return value
 
+    def where(self, observed: Mask) -> "Given":
+        """Given features that are missing are not known."""
+        return Given(self.game.where(observed), self.known[observed[self.known]])
+
     def value(self, X: Floats, members: Positions) -> Floats:
         """By the definition."""
         everybody = np.union1d(members, self.known).astype(np.intp)
         return np.asarray(self.game.value(X, everybody) - self.game.value(X, self.known))
+
+    def values(self, X: Array, members: Array) -> Array:
+        """The same for many coalitions, as the game computes them."""
+        known = np.zeros((1, self.n_features))
+        known[:, self.known] = 1.0
+        return self.game.values(X, np.maximum(members, known)) - self.game.values(X, known)
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """The given features join first."""
@@ -59,6 +65,11 @@ class Given(Game):
             coalitions, _ = coalitions.join()
         return coalitions
 
+    @property
+    def factorises(self) -> bool:
+        """As in the game."""
+        return self.game.factorises
+
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """As in the game."""
         return self.game.deciding_order(players)
@@ -72,21 +83,6 @@ class Given(Game):
     def quadratic(self) -> bool:
         """If the game's values are."""
         return self.game.quadratic
-
-    @property
-    def forms_keep_digits(self) -> bool:
-        """As in the game."""
-        return self.game.forms_keep_digits
-
-    @property
-    def axes(self) -> Axes | None:
-        """As in the game."""
-        return self.game.axes
-
-    @property
-    def scale(self) -> Floats:
-        """As in the game."""
-        return self.game.scale
 
     def _behind(self, queues: Positions) -> Positions:
         """Queues with the given features in front."""

@@ -5,38 +5,31 @@ SHAP does, and is here for comparison. Its Shapley values have a closed form, ph
 process engineer's "partial decomposition contribution" x_i (A x)_i is a Shapley value up to its base line.
 """
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
-from culpa.games.game import Coalitions, Cost, Game
+from culpa.games.bases import Expected
+from culpa.games.batch import Batch
+from culpa.games.game import Coalitions, Cost
 from culpa.scores import QuadraticScore
 
 
-class Interventional(Game):
+class Interventional(Expected[QuadraticScore]):
     """Expected score with absent features drawn from their own marginal."""
 
     def __init__(self, score: QuadraticScore) -> None:
-        self.score = score
+        super().__init__(score)
         self._mixed = score.matrix * score.gaussian.covariance
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, d."""
-        return self.score.gaussian.n_features
 
     @property
     def cost(self) -> Cost:
         """Next to nothing, because there is a closed form."""
         return Cost(0.0, 0.0, 0.0, 6.0)
-
-    @property
-    def base_value(self) -> float:
-        """Mean score of normal rows."""
-        return self.score.expectation
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions: all features are drawn from the marginal."""
@@ -71,7 +64,8 @@ class Interventional(Game):
         return per_feature @ as_array_like(members, X)
 
 
-class _Walk(NamedTuple):
+@dataclass(frozen=True)
+class _Walk(Batch):
     A: Array  # (B, k, k)
     mixed: Array  # (B, k, k): A * C, elementwise
     x: Array  # (B, k, n)
@@ -83,8 +77,8 @@ class _Walk(NamedTuple):
         x = self.x[:, 0, :]
         change = x * (2 * self.pull[:, 0, :] + self.A[:, 0:1, 0] * x) - self.absent[:, 0:1]
         rest = self.skip()
-        return rest._replace(
-            pull=rest.pull + self.A[:, 1:, 0:1] * x[:, None, :], absent=rest.absent - 2 * self.mixed[:, 1:, 0]
+        return replace(
+            rest, pull=rest.pull + self.A[:, 1:, 0:1] * x[:, None, :], absent=rest.absent - 2 * self.mixed[:, 1:, 0]
         ), change
 
     def skip(self) -> Self:
@@ -92,13 +86,3 @@ class _Walk(NamedTuple):
         return type(self)(
             self.A[:, 1:, 1:], self.mixed[:, 1:, 1:], self.x[:, 1:, :], self.pull[:, 1:, :], self.absent[:, 1:]
         )
-
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.A)
-        return type(self)(*(xp.concat(pair, axis=0) for pair in zip(self, other, strict=True)))
-
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.A)
-        return type(self)(*(xp.take(array, which, axis=0) for array in self))

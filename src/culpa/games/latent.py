@@ -39,13 +39,16 @@ Then a step costs O(p^2) plus O(p) per row.
 | a, b | ``a``, ``b`` | weights of the score |
 """
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like
+from culpa.games.batch import Batch
+from culpa.models import LatentGaussian
 from culpa.scores import QuadraticScore
 
 
@@ -64,24 +67,84 @@ def array_cost(p: int) -> tuple[float, float]:
     return 60.0 + 6.0 * p**2, 6.0 * p
 
 
-class Constants(NamedTuple):
-    """What all coalitions share: model, score and rows."""
+class Seen(NamedTuple):
+    """What a joining feature tells about the latent variables."""
+
+    feature: Array  # (B,)
+    noise: Array  # (B,): psi
+    variance: Array  # (B,)
+    gain: Array  # (B, p): y
+    delta: Array  # (B, n)
+    root: Array  # (B, p, p): R afterwards
+    z: Array  # (B, p, n): afterwards
+
+    def marks(self, d: int) -> Array:
+        """1 at the feature, 0 elsewhere, (B, d)."""
+        xp = array_namespace(self.feature)
+        everybody = xp.arange(d, device=self.feature.device)[None, :]
+        return xp.astype(self.feature[:, None] == everybody, self.gain.dtype)
+
+
+@dataclass(frozen=True)
+class Posterior(Batch):
+    """Coalitions that know the latent variables by mean and root of the covariance, whatever the score."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("W", "noise", "rows")
 
     W: Array  # (d, p)
     noise: Array  # (d,)
     rows: Array  # (d, n)
-    b: Array  # (p,): b' where features are alike, else b
-    a: Array  # (): one weight where features are alike; else (d,)
-    leak: Array  # (d, p): decoder - W
-
-
-class Latent(NamedTuple):
-    """Coalitions of a conditional game: mean and covariance root of the latent variables, given each coalition."""
-
-    constants: Constants
     queue: Array  # (B, k)
     root: Array  # (B, p, p)
     z: Array  # (B, p, n)
+
+    @staticmethod
+    def prior(gaussian: LatentGaussian, X: Array, queues: Positions) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """The fields above where nothing is known yet."""
+        xp = array_namespace(X)
+        W, noise, queue = (as_array_like(array, X) for array in (gaussian.loadings, gaussian.noise, queues))
+        B, p, n = len(queues), gaussian.n_components, X.shape[0]
+        root = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
+        z = xp.zeros((B, p, n), dtype=X.dtype, device=X.device)
+        return W, noise, xp.permute_dims(X, (1, 0)), queue, root, z
+
+    def surprise(self) -> tuple[Array, Array]:
+        """What the first feature of every queue is beyond what was expected, (B, n), and the variance of that, (B,)."""
+        xp, (_, delta, f) = array_namespace(self.root), self._first()
+        return delta, xp.take(self.noise, self.queue[:, 0]) + xp.sum(f * f, axis=1)
+
+    def see(self) -> Seen:
+        """The step above, as far as the score does not matter."""
+        xp, (who, delta, f) = array_namespace(self.root), self._first()
+        psi = xp.take(self.noise, who)
+        variance = psi + xp.sum(f * f, axis=1)
+        Rf = xp.sum(self.root * f[:, None, :], axis=2)
+        y = Rf / variance[:, None]
+        shrink = f / (variance + xp.sqrt(variance * psi))[:, None]
+        root = self.root - Rf[:, :, None] * shrink[:, None, :]
+        return Seen(who, psi, variance, y, delta, root, self.z + y[:, :, None] * delta[:, None, :])
+
+    def skip(self) -> Self:
+        """The feature stays outside, and the queue moves on."""
+        return replace(self, queue=self.queue[:, 1:])
+
+    def _first(self) -> tuple[Array, Array, Array]:
+        """The first feature of every queue, (B,), its delta, (B, n), and f, (B, p)."""
+        xp, who = array_namespace(self.root), self.queue[:, 0]
+        w = xp.take(self.W, who, axis=0)
+        delta = xp.take(self.rows, who, axis=0) - xp.sum(w[:, :, None] * self.z, axis=1)
+        return who, delta, xp.sum(self.root * w[:, :, None], axis=1)
+
+
+@dataclass(frozen=True)
+class Latent(Posterior):
+    """Coalitions of a conditional game: latent variables and residuals, given each coalition."""
+
+    SHARED = (*Posterior.SHARED, "b", "a", "leak")
+
+    b: Array  # (p,): b' where features are alike, else b
+    a: Array  # (): one weight where features are alike; else (d,)
+    leak: Array  # (d, p): decoder - W
     members: Array  # (B, d) of 0 and 1; (B, 0) where features are alike
     rho: Array  # (B, d, n); (B, 0, n) where features are alike
 
@@ -90,17 +153,10 @@ class Latent(NamedTuple):
         """Empty coalitions."""
         xp, g = array_namespace(X), score.gaussian
         a, b = isotropic_weights(score) or (score.residual_weights, score.latent_weights)
-        rows = xp.permute_dims(X, (1, 0))
-        arrays = (g.loadings, g.noise, b, a, g.decoder - g.loadings)
-        W, noise, b, a, leak = (as_array_like(array, X) for array in arrays)
-        constants = Constants(W, noise, rows, b, a, leak)
-        B, (d, p), n = len(queues), g.loadings.shape, X.shape[0]
-        tracked = d if np.ndim(a) else 0
-        root = xp.broadcast_to(xp.eye(p, dtype=X.dtype, device=X.device), (B, p, p))
-        zeros = [
-            xp.zeros(shape, dtype=X.dtype, device=X.device) for shape in ((B, p, n), (B, tracked), (B, tracked, n))
-        ]
-        return cls(constants, as_array_like(queues, X), root, *zeros)
+        weights = (as_array_like(array, X) for array in (b, a, g.decoder - g.loadings))
+        tracked = (len(queues), g.n_features if np.ndim(a) else 0)
+        zeros = (xp.zeros(shape, dtype=X.dtype, device=X.device) for shape in (tracked, (*tracked, X.shape[0])))
+        return cls(*cls.prior(g, X, queues), *weights, *zeros)
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
@@ -109,43 +165,40 @@ class Latent(NamedTuple):
 
     def join_factored(self) -> tuple[Self, Array, Array, Array]:
         """The same with the change of value as delta * slope + constant; delta and slope are linear in the rows."""
-        xp, known = array_namespace(self.root), self.constants
-        who = self.queue[:, 0]
-        w, psi = xp.take(known.W, who, axis=0), xp.take(known.noise, who)
-        f = xp.sum(self.root * w[:, :, None], axis=1)
-        variance = psi + xp.sum(f * f, axis=1)
-        Rf = xp.sum(self.root * f[:, None, :], axis=2)
-        y = Rf / variance[:, None]
-        delta = xp.take(known.rows, who, axis=0) - xp.sum(w[:, :, None] * self.z, axis=1)
-        cross = xp.sum((known.b * y)[:, :, None] * self.z, axis=1)
-        curvature = xp.sum(known.b * y * y, axis=1)
+        xp, seen = array_namespace(self.root), self.see()
+        y, delta, variance = seen.gain, seen.delta, seen.variance
+        cross = xp.sum((self.b * y)[:, :, None] * self.z, axis=1)
+        curvature = xp.sum(self.b * y * y, axis=1)
         members, rho = self.members, self.rho
         if members.shape[1]:
-            here = xp.astype(who[:, None] == xp.arange(members.shape[1], device=who.device)[None, :], w.dtype)
-            h = here * (psi / variance)[:, None] - y @ known.leak.T - members * (y @ known.W.T)
-            cross = cross + xp.sum((known.a * h)[:, :, None] * rho, axis=1)
-            curvature = curvature + xp.sum(known.a * h * h, axis=1)
+            here = seen.marks(members.shape[1])
+            h = here * (seen.noise / variance)[:, None] - y @ self.leak.T - members * (y @ self.W.T)
+            cross = cross + xp.sum((self.a * h)[:, :, None] * rho, axis=1)
+            curvature = curvature + xp.sum(self.a * h * h, axis=1)
             rho = rho + h[:, :, None] * delta[:, None, :]
             members = members + here
         else:
-            curvature = curvature + known.a * psi / variance
-        shrink = f / (variance + xp.sqrt(variance * psi))[:, None]
-        root = self.root - Rf[:, :, None] * shrink[:, None, :]
-        z = self.z + y[:, :, None] * delta[:, None, :]
-        after = type(self)(known, self.queue[:, 1:], root, z, members, rho)
+            curvature = curvature + self.a * seen.noise / variance
+        after = replace(self, queue=self.queue[:, 1:], root=seen.root, z=seen.z, members=members, rho=rho)
         return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * variance
 
-    def skip(self) -> Self:
-        """The feature stays outside, and the queue moves on."""
-        return self._replace(queue=self.queue[:, 1:])
 
-    def concat(self, other: Self) -> Self:
-        """Both batches."""
-        xp = array_namespace(self.root)
-        pairs = zip(self[1:], other[1:], strict=True)
-        return type(self)(self.constants, *(xp.concat(pair, axis=0) for pair in pairs))
+def values_of(score: QuadraticScore, X: Floats, members: Floats) -> Floats:
+    """Conditional expectation (B, n) of a score, for coalitions given as (B, d) arrays of 0 and 1.
 
-    def choose(self, which: Array) -> Self:
-        """Some of the batch."""
-        xp = array_namespace(self.root)
-        return type(self)(self.constants, *(xp.take(array, which, axis=0) for array in self[1:]))
+    Features outside are at W z, where z is the mean of the latent variables given the coalition, with the uncertainty of
+    z and their own noise on top.
+    """
+    g, F = score.gaussian, score.root
+    W, p = g.loadings, g.n_components
+    outside = 1 - members
+    known = members / g.noise
+    # (B, p, p) and (B, p, n): the normal equations of the latent variables
+    H = np.eye(p) + (known @ (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)).reshape(-1, p, p)
+    z = np.linalg.solve(H, ((known[:, None, :] * X) @ W).transpose(0, 2, 1))
+    mean = members[:, None, :] * X + outside[:, None, :] * (z.transpose(0, 2, 1) @ W.T)
+    # F W over the features outside: how their uncertainty enters the score
+    spread = (outside @ (W[:, None, :] * F.T[:, :, None]).reshape(len(W), -1)).reshape(len(members), len(F), p)
+    doubt = (np.linalg.solve(H, spread.transpose(0, 2, 1)).transpose(0, 2, 1) * spread).sum(axis=(1, 2))
+    noise = outside @ ((F**2).sum(axis=0) * g.noise)
+    return np.asarray(((mean @ F.T) ** 2).sum(axis=2) + (doubt + noise)[:, None])

@@ -12,10 +12,13 @@ from culpa._core.validation import default_names
 
 Arrays = dict[str, NDArray[Any]]
 
-_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups"}  # parameters that files of this format may lack
+# parameters that files of this format may lack
+_ADDED_LATER = {"noun", "given", "smooth", "robust", "groups", "model", "modes", "contamination"}
 _MOST_FEATURES = 100_000
+_MOST_KNOTS = 1 << 20
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
+MARGIN_ARRAYS = ("values", "scores", "sizes", "tails")  # of a copula
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
 ABNORMAL_COLUMNS: dict[str, Any] = {
     "position": np.int64,
@@ -33,18 +36,24 @@ class ModelFileError(ValueError):
 
 def count_features(arrays: Arrays) -> int:
     """Number of features of the model, if its loadings have a possible shape."""
+    means = arrays.get("modes.mean")
+    if means is not None:
+        if means.ndim != 2 or not 1 < means.shape[1] <= _MOST_FEATURES:
+            raise ModelFileError("the array 'modes.mean' has an impossible shape.")
+        return int(means.shape[1])
     loadings = arrays.get("model.loadings", np.empty(0))
     if loadings.ndim != 2 or not 0 < loadings.shape[1] < loadings.shape[0] <= _MOST_FEATURES:
         raise ModelFileError("the array 'model.loadings' is missing or has an impossible shape.")
     return int(loadings.shape[0])
 
 
-def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
-    """All arrays are there, all shapes agree and all numbers are finite."""
-    p = arrays["model.loadings"].shape[1]
-    shapes: dict[str, tuple[int, ...]] = {
-        "mean": (d,),
-        "scale": (d,),
+def check_arrays(
+    arrays: Arrays, header: dict[str, Any], d: int, model: dict[str, tuple[int, ...]] | None = None
+) -> None:
+    """All arrays are there, all shapes agree and all numbers are finite; ``model`` has the shapes of the model's arrays."""
+    p = arrays["model.loadings"].shape[1] if model is None else 0
+    shapes: dict[str, tuple[int, ...]] = {"mean": (d,), "scale": (d,)}
+    shapes |= model or {
         "model.mean": (d,),
         "model.loadings": (d, p),
         "model.axes": (p, d),
@@ -65,6 +74,7 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
     expected |= {f"limits.{name}.{what}" for name in held_out for what in ("weight", "dependence")} & set(arrays)
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
+    expected |= {f"margins.{name}" for name in MARGIN_ARRAYS} if _model(header) == "copula" else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
     expected |= set() if header.get("suspicious") is None else {"suspicious"}
     expected |= (forms | {"forms.coordinates"} & set(arrays)) if forms & set(arrays) else set()
@@ -88,6 +98,8 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         shapes |= {"blocks.n": (K,), "blocks.mean": (K, whole), "blocks.scatter": (K, whole * (whole + 1) // 2)}
         if not K or (arrays["blocks.n"] <= 0).any():
             raise ModelFileError("array 'blocks.n' does not contain positive numbers of rows.")
+    if _model(header) == "copula":
+        shapes |= _margin_shapes(arrays, header["parameters"], d)
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise ModelFileError(f"array {name!r} has shape {arrays[name].shape} instead of {shape}.")
@@ -98,6 +110,20 @@ def check_arrays(arrays: Arrays, header: dict[str, Any], d: int) -> None:
         raise ModelFileError("array 'scale' contains a number that is not positive.")
     if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
         raise ModelFileError("array 'forms.sizes' does not contain two counts.")
+
+
+def _model(header: dict[str, Any]) -> str:
+    return str(header["parameters"].get("model", "ppca"))
+
+
+def _margin_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the margins of all features, those that are given, too."""
+    whole, sizes = n_columns_of(parameters, d) * (parameters["lags"] + 1), arrays["margins.sizes"]
+    counts = np.isfinite(sizes).all() and (sizes >= 1).all() and (sizes < _MOST_KNOTS).all()
+    if not counts or (sizes != np.round(sizes)).any():
+        raise ModelFileError("array 'margins.sizes' does not contain counts.")
+    n = int(sizes.sum())
+    return {"margins.values": (n,), "margins.scores": (n,), "margins.sizes": (whole,), "margins.tails": (whole, 4)}
 
 
 def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
@@ -130,6 +156,7 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
         and set(units) <= set(names or default_names(n_columns)),
+        "reading": not header.get("reading") or _is_reading(header["reading"]),
         "culpa": isinstance(header.get("culpa"), str),
         "statistic": header.get("statistic", header["parameters"]["statistic"]) in SCORE_NAMES,
         "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
@@ -137,6 +164,8 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "abnormal": header.get("abnormal", ...) is None or _is_label_list(header.get("abnormal")),
         "suspicious": header.get("suspicious") is None or _is_label_list(header.get("suspicious")),
         "noise_variance": is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
+        "degrees_of_freedom": _model(header) != "student"
+        or (is_number(header.get("degrees_of_freedom")) and cast(float, header["degrees_of_freedom"]) > 2),
         "training": isinstance(training, dict)
         and is_number(training.get("rows"))
         and 0 <= training["rows"] < 1 << 62
@@ -146,6 +175,13 @@ def check_header(header: dict[str, Any], d: int) -> None:
     for field, holds in checks.items():
         if not holds:
             raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+
+
+def _is_reading(value: Any) -> bool:
+    """Whether these are options of readers; files from before they were kept have none."""
+    from culpa.io.tables.reading import is_memory
+
+    return is_memory(value)
 
 
 def n_columns_of(parameters: dict[str, Any], d: int) -> int:
@@ -162,6 +198,7 @@ def _are_limits(limits: Any) -> bool:
     return (
         isinstance(limits, dict)
         and limits.get("kind") in (*LIMIT_KINDS, "held-out")
+        and limits.get("source", "") in ("", "given", "contamination")
         and isinstance(rows := limits.get("rows"), dict)
         and set(rows) <= set(SCORE_NAMES)
         and all(_are_counts(n) if limits["kind"] == "held-out" else is_count(n) for n in rows.values())

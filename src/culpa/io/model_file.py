@@ -6,7 +6,9 @@ before it is used: types, sizes, shapes, finite numbers. A damaged or forged fil
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
     CELL_COLUMNS,
+    MARGIN_ARRAYS,
     RANGE_ARRAYS,
     Arrays,
     ModelFileError,
@@ -36,12 +39,15 @@ from culpa.io.model_checks import (
     is_number,
     n_columns_of,
 )
-from culpa.models import PPCA, FittedModel, LatentGaussian
+from culpa.io.model_modes import arrays_of_modes, check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
+from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, StudentPPCA
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
+from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
-from culpa.scores import HeldOutScores, named_score
+from culpa.modes import has_modes
+from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
@@ -91,10 +97,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     arrays = {
         "mean": fitted.model.centre,
         "scale": fitted.model.scale,
-        "model.mean": fitted.model.gaussian.mean,
-        "model.loadings": fitted.model.gaussian.loadings,
-        "model.axes": fitted.ppca.components_,
-        "model.covariance": fitted.ppca.covariance_,
+        **_model_arrays(fitted),
     }
     for name, tail in fitted.limits.tails.items():
         arrays[f"limits.{name}"] = tail.largest
@@ -104,7 +107,7 @@ def _arrays(fitted: FittedDetector) -> Arrays:
                 arrays[f"limits.{name}.weight"] = tail.weights
             if tail.dependence != 1:
                 arrays[f"limits.{name}.dependence"] = np.array([tail.dependence])
-    d = fitted.model.gaussian.n_features
+    d = fitted.model.distribution.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
     arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
@@ -114,6 +117,8 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     if context is not None:
         names = ("coefficients", "centre", "covariance")
         arrays |= {f"context.{name}": vars(context)[name] for name in names}
+    if isinstance(fitted.model.margins, EmpiricalMargins):
+        arrays |= {f"margins.{name}": array for name, array in fitted.model.margins.to_arrays().items()}
     abnormal = _abnormal(fitted)
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
@@ -126,6 +131,18 @@ def _arrays(fitted: FittedDetector) -> Arrays:
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
+def _model_arrays(fitted: FittedDetector) -> Arrays:
+    ppca = fitted.ppca
+    if isinstance(ppca, MixturePPCA):
+        return arrays_of_modes(fitted, ppca)
+    return {
+        "model.mean": fitted.model.gaussian.mean,
+        "model.loadings": fitted.model.gaussian.loadings,
+        "model.axes": ppca.components_,
+        "model.covariance": ppca.covariance_,
+    }
+
+
 def _header(fitted: FittedDetector) -> dict[str, Any]:
     names, abnormal, cells = fitted.columns.known_inputs, _abnormal(fitted), fitted.suspicious_cells
     return {
@@ -133,22 +150,30 @@ def _header(fitted: FittedDetector) -> dict[str, Any]:
         "culpa": __version__,
         "features": None if names is None else list(names),
         "units": dict(fitted.units),
+        "reading": dict(fitted.reading),
         "parameters": to_json_value(dict(fitted.parameters)),
         "statistic": fitted.statistic.name,
         "limit": float(fitted.limit),
         "limits": {
             "kind": fitted.limits.kind,
+            "source": fitted.limit_source,
             "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
-        "noise_variance": float(fitted.ppca.noise_variance_),
+        "noise_variance": _noise_variance(fitted.ppca),
+        "degrees_of_freedom": fitted.degrees_of_freedom,
         "training": {
             "rows": to_json_value(fitted.ppca.n_samples_),
             "iterations": int(fitted.ppca.n_iter_),
             "converged": bool(fitted.ppca.converged_),
         },
     }
+
+
+def _noise_variance(ppca: PPCA | MixturePPCA) -> float:
+    """With modes, the mean of theirs, which is only shown."""
+    return float(ppca.noise_variances_.mean() if isinstance(ppca, MixturePPCA) else ppca.noise_variance_)
 
 
 def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
@@ -224,7 +249,13 @@ def _parse(text: str) -> dict[str, Any]:
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     d = count_features(arrays)
     check_header(header, d)
-    check_arrays(arrays, header, d)
+    if ("modes.mean" in arrays) != has_modes(header["parameters"]):
+        raise ModelFileError("the arrays of the model do not fit the parameter 'modes'.")
+    if "modes.mean" in arrays:
+        check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
+        check_modes(arrays)
+    else:
+        check_arrays(arrays, header, d)
     try:
         fitted = _fitted_detector(arrays, header)
         if any(name.startswith("forms.") for name in arrays):
@@ -238,9 +269,14 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
 
 
 def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
-    parameters, ppca = header["parameters"], _ppca(arrays, header)
+    parameters, has_modes = header["parameters"], "modes.mean" in arrays
+    ppca = mixture_from(arrays, header) if has_modes else _ppca(arrays, header)
     columns = _columns(header, len(arrays["mean"]))
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
+    if has_modes:
+        model = replace(model, mode_units=units_from(arrays))
+    if "margins.values" in arrays:
+        model = replace(model, margins=_margins(arrays))
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
     tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
@@ -248,18 +284,27 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     return FittedDetector(
         model,
         ppca,
-        named_score(_statistic(header), model, confidence=confidence),
+        score_by_name(_statistic(header), model, confidence=confidence),
         confidence,
         Limits(model, _limit_kind(header), tails),
         float(header["limit"]),
         parameters,
         _normal_range(arrays, model),
         units=header["units"],
+        reading=header.get("reading", {}),
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
-        components=ComponentChoice(ppca.n_components_, arrays["components"]) if "components" in arrays else None,
+        limit_source=str(header["limits"].get("source", "")),
+        components=_choice(ppca, arrays),
+        mode_ranges=ranges_from(arrays) if has_modes else (),
     )
+
+
+def _choice(ppca: PPCA | MixturePPCA, arrays: Arrays) -> ComponentChoice | None:
+    if "components" not in arrays or isinstance(ppca, MixturePPCA):
+        return None
+    return ComponentChoice(ppca.n_components_, arrays["components"])
 
 
 def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:
@@ -267,6 +312,13 @@ def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:
     if "range.features" not in arrays:
         return NormalRange.of_model(model)
     return NormalRange.from_arrays({name: arrays[f"range.{name}"] for name in RANGE_ARRAYS})
+
+
+def _margins(arrays: Arrays) -> EmpiricalMargins:
+    margins = EmpiricalMargins.from_arrays({name: arrays[f"margins.{name}"] for name in MARGIN_ARRAYS})
+    if not margins.are_increasing:
+        raise ModelFileError("the margins of the copula do not increase.")
+    return margins
 
 
 def _blocks(arrays: Arrays) -> BlockMoments | None:
@@ -347,8 +399,15 @@ def _cells_table(arrays: Arrays, header: dict[str, Any], names: tuple[str, ...])
 def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
     parameters, training = header["parameters"], header["training"]
     n_components = parameters["n_components"] if parameters["n_components"] != "auto" else len(arrays["model.axes"])
-    ppca = PPCA(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
+    kind = StudentPPCA if parameters.get("model") == "student" else PPCA
+    ppca = kind(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
     ppca.n_features_in_ = len(arrays["mean"])
     ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
-    gaussian = LatentGaussian(arrays["model.mean"], arrays["model.loadings"], header["noise_variance"])
+    heavy = header.get("degrees_of_freedom") if kind is StudentPPCA else None
+    gaussian = LatentGaussian(
+        arrays["model.mean"],
+        arrays["model.loadings"],
+        header["noise_variance"],
+        degrees_of_freedom=math.inf if heavy is None else heavy,
+    )
     return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])

@@ -17,7 +17,7 @@ class BatchExplainer:
         self, explainer: Explainer, *, live: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
         self.explainer, self.note = explainer, note
-        self._may_compile = not (live and explainer.model.gaussian.n_features > _COMPILED_LIVE_UP_TO)
+        self._may_compile = not (live and explainer.model.distribution.n_features > _COMPILED_LIVE_UP_TO)
 
     def explain(self, rows: ScoredRows) -> Explanation:
         """Everything there is to say about some rows."""

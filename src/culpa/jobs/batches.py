@@ -41,9 +41,16 @@ Progress = Callable[[Summary], None]
 Report = Callable[[str], None]  # receives warnings about the table
 
 
+def advice_on_order(error: Exception) -> str:
+    """What else a command line can do about times that go backwards."""
+    return " Or number the rows instead, with --time none." if "goes backwards" in str(error) else ""
+
+
 def codes_for(fitted: FittedDetector) -> Codes:
     """Looks for numbers like -9999 in rows that the detector judges."""
     n, model = len(fitted.columns.names), fitted.model
+    if model.margins is not None:
+        return Codes(model.usual[:n], model.usual_spread[:n])
     variance = model.scale**2 * np.diag(fitted.ppca.covariance_)
     if model.context is not None:
         variance = variance + np.diag(

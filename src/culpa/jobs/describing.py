@@ -9,6 +9,7 @@ import numpy as np
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import FORMAT, open_model
+from culpa.models import MixturePPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 
 
@@ -20,9 +21,12 @@ class Description:
     culpa: str
     rows: float  # the sum of their weights
     features: list[dict[str, Any]]
+    model: str
+    degrees_of_freedom: float | None  # of a Student model
     components: int
     explained_variance: float
     noise_variance: float
+    modes: list[dict[str, Any]] | None  # share of the rows, components, noise variance and limit of each, or None
     scaled: bool
     lags: int
     given: list[str]
@@ -50,23 +54,50 @@ def describe(path: Path) -> Description:
     return describe_detector(detector.fitted, header["format"], header["culpa"])
 
 
+def noise_variance(fitted: FittedDetector) -> float:
+    """Of the model; with modes, the mean of theirs."""
+    ppca = fitted.ppca
+    return float(ppca.weights_ @ ppca.noise_variances_) if isinstance(ppca, MixturePPCA) else ppca.noise_variance_
+
+
+def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
+    """Every operating mode in plain numbers; ``None`` where the detector does not tell modes apart."""
+    ppca = fitted.ppca
+    if not isinstance(ppca, MixturePPCA):
+        return None
+    limits = fitted.mode_limits
+    return [
+        {
+            "mode": k + 1,
+            "share": float(ppca.weights_[k]),
+            "components": ppca.n_components_[k],
+            "noise_variance": float(ppca.noise_variances_[k]),
+            "limit": fitted.limit if limits is None else float(limits[k]),
+        }
+        for k in range(ppca.n_modes_)
+    ]
+
+
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
     """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
-    std = np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    mean, std = fitted.model.centre, np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    if fitted.model.margins is not None:
+        mean, std = fitted.model.usual, fitted.model.usual_spread
     return Description(
         format=format,
         culpa=culpa,
         rows=ppca.n_samples_,
         features=[
-            {"name": name, "mean": float(mean), "std": float(spread), "unit": fitted.units.get(name, "")}
-            for name, mean, spread in zip(
-                fitted.columns.names, fitted.model.centre, std, strict=False
-            )  # present values
+            {"name": name, "mean": float(middle), "std": float(spread), "unit": fitted.units.get(name, "")}
+            for name, middle, spread in zip(fitted.columns.names, mean, std, strict=False)  # present values
         ],
-        components=ppca.n_components_,
-        explained_variance=float(ppca.explained_variance_ratio_.sum()),
-        noise_variance=ppca.noise_variance_,
+        model=fitted.parameters.get("model", "ppca"),
+        degrees_of_freedom=fitted.degrees_of_freedom,
+        components=fitted.n_components,
+        explained_variance=fitted.explained_variance,
+        noise_variance=noise_variance(fitted),
+        modes=describe_modes(fitted),
         scaled=fitted.parameters["scale"],
         lags=fitted.columns.lags,
         given=[name for name in fitted.columns.inputs if name not in fitted.columns.names],

@@ -36,6 +36,8 @@ def explain(
     carried: Sequence[str] = (),
     all_rows: bool = False,
     top: int | None = None,
+    shortest: float | None = None,
+    counterfactual: bool = False,
     upstream: Sequence[Sequence[str]] = (),
     inline: bool = False,
     progress: Progress = lambda summary: None,
@@ -45,9 +47,11 @@ def explain(
     """Write which features are to blame, for flagged rows or for all.
 
     By default a column of Shapley values per feature, or group of features; with ``top``, a line for each of the worst
-    culprits of a row; with ``inline``, every row is answered, and those to be explained carry a list of their worst
-    culprits. ``upstream`` is that of `culpa.Explainer`.
+    culprits of a row; with ``shortest``, a line for as many as account for that share of the score; with
+    ``counterfactual``, a line for each feature to change; with ``inline``, every row is answered, and those to be
+    explained carry a list of their worst culprits. ``upstream`` is that of `culpa.Explainer`.
     """
+    lines = _lines_of(top, shortest, fitted.limit if counterfactual else None)
     summary = Summary()
     options: ExplainerOptions = {"upstream": upstream} if upstream else {}
     explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
@@ -56,11 +60,20 @@ def explain(
             keep = ~np.isnan(scored.rows.score) if all_rows else scored.anomaly
             if inline:
                 sink.write(_inline(scored, keep, explainer, fitted.limit, top or 3))
-            elif top is None:
+            elif lines is None:
                 sink.write(_wide(scored, keep | all_rows, explainer, fitted.limit))
             else:
-                sink.write(_long(scored, keep, explainer, fitted.limit, top))
+                sink.write(_long(scored, keep, explainer, fitted.limit, lines))
     return summary
+
+
+def _lines_of(top: int | None, shortest: float | None, limit: float | None) -> Callable[[Explanation], Any] | None:
+    """What makes the lines of an answer with several per row; ``None`` if it has one per row."""
+    if limit is not None:
+        return lambda why: why.counterfactual(limit).to_frame()
+    if shortest is not None:
+        return lambda why: why.shortest(shortest).to_frame()
+    return None if top is None else lambda why: why.top(top)
 
 
 def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
@@ -70,9 +83,11 @@ def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: flo
     return columns | dict(zip(names, np.ascontiguousarray(values.T), strict=True))
 
 
-def _long(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, k: int) -> dict[str, Any]:
+def _long(
+    scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, lines: Callable[[Explanation], Any]
+) -> dict[str, Any]:
     which = np.flatnonzero(keep)
-    table = explainer.explain(scored.rows.choose(which)).top(k)
+    table = lines(explainer.explain(scored.rows.choose(which)))
     at = table.column("row").to_numpy() if table.num_rows else which[:0]  # positions in the batch
     labels = {"row": scored.batch.rows[at]}
     if scored.batch.carried:

@@ -2,7 +2,7 @@
 
 The first pass gathers the mean and the covariance of each block, and isolated values at the ends of the columns. The second
 pass scores the rows of each block with the model of the other blocks. Missing cells (expectation-maximisation), trimming,
-robust fits and conformal limits keep the features in memory instead.
+robust fits, conformal limits, Student models and copulas keep the features in memory instead.
 """
 
 import warnings
@@ -85,7 +85,8 @@ def _fit(job: _Job) -> list[str]:
         raise TableError(
             f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."
         )
-    if detector.limit == "conformal" or detector.trim or detector.robust:
+    whole = detector.model != "ppca" or detector.modes is not None
+    if detector.limit == "conformal" or detector.trim or detector.robust or detector.contamination or whole:
         return _fit_whole(job)
     with one_blas_thread():
         blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)
@@ -151,7 +152,7 @@ def _fit_whole(job: _Job) -> list[str]:
         if detector.lags:
             raise TableError(
                 f"{source.name}: with --lags, each row is also the past of later rows. So --complete-only cannot be "
-                "combined with --trim, --robust or --limit conformal. Leave out one of these options."
+                "combined with --trim, --robust, --model or --limit conformal. Leave out one of these options."
             )
         complete = ~np.isnan(X).any(axis=1)
         X, places = X[complete], places[complete]

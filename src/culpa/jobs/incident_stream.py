@@ -8,7 +8,7 @@ from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
 from culpa.io.tables.columns import kind
 from culpa.jobs.batch_explainer import BatchExplainer
-from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
+from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, advice_on_order, scored_batches
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.running import RowNames
@@ -80,11 +80,14 @@ class _Clock:
         rows, cells = scored.batch.rows, scored.batch.carried[self.column]
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
         try:
-            times = read_times(cells, self.column, int(rows[0]))
+            known_times = scored.batch.times
+            times = read_times(cells, self.column, int(rows[0])) if known_times is None else known_times()
             known = times if self.last is None else self.last.append(times)
             check_order(known, self.column, int(rows[0]) - (len(known) - len(times)))
+        except TableError:
+            raise
         except (TypeError, ValueError) as error:
-            raise TableError(f"{self.source.name}: {error}") from None
+            raise TableError(f"{self.source.name}: {error}{advice_on_order(error)}") from None
         self.last = times[-1:]
         return times
 

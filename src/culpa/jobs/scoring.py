@@ -25,6 +25,8 @@ def score(
 ) -> Summary:
     """Write score, limit, flag and p-value of every row; p-values are missing where the limit is a formula.
 
+    With operating modes, there is a column for the mode of each row, counted from 1.
+
     ``fdr`` is a false discovery rate. It adds a column that marks discoveries among all rows, which are read twice for it.
     """
     summary = Summary()
@@ -34,6 +36,8 @@ def score(
             p_value = _p_values(fitted, scored.rows.score)
             keep = scored.anomaly if flagged_only else np.ones(len(scored.rows), dtype=bool)
             found = verdict(scored, keep, fitted.limit) | {"p_value": p_value[keep]}
+            if fitted.n_modes is not None:
+                found["mode"] = fitted.model.modes_of(scored.rows.standard[keep]) + 1
             if level is not None:
                 discovery = p_value <= level
                 summary.discoveries = (summary.discoveries or 0) + int(discovery.sum())

@@ -1,9 +1,24 @@
-"""What normal looks like: Gaussian models with a few latent variables."""
+"""What normal looks like: Gaussian models with a few latent variables, and mixtures of them."""
 
 from culpa.models.adapters import as_fitted_model
-from culpa.models.fitted_model import FittedModel
+from culpa.models.distribution import Distribution
+from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.latent import LatentGaussian
+from culpa.models.mixture import LatentMixture
+from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA
+from culpa.models.student import StudentPPCA
 
-__all__ = ["PPCA", "FittedModel", "LatentGaussian", "Moments", "as_fitted_model"]
+__all__ = [
+    "PPCA",
+    "Distribution",
+    "FittedModel",
+    "LatentGaussian",
+    "LatentMixture",
+    "MixturePPCA",
+    "Moments",
+    "OwnChoices",
+    "StudentPPCA",
+    "as_fitted_model",
+]

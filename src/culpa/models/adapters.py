@@ -6,8 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.models.fitted_model import FittedModel
+from culpa._core.words import kind_of
+from culpa.models.fitted_model import FittedModel, OwnChoices
+from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
+from culpa.models.mixture import LatentMixture
+from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.ppca import PPCA
 
 _AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
@@ -21,13 +25,13 @@ class _Convertible(Protocol):
 
 
 def as_fitted_model(model: Any) -> FittedModel:
-    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA or FactorAnalysis, or a Pipeline ending in one.
+    """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or covariance, or a Pipeline of one.
 
     Anything with a method ``to_fitted_model`` (such as PCADetector) converts itself.
     """
     if isinstance(model, FittedModel):
         return model
-    if isinstance(model, LatentGaussian):
+    if isinstance(model, (LatentGaussian, LatentMixture)):
         return FittedModel.plain(model)
     if isinstance(model, _Convertible):
         return model.to_fitted_model()
@@ -36,42 +40,78 @@ def as_fitted_model(model: Any) -> FittedModel:
 
 def _from_sklearn(model: Any) -> FittedModel:
     from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
+    from sklearn.mixture import GaussianMixture
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
     if isinstance(model, Pipeline):
         return _from_pipeline(model)
-    if not isinstance(model, (PPCA, PCA, IncrementalPCA, FactorAnalysis)):
-        raise TypeError(
-            f"model is a {type(model).__name__}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA or "
-            "FactorAnalysis, or a Pipeline that ends in one."
-        )
+    estimator = covariance_estimator(model)
+    if estimator is not None:
+        return from_covariance_estimator(estimator, feature_names=_names(model))
+    if not isinstance(model, (PPCA, MixturePPCA, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
+        raise TypeError(_not_a_model(model))
     check_is_fitted(model)
     known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
     if isinstance(model, PPCA):
         return FittedModel.plain(
             model.gaussian_, sample_covariance=model.covariance_, shrinkage=model.shrinkage, **known
         )
+    if isinstance(model, MixturePPCA):
+        return FittedModel.plain(model.mixture_, sample_covariance=model.covariance_, **known)
+    if isinstance(model, GaussianMixture):
+        return FittedModel.plain(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
     if isinstance(model, FactorAnalysis):
         return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
+    if len(model.components_) == model.components_.shape[1]:
+        return from_all_components(model, **known)
     return FittedModel.plain(_from_pca(model), **known)
+
+
+def _not_a_model(model: Any) -> str:
+    """Why a model cannot be read, and what can be done instead."""
+    if type(model).__module__ == "pyod.models.pca":
+        return (
+            "PyOD's PCA adds up distances to its components, not their squares, so its score has no exact explanation. "
+            "Pass normal=... (rows, or a culpa model of them) for a sampled one."
+        )
+    return (
+        f"model is {kind_of(model)}; expected a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or "
+        f"covariance estimator, or a Pipeline that ends in one. To explain another detector, also pass normal=..., "
+        "the normal rows or a culpa model of them."
+    )
 
 
 def _from_pca(pca: Any) -> LatentGaussian:
     p, d = pca.components_.shape
-    if p == d:
-        raise ValueError(
-            f"model keeps all {d} components, so it reconstructs every row perfectly: refit it with fewer components."
-        )
     # scikit-learn's own noise_variance_ divides by min(n, d) - p, and IncrementalPCA's can be far off
     kept = pca.explained_variance_.sum()
     noise = kept * (1 / pca.explained_variance_ratio_.sum() - 1) / (d - p)
     return LatentGaussian.from_eigen(pca.mean_, pca.components_, pca.explained_variance_, noise)
 
 
+def _from_gaussian_mixture(model: Any) -> LatentMixture:
+    """Each mode with as many latent variables as its covariance needs to be exact: all but one, or none."""
+    d, modes = model.means_.shape[1], []
+    for k, mean in enumerate(model.means_):
+        if model.covariance_type in ("diag", "spherical"):
+            modes.append(LatentGaussian(mean, np.zeros((d, 0)), model.covariances_[k]))
+            continue
+        covariance = model.covariances_ if model.covariance_type == "tied" else model.covariances_[k]
+        if d == 1:
+            modes.append(LatentGaussian(mean, np.zeros((1, 0)), float(covariance[0, 0])))
+        else:
+            modes.append(LatentGaussian.from_covariance(covariance, d - 1, mean))
+    return LatentMixture(model.weights_, tuple(modes))
+
+
 def _from_pipeline(pipeline: Any) -> FittedModel:
     inner = as_fitted_model(pipeline[-1])
-    if inner.encoding is not None or not all(_is_affine(step) for _, step in pipeline.steps[:-1]):
+    if (
+        inner.encoding is not None
+        or inner.margins is not None
+        or not all(_is_affine(step) for _, step in pipeline.steps[:-1])
+    ):
         return _traced(pipeline, inner)
     centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
     for _, step in pipeline.steps[:-1]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa._core.words import count
 from culpa.models.moments import Moments, spread
 
 _SAME = 1e-10  # eigenvalue of the correlation of given features below which one of them repeats the others
@@ -61,6 +62,12 @@ class Context:
             coefficients[alike] = features.T @ context @ _inverse(context.T @ context)
         return cls(given, others, coefficients, everything.mean, everything.covariance)
 
+    def row(self, others: Floats) -> Floats:
+        """A whole row in the usual context, with these other features."""
+        row = np.empty(len(self.given) + len(others))
+        row[self.others], row[self.given] = others, self.centre
+        return row
+
     def shift(self, X: Floats) -> Floats:
         """What the context of each row adds to the other features."""
         return np.asarray((X[:, self.given] - self.centre) @ self.coefficients.T)
@@ -102,6 +109,6 @@ def _inverse(covariance: Floats) -> Floats:
 def _refuse_few(n_rows: float, n_given: int) -> None:
     if n_rows < n_given + 2:
         raise ValueError(
-            f"only {n_rows:.0f} row(s) have values in all given columns, which is too few to learn the effect of "
-            f"{n_given} given column(s). At least {n_given + 2} are needed."
+            f"{count(n_rows, 'row')} with values in all given columns: too few to learn the effect of "
+            f"{count(n_given, 'given column')}. At least {n_given + 2} are needed."
         )

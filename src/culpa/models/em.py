@@ -18,6 +18,10 @@ _FEW_HIDDEN = 12  # missing cells of a row up to which it pays to condition on t
 _LEAST_NOISE = 1e-7  # of the largest variance of a component, below which the precision matrix would lose digits
 
 
+class NothingVariesError(ValueError):
+    """No column of the rows varies, or most rows are equal, so there is no model of them."""
+
+
 class EMResult(NamedTuple):
     """The model, and how the iteration ended."""
 
@@ -65,14 +69,21 @@ class _Moments:
 
     def expected(self, model: LatentGaussian) -> tuple[Floats, Floats]:
         """What they are on average, if missing cells follow the model given the others."""
-        filled, scatter = np.empty_like(self.rows), self.scatter.copy()
-        few = self.hidden.sum(axis=1) <= _FEW_HIDDEN if _is_well_conditioned(model) else np.zeros(len(self.rows), bool)
-        filled[few] = _fill_few(self.rows[few], self.hidden[few], model, scatter)
-        filled[~few] = _fill_many(self.rows[~few], self.hidden[~few], model, scatter)
+        filled, uncertainty = fill(self.rows, self.hidden, model)
+        scatter = self.scatter + uncertainty
         mean = (self.n_complete * self.reference + filled.sum(axis=0)) / self.n
         offset = self.reference - mean
         scatter += self.n_complete * np.outer(offset, offset) + (filled - mean).T @ (filled - mean)
         return mean, np.asarray(scatter / self.n)
+
+
+def fill(rows: Floats, hidden: NDArray[np.bool_], model: LatentGaussian) -> tuple[Floats, Floats]:
+    """Rows with their missing cells at the conditional mean, and the sum of the conditional covariances, (d, d)."""
+    filled, scatter = np.empty_like(rows), np.zeros((rows.shape[1], rows.shape[1]))
+    few = hidden.sum(axis=1) <= _FEW_HIDDEN if _is_well_conditioned(model) else np.zeros(len(rows), bool)
+    filled[few] = _fill_few(rows[few], hidden[few], model, scatter)
+    filled[~few] = _fill_many(rows[~few], hidden[~few], model, scatter)
+    return filled, scatter
 
 
 def _is_well_conditioned(model: LatentGaussian) -> bool:

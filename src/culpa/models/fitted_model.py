@@ -1,28 +1,56 @@
 """What normal looks like, in the user's units: a distribution of scaled rows together with the scaling and the columns."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from culpa._core.choices import GameName, Ranking
 from culpa._core.types import Floats
+from culpa._core.validation import default_names
 from culpa.columns import Columns, Plain, Reading
 from culpa.columns.columns import Cells
 from culpa.models.context import Context
 from culpa.models.latent import LatentGaussian
+from culpa.models.margins import Margins
+from culpa.models.mixture import LatentMixture
+
+
+class SeveralModesError(ValueError):
+    """What was asked for exists for models with one mode only."""
+
+
+@dataclass(frozen=True)
+class OwnChoices:
+    """What a model decides by, and how it explains that: the defaults of an `Explainer` of the model.
+
+    ``confidence`` is that of the limits that weigh the parts of the score "combined". ``groups`` are names and features.
+    """
+
+    score: str = "spe"
+    game: GameName = "conditional"
+    ranking: Ranking = "shapley"
+    confidence: float = 0.99
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``gaussian``.
+    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``distribution``.
 
     ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
     that ``feature_names`` names; ``None`` where they are the same. With a ``context``, all of this is about rows that were
-    adjusted to the usual context, and rows hold the given features, too.
+    adjusted to the usual context, and rows hold the given features, too. With ``margins``, all of this is about the rows'
+    normal scores. ``own`` is what the model decides by. A model with ``no_residuals`` is a Gaussian without a subspace, so
+    there is no reconstruction error. With several modes, ``mode_units`` has the units that each mode's scores are measured
+    in, by the name of the score; without, scores are as they are.
     """
 
-    gaussian: LatentGaussian
+    distribution: LatentGaussian | LatentMixture
     centre: Floats
     scale: Floats
     sample_covariance: Floats | None = None
@@ -31,27 +59,101 @@ class FittedModel:
     encoding: Columns | None = None
     shrinkage: float = 0.0
     context: Context | None = None
+    margins: Margins | None = None
+    own: OwnChoices = OwnChoices()
+    no_residuals: bool = False
+    mode_units: Mapping[str, Floats] = field(default_factory=dict)
+
+    @property
+    def gaussian(self) -> LatentGaussian:
+        """The distribution of scaled rows where it is a Gaussian; else an error says that modes are in the way."""
+        if isinstance(self.distribution, LatentMixture):
+            if self.distribution.n_modes == 1:
+                return self.distribution.modes[0]
+            raise SeveralModesError(
+                f"this is not available for a model with several modes, and this one has {self.distribution.n_modes}. "
+                "Use a model with one mode, such as PPCA or PCADetector(modes=None)."
+            )
+        return self.distribution
+
+    @property
+    def n_modes(self) -> int:
+        """Number of modes of normal rows."""
+        return self.distribution.n_modes if isinstance(self.distribution, LatentMixture) else 1
+
+    def modes_of(self, Z: Floats) -> NDArray[np.intp]:
+        """The most probable mode of each standardised row, counted from 0."""
+        standard = self.standard
+        return standard.mode_of(Z) if isinstance(standard, LatentMixture) else np.zeros(len(Z), dtype=np.intp)
+
+    def offset_of(self, mode: int) -> Floats:
+        """Where the mean of a mode is among standardised rows."""
+        standard = self.standard
+        return standard.modes[mode].mean if isinstance(standard, LatentMixture) else np.zeros(standard.n_features)
+
+    def in_mode(self, mode: int) -> Self:
+        """What normal looks like in one mode alone; its standardised rows are those of this model less `offset_of`."""
+        if not isinstance(self.distribution, LatentMixture):
+            return self
+        mixture = self.distribution
+        n = None if self.n_samples is None else self.n_samples * float(mixture.weights[mode])
+        return replace(self, distribution=mixture.modes[mode], sample_covariance=None, n_samples=n, mode_units={})
 
     @property
     def columns(self) -> Columns:
         """The user's columns."""
-        return self.encoding or Plain(self.feature_names, self.gaussian.n_features)
+        return self.encoding or Plain(self.feature_names, self.distribution.n_features)
+
+    @property
+    def own_groups(self) -> dict[str, list[str]]:
+        """The model's own groups by the names of columns, or of single features where a column is only partly in one."""
+        names = self.feature_names or default_names(self.distribution.n_features)
+        result = {}
+        for group, features in self.own.groups:
+            whole = [
+                (name, members)
+                for name, members in zip(self.columns.names, self.columns.members, strict=True)
+                if set(members) <= set(features)
+            ]
+            rest = set(features) - {feature for _, members in whole for feature in members}
+            result[group] = [name for name, _ in whole] + [names[feature] for feature in sorted(rest)]
+        return result
 
     @property
     def location(self) -> Floats:
-        """The model's mean in the user's units."""
-        return self.centre + self.scale * self.gaussian.mean
+        """The model's mean in the user's units; with margins, in normal scores."""
+        return self.centre + self.scale * self.distribution.mean
 
     def standardise(self, X: Floats) -> Floats:
         """Rows as the model sees them: adjusted to the usual context, centred at the model's mean, scaled."""
+        if self.margins is not None:
+            X = self.margins.to_normal(X)
         if self.context is not None:
             X = self.context.adjust(X)
         return (X - self.location) / self.scale
 
     def to_user_units(self, Z: Floats, X: Floats | None = None) -> Floats:
         """Inverse of `standardise`, in the context of the rows ``X``; without rows, in the usual context."""
-        readings = self.location + self.scale * Z
-        return readings if self.context is None or X is None else readings + self.context.shift(X)
+        if self.margins is None:
+            readings = self.location + self.scale * Z
+            return readings if self.context is None or X is None else readings + self.context.shift(X)
+        scores = self.location + self.scale * Z
+        if self.context is None:
+            return self.margins.to_user(scores)
+        whole = np.tile(self.context.row(self.location), (len(Z), 1)) if X is None else self.margins.to_normal(X)
+        whole[:, self.context.others] = scores + self.context.shift(whole)
+        return self.margins.to_user(whole)[:, self.context.others]
+
+    @property
+    def usual(self) -> Floats:
+        """The row in the user's units that is standardised to zeros, (d,), in the usual context."""
+        return np.asarray(self.to_user_units(np.zeros((1, len(self.centre))))[0])
+
+    @property
+    def usual_spread(self) -> Floats:
+        """Standard deviations in the user's units, (d,); with margins, half of what two standard deviations span."""
+        low, high = self.to_user_units(np.outer([-1.0, 1.0], self.spread))
+        return np.asarray((high - low) / 2)
 
     def to_cells(self, Z: Floats, reading: Reading, columns: Columns) -> Cells:
         """What standardised rows would look like in place of those of a reading, in these columns."""
@@ -60,7 +162,7 @@ class FittedModel:
     @property
     def spread(self) -> Floats:
         """Standard deviations of standardised features: the sample's where they are known, or else the model's."""
-        modelled = np.diag(self.gaussian.covariance)
+        modelled = np.diag(self.distribution.covariance)
         if self.sample_covariance is None:
             return np.asarray(np.sqrt(modelled))
         sampled = np.diag(self.sample_covariance)
@@ -69,21 +171,22 @@ class FittedModel:
     @property
     def reference(self) -> Floats:
         """The row that is standardised to zeros: the mean of normal rows."""
-        if self.context is None:
-            return self.location
-        row = np.empty(len(self.context.given) + len(self.location))
-        row[self.context.others], row[self.context.given] = self.location, self.context.centre
-        return row
+        return self.location if self.context is None else self.context.row(self.location)
 
     @classmethod
-    def plain(cls, gaussian: LatentGaussian, **known: Any) -> Self:
+    def plain(cls, distribution: LatentGaussian | LatentMixture, **known: Any) -> Self:
         """A model of unscaled data."""
-        d = gaussian.n_features
-        return cls(gaussian, np.zeros(d), np.ones(d), **known)
+        d = distribution.n_features
+        return cls(distribution, np.zeros(d), np.ones(d), **known)
 
     @property
     def centred(self) -> LatentGaussian:
-        """The distribution of standardised rows."""
+        """The distribution of standardised rows where it is a Gaussian."""
         if not self.gaussian.mean.any():
             return self.gaussian
         return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
+
+    @cached_property
+    def standard(self) -> LatentGaussian | LatentMixture:
+        """The distribution of standardised rows."""
+        return self.distribution.centred() if isinstance(self.distribution, LatentMixture) else self.centred

@@ -9,8 +9,19 @@
 | g | ``signal`` | diagonal of W^T Psi^-1 W: signal to noise of each latent variable |
 | z(x) | ``latent(X)`` | posterior mean of the latent variables, diag(1 / (1 + g)) W^T Psi^-1 (x - b) |
 | | ``decoder`` | (d, p) with reconstruction = b + decoder z(x) |
+| nu | ``degrees_of_freedom`` | of Student-t rows; infinite for Gaussian ones |
+| t | ``tail`` | 1 / (nu - 2), 0 for Gaussian rows |
+
+Student-t rows have the covariance C, too (their scale matrix is C (nu - 2) / nu), so that everything that depends on means
+and covariances is the same for both. Given features S of a row x, the mean of the others is that of a Gaussian, and their
+covariance is that of a Gaussian times
+
+    (1 + t m) / (1 + t |S|),   m = x_S^T C_SS^-1 x_S,
+
+because a row that is far out in S is likely to be far out elsewhere.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
+from scipy import linalg, special
 
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
@@ -34,6 +45,7 @@ _CHUNK = 1 << 22  # numbers held at once for rows that observe different feature
 class LatentGaussian:
     """x = W z + b + noise with Gaussian z and noise: what PPCA and factor analysis know about normal rows.
 
+    With finite ``degrees_of_freedom``, rows have the same mean and covariance, but Student-t tails (`StudentPPCA`).
     ``reconstruction`` says how a row is rebuilt from its latent variables: "least-squares" (the projection on the
     principal axes, as PCA does; needs one noise variance for all features) or "posterior" (loadings times posterior
     mean, as factor analysis does).
@@ -47,13 +59,15 @@ class LatentGaussian:
 
     References
     ----------
-    Tipping and Bishop (1999), "Probabilistic principal component analysis".
+    Tipping and Bishop (1999), "Probabilistic principal component analysis". Ding (2016), "On the conditional distribution
+    of the multivariate t distribution".
     """
 
     mean: Floats
     loadings: Floats
     noise_variance: Floats | float
     reconstruction: Literal["least-squares", "posterior"] | None = None
+    degrees_of_freedom: float = math.inf
 
     def __post_init__(self) -> None:
         mean = np.array(self.mean, dtype=np.float64)
@@ -68,6 +82,10 @@ class LatentGaussian:
             raise ValueError("mean, loadings and noise_variance must be finite.")
         if (noise <= 0).any():
             raise ValueError("noise_variance must be positive.")
+        if not self.degrees_of_freedom > 2:
+            raise ValueError(
+                f"degrees_of_freedom must be more than 2, got {self.degrees_of_freedom}: otherwise rows have no covariance."
+            )
         rule = self.reconstruction or ("least-squares" if noise.ndim == 0 else "posterior")
         if rule not in ("least-squares", "posterior"):
             raise ValueError(f"unknown reconstruction {rule!r}: choose 'least-squares' or 'posterior'.")
@@ -86,7 +104,12 @@ class LatentGaussian:
 
     @classmethod
     def from_eigen(
-        cls, mean: ArrayLike, components: ArrayLike, variances: ArrayLike, noise_variance: float
+        cls,
+        mean: ArrayLike,
+        components: ArrayLike,
+        variances: ArrayLike,
+        noise_variance: float,
+        degrees_of_freedom: float = math.inf,
     ) -> "LatentGaussian":
         """PPCA from principal axes (p, d), the variances along them, and the variance left over per feature."""
         components = np.asarray(components, dtype=np.float64)
@@ -94,7 +117,8 @@ class LatentGaussian:
         floor = RELATIVE_FLOOR * (max(variances.max(initial=0.0), noise_variance) or 1.0)
         noise_variance = max(float(noise_variance), floor)
         excess = np.maximum(variances - noise_variance, floor)
-        return cls(np.asarray(mean), components.T * np.sqrt(excess), noise_variance)
+        loadings = components.T * np.sqrt(excess)
+        return cls(np.asarray(mean), loadings, noise_variance, degrees_of_freedom=degrees_of_freedom)
 
     @classmethod
     def from_covariance(
@@ -114,6 +138,19 @@ class LatentGaussian:
         centre = np.zeros(d) if mean is None else mean
         return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], left_over)
 
+    @classmethod
+    def saturated(cls, mean: ArrayLike, axes: ArrayLike, variances: ArrayLike) -> "LatentGaussian":
+        """Any Gaussian, from all its principal axes (d, d) and the variances along them.
+
+        The smallest variance is the noise, so C = W W^T + noise holds exactly, with d - 1 latent variables or fewer.
+        """
+        axes, variances = np.asarray(axes, dtype=np.float64), np.asarray(variances, dtype=np.float64)
+        noise = float(variances.min())
+        if noise <= RELATIVE_FLOOR * variances.max():
+            raise ValueError("the covariance is singular.")
+        above = variances > noise
+        return cls(np.asarray(mean), axes[above].T * np.sqrt(variances[above] - noise), noise)
+
     @property
     def n_features(self) -> int:
         """d."""
@@ -123,6 +160,11 @@ class LatentGaussian:
     def n_components(self) -> int:
         """p."""
         return int(self.loadings.shape[1])
+
+    @property
+    def tail(self) -> float:
+        """How heavy the tails are: 1 / (nu - 2), 0 for a Gaussian."""
+        return 1 / (self.degrees_of_freedom - 2)
 
     @cached_property
     def noise(self) -> Floats:
@@ -171,7 +213,9 @@ class LatentGaussian:
     def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> "LatentGaussian":
         """The distribution of some of the features."""
         noise = self.noise[features] if np.ndim(self.noise_variance) else self.noise_variance
-        return LatentGaussian(self.mean[features], self.loadings[features], noise, self.reconstruction)
+        return LatentGaussian(
+            self.mean[features], self.loadings[features], noise, self.reconstruction, self.degrees_of_freedom
+        )
 
     def latent(self, X: ArrayLike) -> Floats:
         """Posterior mean of the latent variables given the observed cells of each row, (n, p)."""
@@ -201,7 +245,8 @@ class LatentGaussian:
     def conditional(self, X: ArrayLike, observed: Sequence[int] | NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean (n, d) and covariance (d, d) of whole rows given some of their features.
 
-        The mean equals the row on the observed features, where the covariance is zero.
+        The mean equals the row on the observed features, where the covariance is zero. Student-t rows have this covariance
+        times `spread_factor`.
         """
         observed = np.asarray(observed, dtype=np.intp)
         hidden = np.setdiff1d(np.arange(self.n_features), observed)
@@ -213,6 +258,22 @@ class LatentGaussian:
         spread = self.loadings[hidden] @ root
         covariance[np.ix_(hidden, hidden)] = spread @ spread.T + np.diag(self.noise[hidden])
         return mean, covariance
+
+    def squared_distance(self, X: ArrayLike) -> Floats:
+        """Squared Mahalanobis distance of the observed cells of each row, (n,)."""
+        X = self._rows(X)
+        Z = self.latent(X)
+        residual = np.nan_to_num(X - self.mean - Z @ self.loadings.T, nan=0.0)
+        # a sum of squares, so that it cannot cancel
+        return np.asarray((residual**2 / self.noise).sum(axis=1) + (Z**2).sum(axis=1))
+
+    def spread_factor(self, X: ArrayLike) -> Floats:
+        """By how much the variances of each row's missing cells exceed those of a Gaussian, (n,)."""
+        X = self._rows(X)
+        if not self.tail:
+            return np.ones(len(X))
+        n_observed = (~np.isnan(X)).sum(axis=1)
+        return np.asarray((1 + self.tail * self.squared_distance(X)) / (1 + self.tail * n_observed))
 
     def impute(self, X: ArrayLike) -> Floats:
         """The rows with every missing cell at its conditional mean given the observed ones."""
@@ -241,7 +302,11 @@ class LatentGaussian:
         rng = np.random.default_rng(seed)
         z = rng.standard_normal((n_rows, self.n_components))
         noise = rng.standard_normal((n_rows, self.n_features)) * np.sqrt(self.noise)
-        return np.asarray(self.mean + z @ self.loadings.T + noise)
+        deviation = z @ self.loadings.T + noise
+        if self.tail:
+            nu = self.degrees_of_freedom
+            deviation *= np.sqrt((nu - 2) / rng.chisquare(nu, size=n_rows))[:, None]
+        return np.asarray(self.mean + deviation)
 
     def log_density(self, X: ArrayLike) -> Floats:
         """Log-density of the observed cells of each row, (n,); 0 for a row with none."""
@@ -257,8 +322,16 @@ class LatentGaussian:
             # x^T C^-1 x as a sum of squares, so that it cannot cancel
             distance = ((centred - z @ self.loadings[observed].T) ** 2 / noise).sum(axis=1) + (z**2).sum(axis=1)
             log_det = np.log(noise).sum() - 2 * np.linalg.slogdet(root)[1]
-            result[rows] = -0.5 * (distance + log_det + len(observed) * np.log(2 * np.pi))
+            result[rows] = self.log_kernel(distance, len(observed)) - 0.5 * log_det
         return result
+
+    def log_kernel(self, distance: Floats, k: int) -> Floats:
+        """Log-density of k features by their squared distance, without the determinant of their covariance."""
+        if not self.tail:
+            return np.asarray(-0.5 * (distance + k * np.log(2 * np.pi)))
+        nu, scale = self.degrees_of_freedom, 1 / self.tail
+        constant = special.gammaln((nu + k) / 2) - special.gammaln(nu / 2) - k / 2 * np.log(np.pi * scale)
+        return np.asarray(constant - (nu + k) / 2 * np.log1p(distance / scale))
 
     def _rows(self, X: ArrayLike) -> Floats:
         X = np.asarray(X, dtype=np.float64)

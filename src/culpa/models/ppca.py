@@ -1,8 +1,8 @@
 """Probabilistic PCA as a scikit-learn estimator."""
 
+import math
 import numbers
 import warnings
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,27 +18,24 @@ from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
-from culpa.columns import Lagged, lagged_names
-from culpa.models.context import Context
-from culpa.models.em import em, expected_covariance
-from culpa.models.fitted_model import FittedModel
+from culpa._core.words import count_are
+from culpa.models.em import NothingVariesError, em, expected_covariance
+from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
 
 
-class NothingVariesError(ValueError):
-    """No column of the rows varies, so there is no model of them."""
-
-
 def _merges(model: "PPCA") -> bool:
     """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
+    if not hasattr(model, "method"):  # of a subclass, which has but one way to learn
+        raise ValueError(f"{type(model).__name__} needs all rows at once: use fit.")
     if model.method == "em" or model.n_components == "mle":
         raise ValueError("n_components='mle' and method='em' need all rows at once: use fit.")
     return True
 
 
 @documented(PPCA_PARAMETERS)
-class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
 
     Parameters
@@ -84,12 +81,8 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         max_iter: int = 1000,
         tol: float = 1e-8,
     ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.shrinkage = shrinkage
-        self.method = method
-        self.max_iter = max_iter
-        self.tol = tol
+        self.n_components, self.noise, self.shrinkage = n_components, noise, shrinkage
+        self.method, self.max_iter, self.tol = method, max_iter, tol
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like."""
@@ -97,7 +90,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_parameters()
         missing = np.isnan(table.array)
         if missing.any():
-            _refuse_empty_columns(table, missing)
+            refuse_empty_columns(table, missing)
             if self.method == "closed-form":
                 raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
         self.n_samples_: float = len(table.array)
@@ -149,48 +142,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
-        filled = self._gaussian().impute(self._read(X))
+        filled = self._distribution().impute(self._read(X))
         return np.asarray((filled - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Rows with the given coordinates along the principal axes."""
         check_is_fitted(self)
         return np.asarray(self.mean_ + np.asarray(X, dtype=np.float64) @ self.components_)
-
-    def reconstruct(self, X: Any) -> Floats:
-        """Each row projected on the principal axes; missing cells are filled in."""
-        return self._gaussian().reconstruct(self._read(X))
-
-    def residuals(self, X: Any) -> Floats:
-        """Row minus reconstruction."""
-        return self._gaussian().residuals(self._read(X))
-
-    def score_samples(self, X: Any) -> Floats:
-        """Log-density of each row."""
-        return self._gaussian().log_density(self._read(X))
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density."""
-        return float(self.score_samples(X).mean())
-
-    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
-        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale.
-
-        With a context, x is a row that was adjusted to it.
-        """
-        lags = columns.lags
-        model = FittedModel(
-            self._gaussian(),
-            centre,
-            scale,
-            self.covariance_,
-            self.n_samples_,
-            lagged_names(columns.names, lags) if lags else columns.known_names,
-            columns if lags or columns.given else None,
-            self.shrinkage,
-            context,
-        )
-        return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
 
     def restore(self, gaussian: LatentGaussian, axes: Floats, covariance: Floats) -> Self:
         """Become fitted again from what a model file keeps."""
@@ -200,27 +158,19 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
-        return self._gaussian().covariance
+        return self._distribution().covariance
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _gaussian(self) -> LatentGaussian:
+    def _distribution(self) -> LatentGaussian:
         check_is_fitted(self)
         return self.gaussian_
 
-    def _read(self, X: Any) -> Floats:
-        return check_estimator_input(self, X, reset=False).array
-
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
-        _refuse_constant(X - mean)
+        refuse_constant(X - mean)
         # centre first and force the full SVD: the covariance solver would square data with a large mean
         pca = PCA(svd_solver="full").fit(X - mean)
         variances = np.zeros(X.shape[1])
@@ -242,7 +192,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean = np.nanmean(X, axis=0)
         filled = np.where(np.isnan(X), 0.0, X - mean)
         covariance = filled.T @ filled / n
-        _refuse_constant(filled)
+        refuse_constant(filled)
         roughly = 0
         if isinstance(self.n_components, numbers.Integral):
             p = self._choose_n_components(np.empty(d), filled)
@@ -264,11 +214,9 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def refine(self, X: Floats, mean: Floats, covariance: Floats, *, steps: int) -> Self:
-        """A few steps of expectation-maximisation on rows, from the mean and covariance of a model of similar rows."""
+    def refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:
+        """A few steps of expectation-maximisation on rows, from a model of similar rows."""
         self.n_samples_ = len(X)
-        p = self._choose_n_components(np.empty(X.shape[1]), X)
-        start = LatentGaussian.from_covariance(covariance, p, mean)
         model, self.n_iter_, self.converged_ = em(X, start, max_iter=steps, tol=0.0)
         self._keep_em(model, X, np.zeros(X.shape[1]))
         return self
@@ -282,13 +230,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
         self._keep_eigen(np.linalg.svd(model.loadings, full_matrices=False)[0].T, variances, p)
 
-    def _keep_eigen(self, axes: Floats, variances: Floats, p: int) -> None:
+    def _keep_eigen(self, axes: Floats, variances: Floats, p: int, degrees_of_freedom: float = math.inf) -> None:
         """The model with p components, from at least the p leading axes and the variances along all of them."""
         if self.shrinkage:
             axes, variances = _eigen(shrunk(self.covariance_, self.shrinkage))
         noise = self.noise * float(variances[p:].mean())
         self.components_ = axes[:p]
-        self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise))
+        self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise, degrees_of_freedom))
 
     def _keep(self, gaussian: LatentGaussian) -> None:
         self.gaussian_ = gaussian
@@ -334,19 +282,20 @@ def _eigen(covariance: Floats) -> tuple[Floats, Floats]:
 
 
 def _refuse_few(moments: Moments) -> None:
-    if moments.n < 2:
-        raise ValueError(f"{moments.n:.3g} complete row(s) are too few to learn from: at least 2 are needed.")
-    if moments.n_features < 2:
-        raise ValueError(f"{moments.n_features} feature(s) are too few to learn from: at least 2 are needed.")
-    _refuse_constant(moments.covariance)
+    for n, noun in ((moments.n, "complete row"), (moments.n_features, "feature")):
+        if n < 2:
+            raise ValueError(f"{count_are(n, noun)} too few to learn from: at least 2 are needed.")
+    refuse_constant(moments.covariance)
 
 
-def _refuse_constant(centred: Floats) -> None:
+def refuse_constant(centred: Floats) -> None:
+    """Raise an error where nothing varies."""
     if not centred.any():
         raise NothingVariesError("no column of X varies, so there is nothing to learn: pass rows that differ.")
 
 
-def _refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+def refuse_empty_columns(table: Table, missing: NDArray[np.bool_]) -> None:
+    """Raise an error for a column without any number."""
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(

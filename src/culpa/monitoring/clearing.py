@@ -1,12 +1,13 @@
 """Which features, fixed together, would have cleared the alarm of a row?"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.scores import QuadraticScore
+from culpa.scores import Score
 
 MOST = 8  # players; more of them are no explanation
 _MANY = 3  # players above which another way is tried
@@ -19,10 +20,27 @@ class Fix(NamedTuple):
     score: float
 
 
+@dataclass(frozen=True, eq=False)
+class Around:
+    """A score of rows that are given by their distances from ``offset``, the mean of their mode."""
+
+    score: Score
+    offset: Floats
+
+    def __call__(self, X: Floats) -> Floats:
+        """The score of each row."""
+        return self.score(X + self.offset)
+
+    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
+        """What the other observed features imply for a whole block, and the score with all of it there."""
+        expected, score = self.score.fix(X + self.offset, block)
+        return expected - self.offset[list(block)], score
+
+
 class RowFixer:
     """Fixes sets of players in one standardised row: each at the value that the remaining features imply jointly."""
 
-    def __init__(self, row: Floats, score: QuadraticScore, precision: Floats, players: Sequence[Sequence[int]]) -> None:
+    def __init__(self, row: Floats, score: Around, precision: Floats, players: Sequence[Sequence[int]]) -> None:
         self.row, self.score, self.players = row, score, players
         self._precision, self._complete = precision, not np.isnan(row).any()
 

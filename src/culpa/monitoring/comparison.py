@@ -8,7 +8,7 @@ stretches (batch means), and from a jackknife over stretches for correlations.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.json_values import to_json_value
+from culpa._core.native import emptied
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like
+from culpa._core.words import count
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.fitted import FittedDetector
@@ -104,7 +106,7 @@ class Comparison:
     n_before: int
     n_after: int
     score_name: str
-    native: Any = None  # the table that was given, kept to answer in kind
+    native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
 
     @property
     def sentence(self) -> str:
@@ -132,7 +134,7 @@ class Comparison:
         return f"a change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g})"
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.n_before:,} and {self.n_after:,} rows: {self.sentence}>"
+        return f"<Comparison of {self.n_before:,} and {count(self.n_after, 'row')}: {self.sentence}>"
 
     def __str__(self) -> str:
         return self.sentence
@@ -191,7 +193,7 @@ def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: 
         for period, reading in zip(periods, (before, after), strict=True):
             for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):
                 period.add(reading.choose(slice(start, start + _ROWS_PER_CHUNK)), count=False)
-    return compare_periods(first, second, before.native)
+    return compare_periods(first, second, emptied(before.native))
 
 
 def compare_periods(before: Period, after: Period, native: Any = None) -> Comparison:

@@ -1,5 +1,6 @@
 """What a user should know before trusting a fitted detector."""
 
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.types import Mask
+from culpa._core.words import count, count_are
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
-from culpa.models import PPCA
+from culpa.models import PPCA, MixturePPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
+from culpa.monitoring.trimming import GROSS
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
@@ -28,10 +31,11 @@ class Remedies:
     drop: str
     more_confidence: str
     read_again: str
+    trim: str
 
 
-IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory")
-ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice")
+IN_PYTHON = Remedies("drop it", "confidence=", "fit, which keeps all rows in memory", "trim=")
+ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a file, which can be read twice", "--trim ")
 
 
 def rate_in_words(fitted: FittedDetector) -> str:
@@ -43,7 +47,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
     if rate is None:
         return ""
     value, low, high = (f"{100 * share:.2g}" for share in rate)
-    return f"held-out rows: {value}% above the {100 * fitted.confidence:.6g}% limit, 95% interval {low} to {high}%"
+    limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
+    return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
 
 
 def ties_in_words(fitted: FittedDetector) -> list[str]:
@@ -69,7 +74,7 @@ def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
     )
 
 
-def unfinished(model: PPCA) -> list[str]:
+def unfinished(model: PPCA | MixturePPCA) -> list[str]:
     """What fitting warned of."""
     if model.converged_:
         return []
@@ -93,12 +98,15 @@ def oddities(fitted: FittedDetector, remedies: Remedies = IN_PYTHON) -> list[str
     return [
         *unfinished(fitted.ppca),
         *_about_the_limit(fitted, remedies),
+        *_about_faults(fitted, remedies),
         *_about_columns(fitted, remedies),
         *_about_components(fitted),
     ]
 
 
 def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    if fitted.limit_source:  # the user has chosen it
+        return
     n, d = fitted.ppca.n_samples_, fitted.ppca.n_features_in_
     held_out = fitted.limits.held_out(fitted.statistic)
     if held_out is not None:
@@ -119,7 +127,9 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
                 f"({remedies.more_confidence})."
             )
         return
-    if fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
+    if fitted.parameters["limit"] == "auto" and fitted.limit_kind == "empirical":
+        yield f"{n:,.0f} rows are too few to check the limits of the modes on held-out rows. Pass more rows."
+    elif fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
         yield f"the limit is a formula and may be too low, because {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (
@@ -138,11 +148,25 @@ def _worth(held_out: HeldOutScores) -> str:
     return f"{rows}, which after smoothing are worth about {alone:,.0f} independent ones,"
 
 
+def _about_faults(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
+    """A Student model withstands faults among its training rows, so it can tell how many there are. A limit cannot."""
+    abnormal = fitted.abnormal_training_rows
+    if abnormal is None or fitted.degrees_of_freedom is None or fitted.limits.held_out(fitted.statistic) is None:
+        return
+    gross = int(((abnormal["times_limit"] > GROSS) & ~abnormal["trimmed"]).sum())
+    share = gross / fitted.ppca.n_samples_
+    if share > 1 - fitted.confidence:
+        yield (
+            f"{share:.1%} of the training rows are more than {GROSS:g} times as abnormal as the model expects, and the "
+            f"limit counts them as normal. If they are faults, pass {remedies.trim}{math.ceil(100 * share) / 100:g}."
+        )
+
+
 def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
     scored = max((round(tail.n) for tail in fitted.limits.tails.values()), default=0)
     n = fitted.ppca.n_samples_
     if n < FEWEST_ROWS or scored:
-        few = f"{n:,.0f} rows are" if n < FEWEST_ROWS else f"{scored:,} scored rows are"
+        few = count_are(n, "row") if n < FEWEST_ROWS else count_are(scored, "scored row")
         return f"{few} too few to check it on held-out rows. Pass at least {FEWEST_ROWS}"
     blocks, lags = fitted.blocks, fitted.columns.lags
     if blocks is None:
@@ -150,7 +174,7 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
             f"fewer than {FEWEST_ROWS} rows have at least half of their cells, so it cannot be checked on held-out rows"
         )
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
-        return f"{n:,.0f} rows are too few to check it on held-out rows with {lags} lag(s)"
+        return f"{n:,.0f} rows are too few to check it on held-out rows with {count(lags, 'lag')}"
     if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
         return "the rows vary only within one stretch, so it cannot be checked on other stretches"
     return f"rows that are read only once cannot be held out. Use {remedies.read_again}"
@@ -179,6 +203,8 @@ def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
 
 def _about_components(fitted: FittedDetector) -> Iterator[str]:
     model = fitted.ppca
+    if isinstance(model, MixturePPCA):
+        return
     everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
     if everything and fitted.statistic.name in ("spe", "mse"):
         yield "the components explain all variance, so the smallest deviation will be flagged. Use fewer components."

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from culpa._core.json_values import to_json_value
@@ -78,7 +78,7 @@ class Drift:
     n_incomplete: int
     n_components: int
     block_rows: float
-    native: Any = None  # the table that was given, kept to answer in kind
+    native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
 
     @property
     def measures(self) -> tuple[Measure, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.types import Floats
+from culpa._core.words import count_are
 from culpa.fitted import FittedDetector
 from culpa.models import PPCA, FittedModel, Moments
 from culpa.models.context import Context
@@ -49,6 +50,10 @@ class DriftGatherer:
     @classmethod
     def of(cls, fitted: FittedDetector) -> Self:
         """Against the blocks of training rows that a fitted detector has kept."""
+        if fitted.model.margins is not None:
+            raise ValueError(
+                "drift compares means and covariances, which a copula does not describe: use model='ppca'."
+            )
         if fitted.blocks is None or len(fitted.blocks) == 1:
             raise ValueError(
                 "drift needs a model that was fitted to complete rows with this version of culpa, because it compares "
@@ -86,7 +91,7 @@ class DriftGatherer:
         """The drift of all rows so far."""
         if not self.enough:
             raise ValueError(
-                f"{self._total.n:.0f} complete row(s) are too few to measure drift: at least {_FEWEST_ROWS} are needed."
+                f"{count_are(self._total.n, 'complete row')} too few to measure drift: at least {_FEWEST_ROWS} are needed."
             )
         last = self._open
         if len(last) == 2 and last[1].n < self._reference.block_rows / 2:
@@ -131,7 +136,7 @@ class _Yardstick:
             moments = context.adjust_moments(moments)
         scale, d = fitted.model.scale, moments.n_features
         scaled = moments.scaled(moments.mean, scale)
-        p = min(fitted.ppca.n_components_, d - 1 if fitted.ppca.shrinkage else min(round(moments.n), d) - 1)
+        p = min(fitted.n_components, d - 1 if fitted.ppca.shrinkage else min(round(moments.n), d) - 1)
         ppca = PPCA(p, noise=fitted.ppca.noise, shrinkage=fitted.ppca.shrinkage).fit_moments(scaled)
         model = FittedModel(ppca.gaussian_, moments.mean, scale, ppca.covariance_, moments.n)
         statistic = named_score(fitted.statistic.name, model, confidence=fitted.confidence)
@@ -272,7 +277,7 @@ def _n_directions(fitted: FittedDetector, total: Moments, block_rows: float) -> 
     eigenvalues = np.maximum(np.linalg.eigvalsh(scaled.covariance)[::-1], _TINY)
     d = len(eigenvalues)
     enough = int(np.searchsorted(np.cumsum(eigenvalues) / eigenvalues.sum(), _SHARE_COMPARED)) + 1
-    most = max(1, min(fitted.ppca.n_components_, enough, d - 1, int(block_rows) - 1))
+    most = max(1, min(fitted.n_components, enough, d - 1, int(block_rows) - 1))
     gap = eigenvalues[:, None] - eigenvalues[None, :]
     with np.errstate(divide="ignore"):
         mixing = np.outer(eigenvalues, eigenvalues) / gap**2

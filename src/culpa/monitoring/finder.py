@@ -15,6 +15,7 @@ from culpa._core.types import Floats, Mask
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
+from culpa.monitoring.clearing import Around
 from culpa.monitoring.incident import Incident, Moved, Reached, Stage
 from culpa.monitoring.moments import Judge
 from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_label
@@ -75,12 +76,15 @@ class IncidentFinder:
         self.gap, self.min_length, self.units = gap, min_length, units_of_columns(explainer, units)
         self.baseline, self.live = int(baseline), live
         self._main = np.array([members[0] for members in explainer.columns.members])
-        self._seen = fitted.normal_range.of_columns(self._main)
-        self._judge: Judge | None = None
+        n_modes = fitted.n_modes or 1
+        self._in_mode = [fitted.in_mode(mode) for mode in range(n_modes)]
+        self._offset = [fitted.model.offset_of(mode) for mode in range(n_modes)]
+        self._seen = [one.normal_range.of_columns(self._main) for one in self._in_mode]
+        self._judges: list[Judge] = []  # one per mode
         self._storyteller: Storyteller | None = None
         self._open: Draft | None = None
         self._last_time: Any = None  # of the last flagged row
-        self._recent = np.zeros((0, explainer.model.gaussian.n_features))  # unflagged rows before, for a baseline
+        self._recent = np.zeros((0, explainer.model.distribution.n_features))  # unflagged rows before, for a baseline
 
     def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
         """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
@@ -113,8 +117,11 @@ class IncidentFinder:
 
     def _meet(self, why: Explanation) -> None:
         """The first explanation knows what features are called."""
-        if self._judge is None:
-            self._judge = Judge(self.fitted, self.explainer, why, self.units)
+        if not self._judges:
+            self._judges = [
+                Judge(one, Around(self.explainer.score, offset), self.explainer.columns, why, self.units)
+                for one, offset in zip(self._in_mode, self._offset, strict=True)
+            ]
             self._storyteller = Storyteller(
                 self.clock,
                 self.explainer.score.name,
@@ -142,13 +149,15 @@ class IncidentFinder:
         return result if batch.begins is None else result | batch.begins[at]
 
     def _start(self, batch: Batch, first: int) -> None:
-        shift = np.zeros(self._recent.shape[1])
+        shift, model = np.zeros(self._recent.shape[1]), self.fitted.model
+        mode = int(model.modes_of(batch.rows.standard[first : first + 1])[0])
         if self.baseline:
             before = self._unflagged(batch, first)
+            before = before[model.modes_of(before) == mode] - self._offset[mode]
             if len(before) >= _FEWEST_BEFORE:
                 shift = np.nan_to_num(np.nanmean(before, axis=0))
         label = plain_label(batch.names.labels[first])
-        self._open = Draft(int(batch.names.positions[first]), label, shift, Movement.none(len(self._main)))
+        self._open = Draft(int(batch.names.positions[first]), label, shift, Movement.none(len(self._main)), mode)
 
     def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], piece: slice, begin: int) -> list[Event]:
         """Add flagged rows, and the rows between them, to the open incident."""
@@ -166,7 +175,7 @@ class IncidentFinder:
                 int(batch.names.positions[here]),
                 plain_label(batch.names.labels[here]),
                 float(batch.rows.score[here]),
-                batch.rows.standard[here].copy(),
+                batch.rows.standard[here] - self._offset[draft.mode],
                 batch.rows.reading.choose(here),
                 why.values[place].copy(),
                 why.std_error[place].copy(),
@@ -183,9 +192,9 @@ class IncidentFinder:
         assert draft is not None
         if begin >= end:
             return
-        Z = (batch.rows.standard[begin:end] - draft.shift)[:, self._main]
+        Z = (batch.rows.standard[begin:end] - self._offset[draft.mode] - draft.shift)[:, self._main]
         names = batch.names.choose(slice(begin, end))
-        movement.add(self._seen, Z, draft.first, names, batch.rows.reading.cells[begin:end])
+        movement.add(self._seen[draft.mode], Z, draft.first, names, batch.rows.reading.cells[begin:end])
 
     def _after(self, batch: Batch, done: int) -> list[Event]:
         """Rows after the last flagged one: they end the incident, or wait to see whether it goes on."""
@@ -234,8 +243,7 @@ class IncidentFinder:
         return [Event("closed", self._incident(draft, over=True))]
 
     def _incident(self, draft: Draft, *, over: bool = False) -> Incident:
-        judge, storyteller = self._judge, self._storyteller
-        assert judge is not None
+        judge, storyteller = self._judges[draft.mode], self._storyteller
         assert storyteller is not None
         assert draft.worst is not None
         onset = judge.onset(draft)
@@ -258,13 +266,15 @@ class IncidentFinder:
             spread=tuple(_spread(draft, judge.names)),
             timeline=tuple(_timeline(draft, judge.player_names)),
             ranking=tuple(self._ranking(draft, judge)),
+            mode=None if self.fitted.n_modes is None else draft.mode + 1,
         )
         return replace(incident, sentence=storyteller.story(incident, over=over))
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:
         """All features that were observed, by the evidence that they moved."""
-        movement, sd = draft.movement, self.explainer.model.spread[self._main]
-        normal = self._normal()
+        model = self._in_mode[draft.mode].model
+        movement, sd = draft.movement, model.spread[self._main]
+        normal = np.asarray(model.usual[self._main], dtype=np.float64)
         for k in np.argsort(-movement.evidence, kind="stable").tolist():
             row = int(movement.row[k])
             yield Moved(
@@ -276,10 +286,6 @@ class IncidentFinder:
                 float(normal[k]),
                 float(movement.strongest[k] / sd[k]),
             )
-
-    def _normal(self) -> Floats:
-        """The mean of normal rows, column by column, in the user's units."""
-        return np.asarray(self.explainer.model.location[self._main], dtype=np.float64)
 
 
 def _members(why: Explanation) -> dict[str, list[str]]:

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from culpa._core import markup
+
 Kind = Literal["features", "upset", "unclear"]
+_REACHED_SHOWN = 8  # in a notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ class Incident:
 
     ``onset`` and ``worst`` are moments with their own culprits. ``spread`` has the features that went off, in the order of
     time, and ``timeline`` says who was to blame when. ``ranking`` has all features in the order of evidence over the whole
-    incident.
+    incident. ``mode`` is the operating mode of the first flagged row, counted from 1, where the detector tells modes apart;
+    features and ranges are judged by what is normal in this mode.
     """
 
     first: int
@@ -149,6 +153,7 @@ class Incident:
     timeline: tuple[Stage, ...]
     ranking: tuple[Moved, ...]
     sentence: str = ""
+    mode: int | None = None
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:
@@ -157,3 +162,29 @@ class Incident:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def __repr__(self) -> str:
+        when = f"row {self.start}" if self.first == self.last else f"rows {self.start} to {self.end}"
+        who = ", ".join(culprit.feature for culprit in self.culprits) or "no feature"
+        return f"<Incident of {when}, {self.n_flagged:,} flagged: {who}>"
+
+    def _repr_html_(self) -> str:
+        culprits = [
+            (
+                one.feature + (f" [{one.unit}]" if one.unit else ""),
+                markup.bar(one.probability),
+                one.probability,
+                one.actual,
+                f"{one.expected:.4g} ± {one.expected_sd:.2g}",
+                ", ".join(one.instead),
+            )
+            for one in self.culprits
+        ]
+        headers = ("culprit", "", "probability", "actual", "expected", "or instead")
+        spread = ", ".join(f"{one.feature} ({one.label})" for one in self.spread[:_REACHED_SHOWN])
+        more = f" and {len(self.spread) - _REACHED_SHOWN} more" if len(self.spread) > _REACHED_SHOWN else ""
+        return markup.block(
+            self.sentence or repr(self),
+            markup.table(headers, culprits) if culprits else "",
+            markup.note(f"Reached, in order: {spread}{more}." if spread else ""),
+        )

@@ -8,22 +8,26 @@ from typing import Any, Self, Unpack, overload
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from culpa._core import markup
 from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
+from culpa._core.native import emptied, to_frame
 from culpa._core.types import DataFrame, Mask
 from culpa._core.validation import Table, frame_like
+from culpa._core.words import count
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.incident import Incident
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times
+from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times, refuse_times
 from culpa.monitoring.when import Clock
 from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 
 _SHOWN = 5  # features of the ranking that a table lists
+_INCIDENTS_SHOWN = 20  # in a notebook
 _ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow with their number
 
 
@@ -36,7 +40,7 @@ class Incidents(Sequence[Incident]):
 
     def __init__(self, items: Sequence[Incident], *, n_rows: int, n_flagged: int, native: Any = None) -> None:
         self._items = tuple(items)
-        self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, native
+        self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, emptied(native)
 
     @overload
     def __getitem__(self, key: int) -> Incident: ...
@@ -55,10 +59,32 @@ class Incidents(Sequence[Incident]):
         return iter(self._items)
 
     def __repr__(self) -> str:
-        return f"<Incidents: {len(self)} in {self.n_rows:,} rows, {self.n_flagged:,} of them flagged>"
+        return f"<Incidents: {len(self)} in {count(self.n_rows, 'row')}, {self.n_flagged:,} of them flagged>"
 
     def __str__(self) -> str:
         return "\n".join(incident.sentence for incident in self) or "No incidents."
+
+    def _repr_html_(self) -> str:
+        longest = max((incident.last - incident.first + 1 for incident in self), default=1)
+        rows = [
+            (
+                number,
+                incident.start,
+                incident.end,
+                incident.n_flagged,
+                markup.bar((incident.last - incident.first + 1) / longest, markup.LOWERS),
+                ", ".join(culprit.feature for culprit in incident.culprits),
+                incident.sentence,
+            )
+            for number, incident in enumerate(self._items[:_INCIDENTS_SHOWN])
+        ]
+        headers = ("", "start", "end", "flagged", "length", "culprits", "what happened")
+        rest = len(self) - len(rows)
+        return markup.block(
+            f"{count(len(self), 'incident')} in {count(self.n_rows, 'row')}, {self.n_flagged:,} of them flagged",
+            markup.table(headers, rows) if rows else "",
+            markup.note(f"{count(rest, 'more incident')}. to_frame() lists all of them." if rest else ""),
+        )
 
     def to_frame(self) -> DataFrame:
         """One line per incident with its worst culprit, in the kind of table that was given."""
@@ -98,7 +124,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     times, stretches, baseline = search.times, search.stretches, search.baseline
     if times is not None:
         if len(times) != len(table.array):
-            raise ValueError(f"time has {len(times)} values, but X has {len(table.array)} rows. Pass one time per row.")
+            refuse_times(len(times), len(table.array))
         check_order(times, search.time_name)
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
@@ -170,6 +196,8 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     columns["culprit"] = ["" if culprit is None else culprit.feature for culprit in first]
     for name in ("probability", "share", "actual", "expected", "expected_sd", "deviation"):
         columns[name] = [np.nan if culprit is None else getattr(culprit, name) for culprit in first]
+    if any(incident.mode is not None for incident in incidents):
+        columns["mode"] = [incident.mode for incident in incidents]
     columns["unit"] = ["" if culprit is None else culprit.unit for culprit in first]
     columns["against"] = ["" if culprit is None else culprit.against for culprit in first]
     columns["instead"] = ["" if culprit is None else ", ".join(culprit.instead) for culprit in first]
@@ -184,7 +212,7 @@ def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
 def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
     """The features, the rows' times, and what these are called."""
     if isinstance(time, str):
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        frame = to_frame(X)
         if not isinstance(frame, nw.DataFrame):
             raise ValueError(
                 f"time={time!r} names a column, but X has no column names. Pass an array of times instead."

@@ -7,10 +7,10 @@ import numpy as np
 from scipy import special
 
 from culpa._core.types import Floats
-from culpa.explainer import Explainer
+from culpa.columns import Columns
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.monitoring.clearing import RowFixer
+from culpa.monitoring.clearing import Around, RowFixer
 from culpa.monitoring.incident import Culprit, Disagreement, Kind, Moment
 from culpa.monitoring.running import Draft, Snapshot
 from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
@@ -40,10 +40,13 @@ class Onset(NamedTuple):
 class Judge:
     """Judges rows of incidents by the model of normal rows; ``why`` has the names of features and players."""
 
-    def __init__(self, fitted: FittedDetector, explainer: Explainer, why: Explanation, units: Sequence[str]) -> None:
+    def __init__(
+        self, fitted: FittedDetector, score: Around, columns: Columns, why: Explanation, units: Sequence[str]
+    ) -> None:
+        """``score`` is that of rows around the mean of the fitted model, which may be one of several modes."""
         self.fitted, self.names, self.units = fitted, why.feature_names, units
         self.player_names, self.player_columns = why.player_names, why.players
-        self._model, self._columns, self._score = explainer.model, explainer.columns, explainer.score
+        self._model, self._columns, self._score = fitted.model, columns, score
         self.features = [self._columns.features_of(list(block)) for block in why.players]
         self.main = np.array([members[0] for members in self._columns.members])  # a column's present value
         self._player_of = {j: k for k, block in enumerate(self.features) for j in block}
@@ -120,7 +123,10 @@ class Judge:
         mean, covariance = self._gaussian.conditional(
             np.nan_to_num(snapshot.standard)[None], np.setdiff1d(observed, block)
         )
-        expected[block], sd[block] = mean[0, block], self._inflation * np.sqrt(np.diag(covariance)[block])
+        others = snapshot.standard.copy()
+        others[block] = np.nan
+        wider = np.sqrt(self._gaussian.spread_factor(others[None])[0])
+        expected[block], sd[block] = mean[0, block], self._inflation * wider * np.sqrt(np.diag(covariance)[block])
         return self._culprit(
             snapshot,
             player,

@@ -169,6 +169,7 @@ class Draft:
     start: Any
     shift: Floats  # of the rows before the onset from the normal mean, where that is taken into account
     movement: Movement
+    mode: int = 0  # of the first flagged row, counted from 0; `Snapshot.standard` is around the mean of this mode
     stages: Stages = field(default_factory=Stages)
     head: list[Snapshot] = field(default_factory=list)
     worst: Snapshot | None = None

@@ -23,6 +23,8 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
             f"{name}_limit": np.full(len(cells), limits[name]),
             f"{name}_flag": cells > limits[name],
         }
+    if fitted.n_modes is not None:
+        columns["mode"] = fitted.operating_modes(fitted.read(table))
     own = values[fitted.statistic.name]
     p_value = fitted.p_values(own)
     columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value
@@ -34,7 +36,7 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
                 "fdr=... needs p-values, but a formula limit does not provide them. Fit with limit='auto'."
             )
         columns["discovery"] = discoveries(p_value, fdr)
-    return frame_like(table.native, columns)
+    return frame_like(table.native, columns, table.row_labels())
 
 
 def limits_table(fitted: FittedDetector, confidences: float | Sequence[float], *, training: bool) -> DataFrame:

@@ -49,7 +49,7 @@ class Storyteller:
         accounts = [f"{who} for {part} of {self.score}."] if share >= _ACCOUNTS_FROM else []
         ties = [self._tie(culprit) for culprit in culprits if culprit.instead]
         if incident.first == incident.last:
-            return [f"{self.clock.span(incident.start, incident.end)}, {told}.", *accounts, *ties]
+            return [f"{self._single(incident)}, {told}.", *accounts, *ties]
         names = listed([self._name(culprit) for culprit in culprits])
         return [
             f"{self._began(incident, labels)} with {names} {lasted}.",
@@ -63,7 +63,10 @@ class Storyteller:
         return f"and {'lasted' if over else 'has lasted'} until {self.clock.until(incident.end, labels)}"
 
     def _began(self, incident: Incident, labels: Sequence[Any]) -> str:
-        return f"Began {self.clock.at(incident.start, labels, first=True)}"
+        return f"Began {self.clock.at(incident.start, labels, first=True)}{_in_mode(incident)}"
+
+    def _single(self, incident: Incident) -> str:
+        return f"{self.clock.span(incident.start, incident.end)}{_in_mode(incident)}"
 
     def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
         at = self.clock.at(incident.onset.label, labels)
@@ -91,7 +94,7 @@ class Storyteller:
         moved = f"the process as a whole moved: no small set of {self.noun}s explains it."
         told = listed([self._against_normal(culprit) for culprit in culprits]) if culprits else ""
         if incident.first == incident.last:
-            return [f"{self.clock.span(incident.start, incident.end)}, {moved}", *([f"{told}."] if told else [])]
+            return [f"{self._single(incident)}, {moved}", *([f"{told}."] if told else [])]
         first = f"{self._began(incident, labels)} {lasted}, and {moved}"
         if not told:
             return [first]
@@ -111,7 +114,7 @@ class Storyteller:
         level = f"{self.score} was {times:.3g} times the limit" if math.isfinite(times) else f"{self.score} was above 0"
         nobody = f"{level}, but no {self.noun} stands out."
         if incident.first == incident.last:
-            return [f"{self.clock.span(incident.start, incident.end)}, {nobody}"]
+            return [f"{self._single(incident)}, {nobody}"]
         return [f"{self._began(incident, labels)} {lasted}.", f"{self._then(incident, labels)}, {nobody}"]
 
     def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
@@ -146,6 +149,10 @@ class Storyteller:
 
     def _short(self, name: str) -> str:
         return cut(self.short[name])
+
+
+def _in_mode(incident: Incident) -> str:
+    return "" if incident.mode is None else f" (operating in mode {incident.mode})"
 
 
 def in_sd(deviation: float) -> str:

@@ -2,9 +2,11 @@
 
 import datetime as dt
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from culpa._core.words import count
 
 Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
@@ -56,6 +58,12 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
         f"{name!r} goes backwards: row {first_row + row} is at {times[row]}, the row before at {times[row - 1]}. "
         "Sort the rows by time. Times of day that pass midnight need their dates."
     )
+
+
+def refuse_times(n_times: int, n_rows: int) -> NoReturn:
+    """The error for times that are not those of the rows."""
+    have = f"time has {count(n_times, 'value')}, but X has {count(n_rows, 'row')}"
+    raise ValueError(f"{have}. Pass one time per row.")
 
 
 def read_gap(gap: Any, times: Times | None) -> int | Span:

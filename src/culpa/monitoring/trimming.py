@@ -23,6 +23,8 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
 
     Both are needed: an abnormal row that pulled a component towards itself is reconstructed well, but far out.
     """
+    if model.n_modes > 1:
+        return _spe_and_t2_in_modes(model, X, confidence)
     parts = []
     by_name = [build(model.centred) for build in (scores.spe, scores.t2)]
     with one_blas_thread(len(X)):
@@ -32,6 +34,16 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
     spe, t2 = (np.concatenate(column) for column in zip(*parts, strict=True))
     limits = [Limits(model)(score, confidence, training=True) or 1.0 for score in by_name]
     return spe, t2, np.maximum(spe / limits[0], t2 / limits[1])
+
+
+def _spe_and_t2_in_modes(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
+    """The same where each row is judged by its most probable mode."""
+    which = model.modes_of(model.standardise(X))
+    result = np.full((3, len(X)), np.nan)
+    for mode in np.unique(which).tolist():
+        here = np.flatnonzero(which == mode)
+        result[:, here] = spe_and_t2(model.in_mode(mode), X[here], confidence)
+    return result[0], result[1], result[2]
 
 
 class HasModel(Protocol):

@@ -149,6 +149,9 @@ class _Plots(Generic[S]):
 
     _names: tuple[str, ...]
 
+    def __init_subclass__(cls) -> None:
+        cls._names = tuple(name for name in vars(cls) if not name.startswith("_"))
+
     def __init__(self, subject: S) -> None:
         self.subject = subject
 
@@ -177,7 +180,6 @@ def _method(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_P
 class ExplanationPlots(_Plots[Explanation]):
     """``why.plot``: the plots of an explanation as methods."""
 
-    _names = ("waterfall", "bar", "heatmap", "scatter")
     waterfall = _method(waterfall)
     bar = _method(bar)
     heatmap = _method(heatmap)
@@ -187,7 +189,6 @@ class ExplanationPlots(_Plots[Explanation]):
 class DetectorPlots(_Plots[PCADetector]):
     """``detector.plot``: the plots of a detector as methods."""
 
-    _names = ("control_chart", "distance", "loadings", "components")
     control_chart = _method(control_chart)
     distance = _method(distance)
     loadings = _method(loadings)

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from culpa.plots.content.rows import wall_clock
 
-TITLES = {"spe": "SPE", "mse": "MSE", "t2": "T²", "mahalanobis": "Mahalanobis distance²", "combined": "combined index"}
+TITLES = {
+    "spe": "SPE",
+    "mse": "MSE",
+    "t2": "T²",
+    "mahalanobis": "Mahalanobis distance²",
+    "combined": "combined index",
+    "nll": "negative log-likelihood",
+}
 
 
 def number(value: float | str, digits: int = 3) -> str:

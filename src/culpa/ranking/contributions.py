@@ -36,7 +36,7 @@ from culpa._core.validation import same_kind
 from culpa.models import FittedModel, as_fitted_model
 from culpa.ranking.fault_odds import fault_log_odds
 from culpa.ranking.propagation import entry_log_odds, shared_entry_log_odds
-from culpa.scores import QuadraticScore, named_score
+from culpa.scores import MixtureScore, QuadraticScore, Score, mahalanobis, named_score, score_by_name
 from culpa.scores.quadratic import response
 
 # Columns of a root that are shorter than this, relative to the longest, are rounding errors of an index that does not
@@ -118,7 +118,7 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
     return _BY_INDEX[criterion](X, root)
 
 
-def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticScore | None = None) -> Any:
+def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | Score | None = None) -> Any:
     """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
 
     ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
@@ -131,7 +131,7 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     >>> of_model(PCA(2).fit(X), X, "rbc").shape
     (150, 4)
     """
-    name = score.name if isinstance(score, QuadraticScore) else score
+    name = score if score is None or isinstance(score, str) else score.name
     if criterion in OF_MAHALANOBIS and name not in (None, "mahalanobis"):
         raise ValueError(
             f"criterion={criterion!r} always uses the Mahalanobis distance, not {name!r}. Do not pass a score."
@@ -142,7 +142,7 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | QuadraticS
     empty = np.isnan(rows).all(axis=1)
     if empty.any():
         warn_about_empty_rows(reading.labels[empty], context=model.context is not None)
-    found = of_rows(model, rows, criterion, named_score(score or "spe", model))
+    found = of_rows(model, rows, criterion, score_by_name(score or "spe", model))
     names = model.columns.known_names or reading.names
     return same_kind(reading.native, of_players(found, model.columns.members), names)
 
@@ -175,8 +175,14 @@ def of_players(found: Floats, players: Sequence[Sequence[int]]) -> Floats:
     return np.column_stack([np.fmax.reduce(found[:, list(player)], axis=1) for player in players])
 
 
-def of_rows(model: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
-    """The same for standardised rows; ``score`` does not matter to `OF_MAHALANOBIS`."""
+def of_rows(model: FittedModel, rows: Floats, criterion: str, score: Score) -> Floats:
+    """The same for standardised rows; ``score`` does not matter to `OF_MAHALANOBIS`.
+
+    Where normal rows have several modes, each row is judged by its most probable mode.
+    """
+    if isinstance(score, MixtureScore):
+        return _in_their_modes(model, rows, criterion, score)
+    assert isinstance(score, QuadraticScore)
     if one_of(criterion, CRITERIA, "criterion") in OF_MAHALANOBIS:
         score = named_score("mahalanobis", model)
     covariance = _covariance(model)
@@ -185,6 +191,16 @@ def of_rows(model: FittedModel, rows: Floats, criterion: str, score: QuadraticSc
         if len(observed):
             seen, root = np.ix_(at, observed), score.root_given(observed)[:, observed]
             result[seen] = contributions(rows[seen], criterion, root, covariance[np.ix_(observed, observed)])
+    return result
+
+
+def _in_their_modes(model: FittedModel, rows: Floats, criterion: str, score: MixtureScore) -> Floats:
+    result, mode_of_row = np.full_like(rows, np.nan), model.modes_of(rows)
+    for mode in np.unique(mode_of_row).tolist():
+        at, view = np.flatnonzero(mode_of_row == mode), model.in_mode(mode)
+        # within a mode, the negative log-likelihood is half the Mahalanobis distance and a constant
+        own = mahalanobis(view.centred) if score.of_modes is None else score.of_modes[mode]
+        result[at] = of_rows(view, rows[at] - model.offset_of(mode), criterion, own)
     return result
 
 

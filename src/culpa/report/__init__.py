@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from culpa._core.files import write_whole
+from culpa._core.markup import frame
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source
@@ -27,6 +28,9 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report: {self.content.overview.verdict}>"
+
+    def _repr_html_(self) -> str:
+        return frame(self.to_html(), self.content.title)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the page shows, as plain lists, numbers and texts."""

@@ -68,7 +68,7 @@ def content(
     """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
     explainer = fitted.explainer(**options)
     with warnings.catch_warnings():  # the report itself tells how many rows are empty
-        warnings.filterwarnings("ignore", "[0-9]+ row.s. have no observed feature", UserWarning)
+        warnings.filterwarnings("ignore", "[0-9,]+ rows? ha(s|ve) no observed feature", UserWarning)
         found = find_incidents(fitted, table, search, **options)
         chart = ControlChart.of_table(fitted, table, search.times, incidents=found)
         caps = Caps.of(len(table.array), len(found))

@@ -9,7 +9,7 @@ import pandas as pd
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.batches import ADVICE, advice_on_order, codes_for
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
@@ -31,10 +31,12 @@ def content_of_table(
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
     rows, parts, codes = [], [], codes_for(fitted)
     cells: dict[str, list[Any]] = {name: [] for name in carried}
+    times: list[Any] = []
     for batch in source.batches(fitted.columns.inputs, carried):
         rows.append(batch.rows)
         parts.append(batch.X)
         codes.add(batch.rows, batch.X[:, fitted.columns.positions])
+        times += [] if batch.times is None else [batch.times()]
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
@@ -47,8 +49,9 @@ def content_of_table(
     table = Table(np.concatenate(parts), fitted.columns.known_inputs, pd.DataFrame(index=pd.Index(index)))
     note("explaining")
     try:
-        times = None if time is None else read_times(joined[time], time)
-        search = Search.taken_from(options, times, time or "time")
+        known = times[0].append(times[1:]) if times else None
+        when = known if known is not None or time is None else read_times(joined[time], time)
+        search = Search.taken_from(options, when, time or "time")
         return content(fitted, table, search, source=source.name, **options)
     except ValueError as error:
-        raise TableError(f"{source.name}: {error}") from None
+        raise TableError(f"{source.name}: {error}{advice_on_order(error)}") from None

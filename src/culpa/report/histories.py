@@ -74,6 +74,8 @@ def histories(
 def _expected(explainer: Explainer, why: Explanation, rows: Reading, incident: Incident) -> NDArray[Any]:
     """What was to be expected of all culprits jointly, as the incident has it: from the others, or in normal rows."""
     model, columns = explainer.model, explainer.columns
+    if incident.mode is not None:
+        model = model.in_mode(incident.mode - 1)
     Z = model.standardise(rows.features)
     if incident.culprits[0].against == "normal":
         return np.asarray(model.to_cells(np.zeros_like(Z), rows, columns))

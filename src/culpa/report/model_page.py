@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
-from culpa.jobs import describe_detector
+from culpa.jobs import Description, describe_detector
+from culpa.models import MixturePPCA
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.numbers import Number, numbers
@@ -64,32 +65,34 @@ def model_page(
 ) -> ModelPage:
     """Describe a detector; ``settings`` are those of the report."""
     about = describe_detector(fitted)
-    shown = Loadings.of(fitted.model, n_components=_COMPONENTS, max_features=_FEATURES)
+    shown = Loadings.of(fitted.model.in_mode(0), n_components=_COMPONENTS, max_features=_FEATURES)
     likelihood = Components.of_fitted(fitted)
-    left_out = []
+    left_out = [] if about.modes is None else ["mode 1"]
     if about.components > _COMPONENTS:
         left_out.append(f"first {_COMPONENTS} of {about.components} components")
     if shown.n_other:
         left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
     own = {
         "trained on": f"{about.rows:,.0f} rows of {len(about.features)} features",
+        **_modes(about),
         "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
+        "distribution": about.model
+        if about.degrees_of_freedom is None
+        else f"{about.model}, {about.degrees_of_freedom:.3g} degrees of freedom",
         "noise variance": f"{about.noise_variance:.6g}",
         "columns scaled": "to standard deviation 1" if about.scaled else "no",
         "given": ", ".join(about.given) or "nothing",
         "smoothing": "none" if about.smooth is None else f"weight {about.smooth:g}",
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
-        "limit": f"{about.limit_kind}, {share(about.confidence)} of normal rows stay below",
+        "limit": _limit_in_words(fitted),
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
-        "fingerprint of the model": fingerprint(
-            fitted.model.centre, fitted.model.scale, fitted.model.gaussian.loadings
-        ),
+        "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
     }
     return ModelPage(
         features=[feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
         n_components=about.components,
-        explained_variance_ratio=numbers(fitted.ppca.explained_variance_ratio_),
+        explained_variance_ratio=numbers(_explained(fitted)),
         likelihood=[] if likelihood is None else numbers(likelihood.log_likelihood, 6),
         loadings=[numbers(line, 5) for line in shown.values],
         loadings_of=list(shown.names),
@@ -99,6 +102,37 @@ def model_page(
         warnings=about.warnings,
         versions={"culpa": __version__, "Python": platform.python_version()} | {name: version(name) for name in _PARTS},
     )
+
+
+def _modes(about: Description) -> dict[str, str]:
+    """Share of the rows and components of each mode; nothing where modes are not told apart."""
+    if about.modes is None:
+        return {}
+    each = (
+        f"mode {mode['mode']}: {share(mode['share'])} of the rows, {mode['components']} components"
+        for mode in about.modes
+    )
+    return {"operating modes": "; ".join(each)}
+
+
+def _loadings(fitted: FittedDetector) -> list[NDArray[np.float64]]:
+    """Of all modes."""
+    return [fitted.model.in_mode(mode).gaussian.loadings for mode in range(fitted.model.n_modes)]
+
+
+def _explained(fitted: FittedDetector) -> NDArray[np.float64]:
+    """Share of the variance along each component; with modes, in the first mode."""
+    if isinstance(fitted.ppca, MixturePPCA):
+        return Loadings.of(fitted.model.in_mode(0), max_features=None).explained
+    return np.asarray(fitted.ppca.explained_variance_ratio_)
+
+
+def _limit_in_words(fitted: FittedDetector) -> str:
+    if fitted.limit_source == "given":
+        return "a number that was given"
+    if fitted.limit_source:
+        return f"set so that {share(fitted.parameters['contamination'])} of the training rows exceed it"
+    return f"{fitted.limit_kind}, {share(fitted.confidence)} of normal rows stay below"
 
 
 def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[Limit]:

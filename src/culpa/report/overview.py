@@ -47,7 +47,7 @@ def overview(
     scored = ~np.isnan(chart.own_statistic.values)
     worst = max(found, key=lambda incident: incident.score).sentence if len(found) else None
     text, mood = verdict(
-        chart.flagged, scored, len(found), fitted.confidence, worst, lambda row: f"{word}{labels.text(row)}"
+        chart.flagged, scored, len(found), fitted.coverage, worst, lambda row: f"{word}{labels.text(row)}"
     )
     empty = n - int(scored.sum())
     return Overview(
@@ -60,6 +60,7 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
     labels, model = Labels(chart.axis), fitted.ppca
     span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
     missing = int(np.isnan(table.array).sum())
+    modes = "" if fitted.n_modes is None else f"{count(fitted.n_modes, 'mode')}, up to "
     some_scored = not np.isnan(chart.own_statistic.values).all()
     return [
         Fact("Rows", f"{n:,}", span),
@@ -69,7 +70,7 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
             f"{share(found.n_flagged / n)} of the rows" if some_scored else "no row has a score",
         ),
         Fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
-        Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.confidence)}"),
+        Fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
         *_false_alarms(fitted),
         Fact(
             f"{fitted.noun}s".capitalize(),
@@ -78,8 +79,8 @@ def _facts(fitted: FittedDetector, table: Table, chart: ControlChart, found: Inc
         ),
         Fact(
             "Model",
-            count(model.n_components_, "component"),
-            f"{share(model.explained_variance_ratio_.sum())} of the variance, from {model.n_samples_:,.0f} normal rows",
+            f"{modes}{count(fitted.n_components, 'component')}",
+            f"{share(fitted.explained_variance)} of the variance, from {model.n_samples_:,.0f} normal rows",
         ),
     ]
 

@@ -6,21 +6,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from culpa._core.words import count as count
 from culpa.monitoring import story
 from culpa.monitoring.when import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, row_label
 
 Label = str | int | float
-
-
-def count(n: int, noun: str) -> str:
-    """A number and its noun.
-
-    >>> count(1, "row"), count(12345, "row")
-    ('1 row', '12,345 rows')
-    """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def share(part: float) -> str:

@@ -1,17 +1,25 @@
 """How abnormal is a row, and how abnormal may a normal row be? Scores and their limits."""
 
 from culpa._core.choices import SCORE_NAMES
-from culpa.scores.by_name import named_score
+from culpa.scores.by_name import named_score, score_by_name
+from culpa.scores.form import QuadraticForm, reconstruction_error
+from culpa.scores.function import FunctionScore
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
+from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
 from culpa.scores.rows import ScoredRows
+from culpa.scores.score import Score
 
 __all__ = [
     "SCORE_NAMES",
+    "FunctionScore",
     "HeldOutScores",
     "Limits",
+    "MixtureScore",
+    "QuadraticForm",
     "QuadraticScore",
+    "Score",
     "ScoredRows",
     "combined",
     "control_limit",
@@ -20,6 +28,8 @@ __all__ = [
     "mse",
     "named_score",
     "of_features",
+    "reconstruction_error",
+    "score_by_name",
     "spe",
     "t2",
 ]

@@ -238,12 +238,7 @@ class HeldOutScores:
     def _n_above(self, rate: float) -> int:
         """How many of the largest scores lie above the level of a rate; -1 if even the largest is below it."""
         return (
-            int(
-                np.searchsorted(
-                    self._from_top, (self.n + self._alike) * rate - self._alike + 1e-9, side="right"
-                )
-            )
-            - 1
+            int(np.searchsorted(self._from_top, (self.n + self._alike) * rate - self._alike + 1e-9, side="right")) - 1
         )
 
     def _is_beyond(self, rate: float) -> bool:

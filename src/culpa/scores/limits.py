@@ -17,6 +17,7 @@ from culpa.models import FittedModel
 from culpa.scores import chi_squares
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
+from culpa.scores.score import Score
 
 FROM_ROWS = ("held-out", "empirical", "conformal")  # from scores of rows; the others are formulas
 
@@ -49,6 +50,17 @@ def box(eigenvalues: Floats, confidence: float) -> float:
     theta1 = float(eigenvalues.sum())
     theta2 = float((eigenvalues / (theta1 or 1.0) * eigenvalues).sum())  # over theta1, or it might overflow
     return float(theta2 * stats.chi2.ppf(confidence, theta1 / theta2)) if theta2 else 0.0
+
+
+def student_box(eigenvalues: Floats, degrees_of_freedom: float, confidence: float) -> float:
+    """Box's limit for Student-t rows: exact when all eigenvalues agree, as for the Mahalanobis distance.
+
+    With Gaussian rows the score is about g chi2_h; Student-t rows divide it by an independent chi2_nu / (nu - 2).
+    """
+    theta1 = float(eigenvalues.sum())
+    theta2 = float((eigenvalues / (theta1 or 1.0) * eigenvalues).sum())
+    nu = degrees_of_freedom
+    return float(theta1 * (nu - 2) / nu * stats.f.ppf(confidence, theta1 / theta2, nu)) if theta2 else 0.0
 
 
 def imhof(eigenvalues: Floats, confidence: float) -> float:
@@ -150,17 +162,20 @@ class Limits:
     kind: str = "formula"
     tails: Mapping[str, Tail | HeldOutScores] = field(default_factory=dict)
 
-    def kind_of(self, score: QuadraticScore, *, training: bool = False) -> str:
+    def kind_of(self, score: Score, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
-        if self._has_rows(score) and not (training and self.kind == "held-out"):
+        by_formula = training and self.kind == "held-out" and isinstance(score, QuadraticScore)
+        if self._has_rows(score) and not by_formula:
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
+        if isinstance(score, QuadraticScore) and score.gaussian.tail:
+            return "box"
         if score.name == "t2":
             return "beta" if training else "f"
         return "jackson-mudholkar" if score.name in ("spe", "mse") else "box"
 
-    def __call__(self, score: QuadraticScore, confidence: float, *, training: bool = False) -> float:
+    def __call__(self, score: Score, confidence: float, *, training: bool = False) -> float:
         """The limit of a score; ``training`` if it is for the rows that the model was fitted to."""
         kind = self.kind_of(score, training=training)
         if kind in FROM_ROWS:
@@ -170,7 +185,7 @@ class Limits:
             return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
         return control_limit(score, self.model, confidence, kind)
 
-    def knows(self, score: QuadraticScore, confidence: float) -> bool:
+    def knows(self, score: Score, confidence: float) -> bool:
         """Whether there is a limit: rows may be too few for so much confidence."""
         kind = self.kind_of(score)
         if kind not in FROM_ROWS:
@@ -178,31 +193,35 @@ class Limits:
         tail = self.tails[score.name]
         return tail.reaches(confidence) if isinstance(tail, HeldOutScores) else tail.reaches(kind, confidence)
 
-    def held_out(self, score: QuadraticScore) -> HeldOutScores | None:
+    def held_out(self, score: Score) -> HeldOutScores | None:
         """The held-out scores behind the limit of a score, if there are such."""
         tail = self.tails.get(score.name)
         return tail if isinstance(tail, HeldOutScores) and self._has_rows(score) else None
 
-    def _has_rows(self, score: QuadraticScore) -> bool:
+    def _has_rows(self, score: Score) -> bool:
         """Whether there are scores to take a limit from; held-out ones may still be too few after an update."""
         tail = self.tails.get(score.name)
         return tail is not None and (not isinstance(tail, HeldOutScores) or tail.n >= FEWEST_ROWS)
 
     @staticmethod
-    def tails_of(quadratic: Iterable[QuadraticScore], batches: Iterable[Floats]) -> dict[str, Tail]:
+    def tails_of(statistics: Iterable[Score], batches: Iterable[Floats]) -> dict[str, Tail]:
         """Scores of standardised rows, for "empirical" and "conformal"."""
-        by_name = {score.name: score for score in quadratic}
+        by_name = {score.name: score for score in statistics}
         parts = [{name: score(rows) for name, score in by_name.items()} for rows in batches]
         empty = np.empty(0)
         return {name: Tail.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
 
 
-def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, kind: str = "formula") -> float:
+def control_limit(score: Score, model: FittedModel, confidence: float, kind: str = "formula") -> float:
     """Limit that a share ``confidence`` of normal rows stays below, by a formula.
 
     "formula" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
-    others.
+    others. For Student-t rows it is Box's limit with the F distribution, and there is no other formula.
     """
+    if not isinstance(score, QuadraticScore):
+        raise ValueError(
+            "limits by a formula assume one mode. With several modes, use limit='auto', 'empirical' or 'conformal'."
+        )
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
     if kind == "formula":
         kind = Limits(model).kind_of(score)
@@ -215,4 +234,6 @@ def control_limit(score: QuadraticScore, model: FittedModel, confidence: float, 
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
         return float(formula(p, model.n_samples, confidence) * stretch)
+    if score.gaussian.tail:
+        return student_box(eigenvalues, score.gaussian.degrees_of_freedom, confidence)
     return _OF_EIGENVALUES[kind](eigenvalues, confidence)

@@ -14,7 +14,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
 from culpa.models import LatentGaussian
+from culpa.scores.fixing import Fixing
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticScore:
+class QuadraticScore(Fixing):
     """A quadratic score q(x) = x^T A x of centred rows; larger is more abnormal.
 
     >>> import numpy as np
@@ -40,23 +41,37 @@ class QuadraticScore:
     residual_weights: Floats
     latent_weights: Floats
 
+    @property
+    def distribution(self) -> LatentGaussian:
+        """Of centred normal rows."""
+        return self.gaussian
+
+    def divided_by(self, unit: float) -> "QuadraticScore":
+        """The same score in other units."""
+        return replace(self, residual_weights=self.residual_weights / unit, latent_weights=self.latent_weights / unit)
+
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
-        result = self._complete(self.gaussian.impute(X))
+        result = self.complete(self.gaussian.impute(X))
         missing = np.isnan(X)
+        if not missing.any():
+            return result
+        factor = self.gaussian.spread_factor(X)
         if mostly_alone(missing):
-            result += self._from_missing(missing)
+            result += factor * self._from_missing(missing)
             result[missing.all(axis=1)] = np.nan
             return result
         for rows, observed in patterns(X):
             if not len(observed):
                 result[rows] = np.nan
             elif len(observed) < X.shape[1]:
-                hidden = np.setdiff1d(np.arange(X.shape[1]), observed)
-                _, spread = self.gaussian.conditional(np.zeros((0, X.shape[1])), observed)
-                block = np.ix_(hidden, hidden)
-                result[rows] += (self.matrix[block] * spread[block]).sum()
+                result[rows] += factor[rows] * self._uncertainty(observed)
         return result
+
+    def _uncertainty(self, observed: NDArray[np.intp]) -> float:
+        """What the uncertainty of the other features adds to the expected score of Gaussian rows."""
+        _, spread = self.gaussian.conditional(np.zeros((0, self.gaussian.n_features)), observed)
+        return float((self.matrix * spread).sum())
 
     def _from_missing(self, missing: Mask) -> Floats:
         """What the uncertainty of missing cells adds to each row's expected score."""
@@ -67,7 +82,8 @@ class QuadraticScore:
             result[rows] += ((self.matrix @ spread) * spread).sum(axis=(1, 2))
         return np.asarray(result)
 
-    def _complete(self, X: Floats) -> Floats:
+    def complete(self, X: Floats) -> Floats:
+        """Score of complete rows."""
         z = X @ self.gaussian.encoder.T
         result = z**2 @ self.latent_weights
         if self.residual_weights.any():
@@ -83,6 +99,11 @@ class QuadraticScore:
                 np.sqrt(self.latent_weights)[:, None] * self.gaussian.encoder,
             ]
         )
+
+    @property
+    def offset(self) -> Floats | float:
+        """r of scores q(x) = |F x + r|^2; 0 for those that are smallest at the mean of normal rows."""
+        return 0.0
 
     @cached_property
     def matrix(self) -> Floats:
@@ -100,6 +121,14 @@ class QuadraticScore:
         # how the whole row's conditional mean moves with each observed cell
         moves = self.gaussian.conditional(np.diag(seen.astype(np.float64)), observed)[0]
         return np.asarray(self.root @ moves.T)
+
+    def _whole_root_given(self, observed: NDArray[np.intp]) -> Floats:
+        """The same, with what the observed features of Student-t rows tell about the spread of the others."""
+        g, root = self.gaussian, self.root_given(observed)
+        if not g.tail or len(observed) in (0, g.n_features):
+            return root
+        weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
+        return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
 
     @cached_property
     def expectation(self) -> float:
@@ -121,9 +150,9 @@ class QuadraticScore:
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
-            root = self.root_given(observed)
+            root = self._whole_root_given(observed)
             curvature = root.T @ root
-            change_of_score = 2 * np.where(seen, X[rows], 0.0) @ root.T @ root
+            change_of_score = 2 * (np.where(seen, X[rows], 0.0) @ root.T + self.offset) @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)
             for k, block in enumerate(blocks):
                 part = step[:, block]
@@ -132,17 +161,6 @@ class QuadraticScore:
                 # no score is below 0, though what rounding leaves of a large one may be
                 result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
         return result
-
-    def fix(self, X: Floats, block: Sequence[int]) -> tuple[Floats, Floats]:
-        """What the other observed features imply for a whole block, (n, block), and the score with all of it there, (n,).
-
-        Cells of the block that are missing stay missing in the score.
-        """
-        at = list(block)
-        expected = self.gaussian.expected(X, [at])[:, at]
-        fixed = X.copy()
-        fixed[:, at] = np.where(np.isnan(X[:, at]), np.nan, expected)
-        return expected, self(fixed)
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:

@@ -6,7 +6,7 @@ from typing import Any, Self
 from culpa._core.types import Floats
 from culpa.columns import Reading
 from culpa.models import FittedModel
-from culpa.scores.quadratic import QuadraticScore
+from culpa.scores.score import Score
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,10 +16,10 @@ class ScoredRows:
     reading: Reading
     standard: Floats  # (rows, features): centred and scaled; NaN is missing
     score: Floats  # (rows,): NaN where no feature was observed
-    statistic: QuadraticScore
+    statistic: Score
 
     @classmethod
-    def of(cls, reading: Reading, model: FittedModel, statistic: QuadraticScore) -> Self:
+    def of(cls, reading: Reading, model: FittedModel, statistic: Score) -> Self:
         """Standardise and score rows that were read."""
         standard = model.standardise(reading.features)
         return cls(reading, standard, statistic(standard), statistic)

@@ -6,6 +6,7 @@ from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact, tabulate
 from culpa.shapley.extensions import extension_rule
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
+from culpa.shapley.kernel import PairedRule, kernel, paired_rule
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import Rule, averaging_rule, default_rule, independent_rule
@@ -13,6 +14,7 @@ from culpa.shapley.shares import Players, Progress, Shares
 
 __all__ = [
     "DownSets",
+    "PairedRule",
     "PartialOrder",
     "Players",
     "Progress",
@@ -28,6 +30,8 @@ __all__ = [
     "exact",
     "extension_rule",
     "independent_rule",
+    "kernel",
+    "paired_rule",
     "permutation",
     "tabulate",
 ]

@@ -1,7 +1,7 @@
 """Exact Shapley values: a walk over the tree of all coalitions, eq. (8) of the paper.
 
-Players decide in order whether they are in. A compiled kernel walks the tree piece by piece. For small jobs and on GPUs
-arrays do it, the first players depth first and the others breadth first.
+Players decide in order whether they are in. A compiled kernel walks the tree piece by piece, and a GPU does it for large
+jobs (`culpa.shapley.on_gpu`). For small jobs arrays do it, the first players depth first and the others breadth first.
 """
 
 import math
@@ -12,11 +12,13 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads
 from culpa._core.types import Array
 from culpa._kernels.tree import FEWEST_PLAYERS, Tree
 from culpa.games import Coalitions, Game
 from culpa.games.arrays import as_array_like, row_chunks
+from culpa.shapley import on_gpu
 from culpa.shapley.shares import Players, Progress, Shares, join_player, queue_of, skip_player
 
 Bits = NDArray[np.int64]
@@ -36,6 +38,7 @@ def exact(
     n_jobs: int | None = -1,
     progress: Progress | None = None,
     at_once: int | None = None,
+    device: DeviceName = "auto",
 ) -> Shares:
     """Shapley values of all players by valuing all 2^players coalitions once."""
     xp = array_namespace(X)
@@ -44,8 +47,12 @@ def exact(
         return Shares(closed, xp.zeros_like(closed), 1, 0)
     at_once = at_once or (_VALUES_PER_CHUNK if isinstance(X, np.ndarray) else _VALUES_PER_CHUNK_ON_GPU)
     order = game.deciding_order(players)
-    tree = _compiled_tree(game, X, [players[i] for i in order])
-    if tree is not None:
+    ordered = [players[i] for i in order]
+    on_the_gpu = on_gpu.values(game, X, ordered, size_weights(len(players)), device, progress)
+    tree = _compiled_tree(game, X, ordered) if on_the_gpu is None else None
+    if on_the_gpu is not None:
+        result = xp.take(on_the_gpu, as_array_like(np.argsort(order), X), axis=1)
+    elif tree is not None:
         result = np.zeros((len(X), len(players)))
         result[:, order] = _walk_tree(tree, len(X), len(players), n_jobs, progress)
     else:

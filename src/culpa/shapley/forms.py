@@ -7,7 +7,7 @@ stored as the coefficients of the products x_a x_b, a <= b.
 Forms serve complete rows only, because every pattern of missing features is a game of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
@@ -22,7 +23,7 @@ from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
-from culpa.shapley.permutation import permutation, steps, summarise, usable_order_walk
+from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -97,13 +98,14 @@ def compile_exact(
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> QuadraticForms:
     """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function.
 
     With ``down_sets``, forms of asymmetric values.
     """
     if down_sets is None:
-        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress)
+        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress, device=device)
     else:
         shares = asymmetric(game, _probes(game), players, down_sets, progress=progress)
     return _from_probes(game, shares.values[None], shares.n_evaluations)
@@ -112,9 +114,13 @@ def compile_exact(
 def compile_rule(
     game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> QuadraticForms:
-    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding."""
-    if game.start_factored(_probes(game)[:1], steps(players, rule.orders[:1])[0]) is None:
-        return _compile_rule_by_probing(game, players, rule, n_jobs)
+    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
+
+    If the steps of a game do not factorise, the rows that determine a quadratic function are walked.
+    """
+    if not game.factorises:
+        values = replicated(game, _probes(game), players, rule, n_jobs=n_jobs, progress=progress)
+        return _from_probes(game, values, rule.n_evaluations)
     d, n_players = game.n_features, len(players)
     sums = _FormSums(players, rule, d)
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
@@ -164,13 +170,6 @@ def _packed(matrices: Floats) -> Floats:
     return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
 
 
-def _compile_rule_by_probing(game: Game, players: Players, rule: Rule, n_jobs: int | None) -> QuadraticForms:
-    """The same for games whose steps do not factorise: walk the rows that determine a quadratic function."""
-    one_by_one = [Rule(rule.orders, weights[None]) for weights in rule.weights]
-    values = [permutation(game, _probes(game), players, single, n_jobs=n_jobs).values for single in one_by_one]
-    return _from_probes(game, np.stack(values), rule.n_evaluations)
-
-
 def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
     n_orders, d = len(queues), game.n_features
@@ -199,6 +198,11 @@ def _upper(d: int) -> tuple[Positions, Positions]:
     everybody = np.arange(d)
     first, second = np.nonzero(np.less_equal.outer(everybody, everybody))
     return first, second
+
+
+def forms_from_probes(game: Game, evaluate: Callable[[Floats], Floats]) -> QuadraticForms:
+    """Forms of any quadratic functions of the row, (n, functions), found like those of Shapley values."""
+    return _from_probes(game, evaluate(_probes(game))[None], 0)
 
 
 def _probes(game: Game) -> Floats:

@@ -5,6 +5,8 @@ gives to that step. What the weighted contributions leave over of the score is s
 up.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from array_api_compat import array_namespace
 
@@ -16,7 +18,8 @@ from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
-_CELLS_PER_CHUNK = 1 << 20  # numbers of coalitions' state held at a time by arrays
+# Numbers of coalitions' state held at a time by arrays. On a GPU a step takes as long for few orders as for many.
+_CELLS_PER_CHUNK, _CELLS_PER_CHUNK_ON_GPU = 1 << 20, 1 << 26
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
 _LONG_JOB = 1e9  # operations
@@ -32,6 +35,13 @@ def permutation(
     progress: Progress | None = None,
 ) -> Shares:
     """Shapley values by the given rule, with standard errors from its replicates."""
+    return summarise(replicated(game, X, players, rule, n_jobs=n_jobs, progress=progress), rule.n_evaluations)
+
+
+def replicated(
+    game: Game, X: Array, players: Players, rule: Rule, *, n_jobs: int | None, progress: Progress | None = None
+) -> Array:
+    """Shapley values by each replicate of a rule, (replicates, n, players)."""
     xp = array_namespace(X)
     chunks = row_chunks(X, _ROWS_PER_TASK)
     replicates: list[Array] = []
@@ -40,7 +50,7 @@ def permutation(
         if progress is not None:
             progress((done + 1) / len(chunks), None)
     empty = xp.zeros((rule.n_replicates, 0, len(players)), dtype=X.dtype, device=X.device)
-    return summarise(xp.concat(replicates, axis=1) if replicates else empty, rule.n_evaluations)
+    return xp.concat(replicates, axis=1) if replicates else empty
 
 
 def summarise(replicates: Array, n_evaluations: int) -> Shares:
@@ -84,7 +94,8 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
     operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
     compiled = usable_order_walk(game, X, operations)
     if compiled is None:
-        batch = max(1, _CELLS_PER_CHUNK // (game.n_features * (X.shape[0] + game.n_features)))
+        cells = _CELLS_PER_CHUNK if isinstance(X, np.ndarray) else _CELLS_PER_CHUNK_ON_GPU
+        batch = max(1, cells // (game.n_features * (X.shape[0] + game.n_features)))
     else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
         pieces = n_threads(n_jobs) * (4 if operations > _LONG_JOB else 1)
         batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))
@@ -106,14 +117,19 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
 def _walk_arrays(coalitions: Coalitions, X: Array, paid: Positions, weights: Floats) -> tuple[Array, Array]:
     """Weighted changes of value by player, (replicates, players, n), and their unweighted total over all orders, (n,)."""
     xp = array_namespace(X)
-    n_replicates, batch, n_players = weights.shape
-    each = np.arange(batch)
-    values = xp.zeros((n_replicates * n_players, X.shape[0]), dtype=X.dtype, device=X.device)
-    total = xp.zeros((X.shape[0],), dtype=X.dtype, device=X.device)
-    for step in range(paid.shape[1]):
+    batch, k = paid.shape
+    changes = []
+    for _ in range(k):
         coalitions, change = coalitions.join()
-        pay = np.zeros((n_replicates, n_players, batch))
-        pay[:, paid[:, step], each] = weights[:, each, paid[:, step]]
-        values = values + as_array_like(pay.reshape(n_replicates * n_players, batch), X) @ change
-        total = total + xp.sum(change, axis=0)
-    return xp.reshape(values, (n_replicates, n_players, X.shape[0])), total
+        changes.append(change)
+    # from the order of steps to the order of players, in which a group's features are neighbours
+    steps_by_player = np.argsort(paid, axis=1, kind="stable").T
+    which = as_array_like((steps_by_player * batch + np.arange(batch)).ravel(), X)
+    change = xp.reshape(xp.take(xp.concat(changes, axis=0), which, axis=0), (k, batch, X.shape[0]))
+    player = np.sort(paid[0])
+    pay = as_array_like(np.ascontiguousarray(weights[:, :, player].transpose(2, 0, 1)), X)
+    values = pay @ change  # (k, replicates, n)
+    if k > weights.shape[2]:
+        ends = np.cumsum(np.bincount(player))
+        values = xp.stack([xp.sum(values[a:b, :, :], axis=0) for a, b in pairwise([0, *ends.tolist()])], axis=0)
+    return xp.permute_dims(values, (1, 0, 2)), xp.sum(xp.sum(change, axis=0), axis=0)

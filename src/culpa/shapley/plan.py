@@ -6,10 +6,7 @@ here has side effects. The caller counts the rows.
 """
 
 import math
-import warnings
 from collections.abc import Callable
-
-import numpy as np
 
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
@@ -18,6 +15,7 @@ from culpa.shapley.forms import n_products
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import N_NETS, Rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
+from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 _REFUSED_OPERATIONS = 1e13  # even by method="exact"
 _OPERATIONS_PER_SECOND = 1.5e10  # for the estimated time in the error message
@@ -30,16 +28,16 @@ def exact_operations(game: Game, n_players: int) -> float:
     return (game.cost.tree_coalition + game.cost.tree_row) * 2.0 ** min(n_players, 1000)
 
 
-def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS) -> bool:
-    """Whether exact values cost less than ``budget`` operations a row."""
-    return exact_operations(game, n_players) <= budget
+def affordable(game: Game, n_players: int, budget: float = EXACT_OPERATIONS, speed: float = 1.0) -> bool:
+    """Whether exact values cost less than ``budget`` operations a row, on a device of that speed."""
+    return exact_operations(game, n_players) <= budget * speed
 
 
-def check_affordable(game: Game, n_players: int) -> None:
-    """Raise an error if exact values would take far too long."""
+def check_affordable(game: Game, n_players: int, speed: float = 1.0) -> None:
+    """Raise an error if exact values would take far too long on a device of that speed."""
     operations = exact_operations(game, n_players)
-    if operations > _REFUSED_OPERATIONS:
-        duration = _duration(operations / _OPERATIONS_PER_SECOND)
+    if operations > _REFUSED_OPERATIONS * speed:
+        duration = _duration(operations / (_OPERATIONS_PER_SECOND * speed))
         raise ValueError(
             f"method='exact' would compute the values of 2^{n_players} coalitions of the {n_players} features, which takes "
             f"about {duration}. Use method='auto' or 'permutation', or put features into groups."
@@ -74,32 +72,21 @@ def net_for_tolerance(
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
-    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``rule`` makes
-    a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
+    ``rule`` makes a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
     """
     largest = _LARGEST_NET
     if budget is not None:
         largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
-    net = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
-    while True:
-        shares = permutation(game, reference, players, rule(net), n_jobs=n_jobs)
-        errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
-        error = float(np.median(errors))
-        if progress is not None:
-            progress(min(1.0, (tolerance / error) ** 2), error)
-        if error <= tolerance:
-            return net
-        if net >= largest:
-            if budget is None:
-                warnings.warn(
-                    f"the tolerance {tolerance:g} was not reached with {N_NETS << net:,} orders (error {error:.2g}). "
-                    "Raise the tolerance, or put features into groups. std_error shows the error of each value.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            return net
+    first = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
+    remedy = "Raise the tolerance, or put features into groups."
+    return size_for_tolerance(
+        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs),
         # errors fall at least with the square root of the number of orders
-        net = min(largest, net + max(1, math.floor(2 * math.log2(error / tolerance) - 0.5)))
+        Effort(first, largest, lambda net, ratio: net + max(1, math.floor(2 * math.log2(ratio) - 0.5))),
+        tolerance,
+        progress,
+        warning=(lambda net: (f"{N_NETS << net:,} orders", remedy)) if budget is None else None,
+    )
 
 
 def compiling_pays(
@@ -121,6 +108,8 @@ def compiling_pays(
     else:
         walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)
         prepare = rule.n_evaluations * (game.cost.order_row * d + replicates * 2.0 * d**2)
+        if not game.factorises:
+            prepare = walk * n_products(d)
     return prepare + n_rows * evaluate < n_rows * walk
 
 

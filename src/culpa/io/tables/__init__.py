@@ -4,18 +4,26 @@ A source yields batches with the requested features, matched by name. Other colu
 A sink writes columns. Its file gets its name only when everything has been written.
 """
 
-from culpa.io.tables.formats import Options, format_of, open_source
+from culpa.io.tables.formats import excluded_periods, format_of, open_source, open_table
+from culpa.io.tables.reading import Options
+from culpa.io.tables.selection import Selection, select
 from culpa.io.tables.sink import Sink, open_sink
 from culpa.io.tables.table import Batch, Carried, Source, TableError
+from culpa.io.tables.timed import TimedTable
 
 __all__ = [
     "Batch",
     "Carried",
     "Options",
+    "Selection",
     "Sink",
     "Source",
     "TableError",
+    "TimedTable",
+    "excluded_periods",
     "format_of",
     "open_sink",
     "open_source",
+    "open_table",
+    "select",
 ]

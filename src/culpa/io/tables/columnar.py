@@ -1,15 +1,18 @@
 """Parquet and Arrow (Feather) files: columns with types of their own."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from culpa.io.tables.columns import check_numeric, find, kind, to_matrix
+from culpa.io.tables.columns import check_numeric, find_all, kind, to_matrix
 from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import Batch, Column, TableError, standard_input
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.table import Batch, Column, Source, TableError
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
@@ -21,9 +24,15 @@ class ColumnarTable:
     skipped = 0
     live = False
     what = "a table"
+    kind = "arrow"
+    time = None
+    units: Mapping[str, str] = MappingProxyType({})
+    hints: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
-        self.path, self.missing = path, Missing(missing)
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = (), pipe: Pipe | None = None) -> None:
+        self.path, self.missing, self.pipe = path, Missing(missing), pipe
+        self.decisions: list[str] = []
+        self.missing_found: Counter[str] = Counter()
         self.name = "standard input" if path is None else str(path)
         self.again = path is not None
         self._done, self._total = 0, 0
@@ -38,10 +47,26 @@ class ColumnarTable:
         """Kinds by their types."""
         return {field.name: Column(kind(field.type)) for field in self.schema}
 
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
+
+    def look(self, name: str) -> list[Any]:
+        """The first cells of a column; none on a pipe, which can be read only once."""
+        if not self.again:
+            return []
+        try:
+            first = next(iter(self._pieces([name])), None)
+        except (pa.ArrowException, OSError):
+            return []  # whoever reads the rows says what is wrong
+        if first is None:
+            return []
+        cells = first.column(first.schema.get_field_index(name))[:2000].to_pylist()
+        return [cell for cell in cells if cell is not None and not self.missing.has(cell)]
+
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
-        for name in (*features, *carried):
-            find(name, self.schema.names, self.name)
+        find_all((*features, *carried), self.schema.names, self.name)
         for name in features:
             check_numeric(name, self.columns()[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))
@@ -73,8 +98,9 @@ class ParquetTable(ColumnarTable):
     """A Parquet file."""
 
     what = "a Parquet file"
+    kind = "parquet"
 
-    def __init__(self, path: Path | None, *, missing: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path | None, *, missing: Sequence[str] = (), pipe: Pipe | None = None) -> None:
         if path is None:
             raise TableError("Parquet cannot be read from a pipe, because its index is at the end. Pass a file.")
         super().__init__(path, missing=missing)
@@ -100,7 +126,7 @@ class ArrowTable(ColumnarTable):
 
     def _open(self) -> Any:
         if self.path is None:
-            self._stream: Any = pa.ipc.open_stream(standard_input())
+            self._stream: Any = pa.ipc.open_stream(self.pipe or Pipe())
             return self._stream.schema
         with pa.memory_map(str(self.path)) as file:
             return self._reader(file)[0]

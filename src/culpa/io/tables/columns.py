@@ -13,20 +13,27 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import LARGEST, Column, TableError
+from culpa.io.tables.problems import Problem, TableProblems, explained, wrong_columns
+from culpa.io.tables.table import LARGEST, Column, Source, TableError
 
+_TEXTS = (
+    *(types.is_string, types.is_large_string, types.is_string_view),
+    *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
+)
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
 
 def kind(dtype: pa.DataType) -> str:
     """ "number", "text", "time" or "other"."""
-    if types.is_dictionary(dtype):
+    if types.is_dictionary(dtype) or types.is_run_end_encoded(dtype):
         return kind(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return kind(dtype.storage_type)
     if types.is_integer(dtype) or types.is_floating(dtype) or types.is_boolean(dtype) or types.is_decimal(dtype):
         return "number"
     if types.is_null(dtype):  # nothing but missing cells so far
         return "number"
-    if types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype) or types.is_binary(dtype):
+    if any(is_text(dtype) for is_text in _TEXTS):
         return "text"
     return "time" if types.is_temporal(dtype) else "other"
 
@@ -39,6 +46,20 @@ def find(name: str, names: Sequence[str], table: str) -> str:
     if count:
         raise TableError(f"{table}: {count} columns are called {name!r}: rename all but one.")
     raise TableError(f"{table}: there is no column {name!r}{near_miss(name, names)}")
+
+
+def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
+    """Refuse names that a table lacks or has twice, all of them at once."""
+    errors = []
+    for name in dict.fromkeys(names):
+        try:
+            find(name, known, table)
+        except TableError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise TableProblems(table, [Problem(str(error).removeprefix(f"{table}: ").rstrip(".")) for error in errors])
 
 
 def near_miss(name: str, names: Sequence[str]) -> str:
@@ -79,16 +100,30 @@ def split_chains(given: Sequence[str], names: Sequence[str]) -> list[list[str]]:
 
 
 def choose_features(
-    columns: Mapping[str, Column], table: str, wanted: Sequence[str], dropped: Sequence[str], carried: Sequence[str]
+    columns: Mapping[str, Column],
+    table: str,
+    wanted: Sequence[str],
+    dropped: Sequence[str],
+    carried: Sequence[str],
+    source: Source | None = None,
 ) -> list[str]:
-    """The columns to learn from: those asked for, or all that are neither dropped nor carried."""
+    """The columns to learn from: those asked for, or all that are neither dropped nor carried.
+
+    ``source`` is the table itself: if a column does not hold numbers, the error lists everything that is wrong with it.
+    """
     names = list(columns)
-    for name in (*wanted, *dropped, *carried):
-        find(name, names, table)
+    find_all((*wanted, *dropped, *carried), names, table)
     left_out = {*dropped, *([] if wanted else carried)}
     features = [name for name in wanted or names if name not in left_out]
-    for name in features:
-        check_numeric(name, columns[name], table)
+    try:
+        for name in features:
+            check_numeric(name, columns[name], table)
+    except TableError as error:
+        if source is None:
+            raise
+        wrong = wrong_columns(columns, features)
+        numeric = [name for name in features if columns[name].kind == "number" or columns[name].row is not None]
+        raise explained(error, source, numeric, wrong) from None
     return features
 
 
@@ -119,10 +154,24 @@ def take_as_missing(cell: str) -> str:
     return f"If it means a missing cell, add --missing {shlex.quote(cell)}."
 
 
-def to_floats(array: Any, name: str, table: str) -> Floats:
-    """The cells of an Arrow column as float64; nulls become NaN."""
+def plain(array: Any) -> Any:
+    """An Arrow array without the ways in which types can be packed: dictionaries, runs, extensions, views."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if types.is_run_end_encoded(array.type):
+        import pyarrow.compute as pc
+
+        array = pc.run_end_decode(array)
+    if types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
+
+
+def to_floats(array: Any, name: str, table: str) -> Floats:
+    """The cells of an Arrow column as float64; nulls become NaN."""
+    array = plain(array)
     if not types.is_float64(array.type):
         if kind(array.type) != "number":
             first = next((cell.as_py() for cell in array if cell.is_valid), None)
@@ -131,9 +180,14 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def to_matrix(arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing) -> Floats:
-    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large."""
-    result = np.empty((len(arrays[0]) if arrays else 0, len(arrays)), order="F")
+def to_matrix(
+    arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing, n_rows: int = 0
+) -> Floats:
+    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
+
+    ``n_rows`` counts where there are no columns.
+    """
+    result = np.empty((len(arrays[0]) if arrays else n_rows, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
     missing.blank(result)

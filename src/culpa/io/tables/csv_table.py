@@ -1,84 +1,174 @@
-"""CSV through pyarrow, block by block."""
+"""CSV through pyarrow, a block of whole lines at a time."""
 
-import io
+import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from culpa.io.tables import dialect
-from culpa.io.tables.columns import check_numeric, find, kind, take_as_missing, to_matrix
-from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import Batch, Column, TableError, standard_input
+from culpa.io.tables import dialect, layout, marks
+from culpa.io.tables.columns import check_numeric, find, find_all, take_as_missing, to_matrix
+from culpa.io.tables.lines import WHITESPACE, Lines, restored
+from culpa.io.tables.missing import KNOWN, Missing
+from culpa.io.tables.numbers import Spelling
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.problems import explained
+from culpa.io.tables.reading import Options
+from culpa.io.tables.table import Batch, Column, Source, TableError
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
-_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL)
-_RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
+_PLACE = re.compile(
+    r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL
+)
+_RAGGED = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class CsvTable:
     """A CSV file, or CSV on standard input."""
 
-    skipped = 0
-    live = False
+    kind = "csv"
+    time = None
 
     def __init__(
-        self, path: Path | None, *, delimiter: str | None, decimal: str | None, encoding: str, missing: Sequence[str]
+        self, path: Path | None, options: Options, pipe: Pipe | None = None, report: Callable[[str], None] = print
     ) -> None:
-        self.path, self.encoding = path, encoding
+        self.report = report
+        self.path, self.encoding, self.options = path, options.encoding, options
         self.name = "standard input" if path is None else str(path)
-        self.again = path is not None
+        self.again, self.live = path is not None, path is None
+        self.decisions: list[str] = []
+        self._refused, self._next = 0, 0  # rows of a pipe that were refused, and the number of the next row
+        self.ragged: list[tuple[int, int]] = []  # rows with too few or too many cells, and how many they have
+        self.hints: dict[str, str] = {}  # marks that cells of this table have shown
+        self.missing_found: Counter[str] = Counter()
+        self.coded: frozenset[str] = (
+            frozenset()
+        )  # carried columns to hand out as dictionaries, because few texts repeat
         self._file: Any = None
-        sample, complete = self._sample()
-        text = dialect.decode(sample, encoding, self.name, complete=complete)
+        self._pipe = pipe or (Pipe() if path is None else None)
+        text = self._sample_text()
         if not text.strip():
             raise TableError(f"{self.name}: the table is empty.")
-        self.delimiter = delimiter or dialect.detect_delimiter(text)
-        self.decimal = decimal or dialect.detect_decimal(text, self.delimiter)
-        if self.decimal == self.delimiter:
-            raise TableError(
-                f"{self.name}: {self.decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or "
-                "--decimal."
-            )
-        self.missing = Missing((*pa_csv.ConvertOptions().null_values, *missing), self.decimal)
+        text = self._choose_delimiter(text)
+        lines = list(_cells(text, self.delimiter))
+        self._choose_marks(lines)
+        missing = Missing((*pa_csv.ConvertOptions().null_values, *KNOWN, *options.missing), self.decimal)
+        self.missing, self.spelling = missing, Spelling(missing, self.decimal, self.thousands)
+        self._choose_layout(lines)
         self._booleans: set[str] = set()
-        self._columns, self.names = self._look(text)
+        self._columns, self._head = self._look(text)
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of columns, from a row below their names."""
+        return self.layout.units
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in the order of the file."""
+        return self.layout.names
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds as the first rows suggest."""
+        self._check_header()
         for name in self._columns:
             find(name, self.names, self.name)
         return self._columns
 
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
+
+    def look(self, name: str) -> list[Any]:
+        """The first cells of a column, as texts."""
+        return [cell for cell in self._head[name] if cell and not self.missing.has(cell)]
+
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns stay the text they are."""
-        for name in (*features, *carried):
-            find(name, self.names, self.name)
-        for name in features:
-            check_numeric(name, self._columns[name], self.name)
-        wanted = [*features, *(name for name in carried if name not in features)]
-        done = 0
+        if not set(features) | set(carried) <= set(self.names):
+            self._check_header()
+        find_all((*features, *carried), self.names, self.name)
+        self.missing_found.clear()
         try:
-            for batch in self._open(wanted, features):
-                if batch.num_rows:
-                    arrays = {name: batch.column(wanted.index(name)) for name in wanted}
-                    X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing)
-                    rows = np.arange(done, done + batch.num_rows)
-                    yield Batch(rows, X, {name: arrays[name] for name in carried})
-                    done += batch.num_rows
-        except pa.ArrowInvalid as error:
-            raise TableError(self._sentence(str(error))) from None
-        except UnicodeError:
-            raise TableError(
-                f"{self.name}: the text is not encoded in {self.encoding}. Specify its encoding, for example "
-                "--encoding latin-1."
-            ) from None
+            for name in features:
+                if self._columns[name].row is None or not self.live or self.options.strict:
+                    check_numeric(name, self._columns[name], self.name)
+            yield from self._batches(features, carried)
+        except TableError as error:
+            raise (explained(error, self, features) if self.again else error) from None
+
+    def _batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        self.ragged, self._refused, done = [], 0, 0
+        for block in self._blocks():
+            try:
+                yield self._batch(block, features, carried, done)
+            except TableError:
+                if not self.live or self.options.strict:
+                    raise
+                yield from self._usable(block, features, carried, done)
+            done = self._next
+        if self._refused and self._refused == done:
+            raise TableError(f"{self.name}: no row could be used.")
+
+    def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
+        ragged = self._note_ragged(done) if self.options.skip_ragged else None
+        arrays, n = self._parse(block, features, carried, done, ragged=ragged)
+        rows = self._places(done, n)
+        X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
+        self._count_missing(block, features, X)
+        back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
+        return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
+
+    def _usable(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Iterator[Batch]:
+        """The rows of a pipe one by one: a bad one is reported and skipped, so that it does not stop the answers."""
+        for line in block.splitlines(keepends=True):
+            if line.isspace():
+                continue
+            try:
+                yield self._batch(line, features, carried, done)
+            except TableError as error:
+                self._refused += 1
+                self._next = done + 1
+                self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+            done = self._next
+        self._next = done
+
+    def _places(self, done: int, n: int) -> Any:
+        """The rows of a block of which ``n`` could be used, counted in the file."""
+        out = [row for row, _ in self.ragged if row >= done]
+        self._next = done + n + len(out)
+        return np.setdiff1d(np.arange(done, done + n + len(out)), out) if out else np.arange(done, done + n)
+
+    def cells(self, names: Sequence[str]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+        """All cells of some columns as texts, block by block, with their rows. Ragged rows are left out and noted."""
+        self.ragged, done = [], 0
+        for block in self._blocks():
+            arrays, n = self._parse(block, (), names, done, ragged=self._note_ragged(done))
+            yield self._places(done, n), {name: restored(arrays[f"{name} "]) for name in names}
+            done = self._next
+
+    @property
+    def skipped(self) -> int:
+        """Rows with too few or too many cells, and rows of a pipe that could not be read."""
+        return self._refused + (len(self.ragged) if self.options.skip_ragged else 0)
+
+    def _note_ragged(self, done: int) -> Any:
+        """What pyarrow calls for a row with another number of cells than the header."""
+
+        def note(row: Any) -> str:
+            self.ragged.append((done + (row.number or 1) - 1, row.actual_columns))
+            return "skip"
+
+        return note
 
     def share(self) -> float | None:
         """Bytes read of all bytes."""
@@ -86,99 +176,280 @@ class CsvTable:
             return None
         return float(self._file.tell() / max(1, self._file.size()))
 
-    def _sample(self) -> tuple[bytes, bool]:
-        if self.path is None:
-            self._pipe = _Pipe()
-            return self._pipe.look()
-        with pa.input_stream(self.path, compression="detect") as file:
-            sample = file.read(_SAMPLE + 1)
-        return sample[:_SAMPLE], len(sample) <= _SAMPLE
+    def _sample_text(self) -> str:
+        if self._pipe is not None:
+            sample, complete = self._pipe.look(_enough)
+        else:
+            with self._stream() as file:
+                sample = file.read(_SAMPLE + 1)
+            complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
+        self._sample_is_all = complete
+        return dialect.decode(sample, self.encoding, self.name, complete=complete)
 
-    def _look(self, text: str) -> tuple[dict[str, Column], list[str]]:
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(text.encode()),
-                read_options=pa_csv.ReadOptions(use_threads=False),  # so that errors know their row
-                parse_options=self._parse_options(),
-                convert_options=pa_csv.ConvertOptions(decimal_point=self.decimal, null_values=self.missing.texts),
+    def _choose_delimiter(self, text: str) -> str:
+        """Settle the delimiter; returns the text without a line that names it."""
+        said = re.match(r"sep=(.)\r?\n", text)
+        self._said = bool(said)
+        text = text[said.end() :] if said else text
+        given = self.options.delimiter or (said[1] if said else None)
+        self.delimiter = given or dialect.detect_delimiter(text)
+        usual = "\t" if self.path is not None and self.path.suffix.lower() == ".tsv" else ","
+        if given is None and self.delimiter != usual:
+            what = "blanks" if self.delimiter == WHITESPACE else repr(self.delimiter)
+            self.decisions.append(f"delimiter {what}")
+        return text
+
+    def _choose_marks(self, lines: Sequence[Sequence[str]]) -> None:
+        """Settle decimal mark and thousands separator."""
+        given, hints = self.options, self.options.hints
+        decimal, thousands = given.decimal, given.thousands
+        if decimal is None and thousands in (".", ","):
+            decimal = "," if thousands == "." and self.delimiter != "," else "."
+        if decimal is None:
+            found = marks.detect((cell for cells in lines[1:] for cell in cells), self.delimiter)
+            if found.unsure is not None and not hints.get("decimal"):
+                raise marks.ask(found, self.name)
+            decimal = hints["decimal"] if found.unsure is not None else found.decimal
+            group = hints.get("thousands") if found.unsure is not None else found.thousands
+            self.hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
+            thousands = thousands or (group if group != decimal else None)
+            self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []
+            self.decisions += [f"thousands separator {thousands!r}"] if thousands and not given.thousands else []
+        inside = (
+            marks.detect((cell for cells in lines[1:] for cell in cells), "") if decimal == self.delimiter else None
+        )
+        if inside is not None and inside.decimal != decimal and inside.unsure is None:  # not even in quoted cells
+            raise TableError(
+                f"{self.name}: {decimal!r} cannot be both the delimiter and the decimal mark. Set --delimiter or --decimal."
             )
-        except pa.ArrowInvalid as error:
-            raise TableError(self._sentence(str(error))) from None
-        columns = {}
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            what = kind(column.type)
-            columns[name] = Column(what, *self._example(column.to_pylist())) if what != "number" else Column(what)
-            if pa.types.is_boolean(column.type):
-                self._booleans.add(name)
-        return columns, table.column_names
+        if thousands == decimal:
+            raise TableError(f"{self.name}: {decimal!r} cannot be both the decimal mark and the thousands separator.")
+        self.decimal, self.thousands = decimal, thousands
+        self._by_text = bool(thousands) or decimal == self.delimiter  # pyarrow cannot read such numbers
 
-    def _example(self, cells: Sequence[Any]) -> tuple[Any, int | None]:
-        """The first cell that is not a number, and its row if other cells are numbers."""
-        present = {row: cell for row, cell in enumerate(cells) if cell is not None and not self.missing.has(cell)}
-        others = {row: cell for row, cell in present.items() if not dialect.is_number(str(cell), self.decimal)}
-        row, cell = next(iter((others or present).items()), (None, None))
-        return cell, row if 0 < len(others) < len(present) else None
+    def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
+        self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
+        self.decisions += layout.in_words(self.layout, self.options.header_rows)
 
-    def _parse_options(self) -> Any:
-        return pa_csv.ParseOptions(delimiter=self.delimiter)
+    def _check_header(self) -> None:
+        """Ask about a header that looks like a row of numbers."""
+        if self.layout.doubtful:
+            first = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+            raise TableError(
+                f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns "
+                "are then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
+            )
 
-    def _open(self, wanted: Sequence[str], features: Sequence[str]) -> Any:
-        types = dict.fromkeys(wanted, pa.string())
+    def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
+        """Kinds of columns, and their first cells as texts."""
+        once = _Once(text.encode())
+        lines = Lines(once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all)
+        body = b"".join(self._skipping(lines))
+        columns: dict[str, Column] = {}
+        head: dict[str, list[str]] = {name: [] for name in self.names}
+        if body:
+            arrays, n = self._parse(body, (), self.names, 0, by_position=True, ragged=self._note_ragged(0))
+            head = {name: arrays[str(position)].to_pylist() for position, name in enumerate(self.names)}
+            rows = self._places(0, n).tolist()
+        for name, cells in head.items():
+            columns[name] = self._column(name, dict(zip(rows, cells, strict=True)) if cells else {})
+        self.ragged = []
+        return columns, head
+
+    def _column(self, name: str, cells: Mapping[int, str]) -> Column:
+        """What a column holds, by its first cells and their rows."""
+        present = {row: cell for row, cell in cells.items() if cell and not self.missing.has(cell)}
+        others = {row: cell for row, cell in present.items() if not self.spelling.is_number(cell)}
+        if not others:
+            return Column("number")
+        if all(cell.lower() in ("true", "false") for cell in present.values()):
+            self._booleans.add(name)
+            return Column("number")
+        row, cell = next(iter(others.items()))
+        if len(others) < len(present):
+            return Column("text", cell, row)
+        return Column("time" if dialect.is_time(cell) else "text", cell)
+
+    def _parse(
+        self,
+        block: bytes,
+        features: Sequence[str],
+        carried: Sequence[str],
+        done: int,
+        *,
+        by_position: bool = False,
+        ragged: Any = None,
+    ) -> tuple[dict[str, Any], int]:
+        """Arrow columns of a block: features as numbers, carried columns as texts under their name and a blank."""
+        where = {name: str(position) for position, name in enumerate(self.names)}
+        number: Any = pa.string() if self._by_text else pa.float64()
         # every number is read as float64: a column may start with whole numbers or with nothing at all
-        types |= {name: pa.bool_() if name in self._booleans else pa.float64() for name in features}
-        return pa_csv.open_csv(
-            self._stream(),
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.encoding),
-            parse_options=self._parse_options(),
+        types = {where[name]: self._text_type(name) for name in carried if name not in features}
+        types |= {where[name]: pa.bool_() if name in self._booleans else number for name in features}
+        wanted = [str(i) for i in range(len(self.names))] if by_position else list(types)
+        types = dict.fromkeys(wanted, pa.string()) if by_position else types
+        try:
+            table = self._read(block, wanted, types, ragged)
+            again = [name for name in carried if name in features]
+            as_texts = {where[name]: pa.string() for name in again}
+            texts = self._read(block, list(as_texts), as_texts, ragged) if again else None
+        except pa.ArrowInvalid as error:
+            raise TableError(self._sentence(str(error), done)) from None
+        if by_position:
+            return {name: table.column(name).combine_chunks() for name in wanted}, table.num_rows
+        arrays = {name: self._numbers(table.column(where[name]), name, done) for name in features}
+        for name in carried:
+            arrays[f"{name} "] = _whole(
+                (texts if name in features and texts is not None else table).column(where[name])
+            )
+        return arrays, table.num_rows
+
+    def _text_type(self, name: str) -> Any:
+        return pa.dictionary(pa.int32(), pa.string()) if name in self.coded else pa.string()
+
+    def _read(self, block: bytes, wanted: Sequence[str], types: Mapping[str, Any], ragged: Any) -> Any:
+        return pa_csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False,  # so that errors know their row
+                block_size=max(len(block), 1 << 16) + 1,
+                column_names=[str(i) for i in range(len(self.names))],
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter="\t" if self.delimiter == WHITESPACE else self.delimiter, invalid_row_handler=ragged
+            ),
             convert_options=pa_csv.ConvertOptions(
-                include_columns=list(wanted),
-                column_types=types,
-                decimal_point=self.decimal,
+                include_columns=list(wanted) or ["0"],
+                column_types=dict(types) or {"0": pa.string()},
+                decimal_point="." if self._by_text else self.decimal,
                 null_values=self.missing.texts,
                 strings_can_be_null=False,
             ),
         )
 
-    def _stream(self) -> Any:
-        if self.path is None:
-            return self._pipe
-        self._file = pa.OSFile(str(self.path), "rb")
-        packed = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(self.path.suffix.lower())
-        return self._file if packed is None else pa.CompressedInputStream(self._file, packed)
+    def _numbers(self, column: Any, name: str, done: int) -> Any:
+        """A column of features; texts become numbers where thousands are grouped."""
+        array = _whole(column)
+        if not self._by_text or name in self._booleans:
+            return array
+        numbers = self.spelling.read(array)
+        if numbers is None:
+            row, cell = self.spelling.first_bad(array)
+            raise TableError(self._not_a_number(name, done + row, cell))
+        return pa.array(numbers, from_pandas=True)
 
-    def _sentence(self, message: str) -> str:
-        """pyarrow's error message with names instead of numbers. Its row 1 is the header; our row 0 is below the header."""
+    def _count_missing(self, block: bytes, features: Sequence[str], X: Any) -> None:
+        """Count cells that say why they are missing."""
+        gaps = [name for name, column in zip(features, X.T, strict=True) if np.isnan(column).any()]
+        texts = [text for text in (*KNOWN, *self.options.missing) if text.encode() in block] if gaps else []
+        if texts:
+            arrays, _ = self._parse(block, (), gaps, 0, ragged=lambda row: "skip")
+            for name in gaps:
+                for item in pc.value_counts(arrays[f"{name} "]).to_pylist():
+                    if item["values"] in texts:
+                        self.missing_found[item["values"]] += item["counts"]
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The lines of the rows, in blocks."""
+        if self._pipe is not None:
+            lines = Lines(self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            yield from self._skipping(lines, said=self._said)
+            return
+        with self._stream() as file:
+            lines = Lines(file.read, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            yield from self._skipping(lines, said=self._said)
+
+    def _skipping(self, lines: Lines, said: bool = False) -> Iterator[bytes]:
+        left = self.layout.skip + said
+        for block in lines:
+            while left and block:
+                line, block = _first_line(block)
+                left -= bool(line.strip())
+            if block and not block.isspace():
+                yield block
+
+    def _stream(self) -> Any:
+        try:
+            self._file = pa.OSFile(str(self.path), "rb")
+            packed = _PACKED.get(self.path.suffix.lower()) if self.path is not None else None
+            return self._file if packed is None else _Unpacked(pa.CompressedInputStream(self._file, packed), self.name)
+        except pa.ArrowException as error:
+            raise TableError(f"{self.name}: {' '.join(str(error).split())[:200]}") from None
+
+    def _sentence(self, message: str, done: int) -> str:
+        """pyarrow's error message with names instead of numbers, and rows counted from 0."""
         if place := _PLACE.search(message):
-            column, row, cell = int(place[1]), int(place[2]) - 2, place[3]
-            return (
-                f"{self.name}: column {self.names[column]!r} contains {cell[:40]!r} in row {row}, which is not a number "
-                f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
-            )
+            return self._not_a_number(self.names[int(place[1])], done + int(place[2] or 1) - 1, place[3])
         if ragged := _RAGGED.search(message):
-            return f"{self.name}: row {int(ragged[1]) - 2} has {ragged[3]} cell(s), but the header has {ragged[2]}."
+            row = done + int(ragged[1] or 1) - 1
+            return f"{self.name}: row {row} has {ragged[3]} cell(s), but the header has {ragged[2]}."
         return f"{self.name}: {' '.join(message.split())[:200]}"
 
+    def _not_a_number(self, name: str, row: int, cell: str) -> str:
+        return (
+            f"{self.name}: column {name!r} contains {cell[:40]!r} in row {row}, which is not a number "
+            f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
+        )
 
-class _Pipe(io.RawIOBase):
-    """Standard input whose beginning has been looked at and comes once more."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+def _as_it_is(array: Any) -> Any:
+    return array
 
-    def look(self) -> tuple[bytes, bool]:
-        """What has arrived, at least the header and one row; and whether that is all."""
-        while len(self._rest) < _SAMPLE and self._rest.count(b"\n") < 2:
-            chunk = standard_input().read1(_SAMPLE)
-            if not chunk:
-                return self._rest, True
-            self._rest += chunk
-        return self._rest, False
 
-    def readable(self) -> bool:
-        return True
+def _whole(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._rest[: len(buffer)] or standard_input().read1(len(buffer))
-        self._rest = self._rest[len(buffer) :]
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
+
+def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
+    """The cells of the first lines that are not blank."""
+    lines = [line for line in text.splitlines(keepends=True)[:400] if line.strip()]
+    if delimiter == WHITESPACE:
+        yield from (line.split() for line in lines)
+        return
+    try:
+        yield from csv.reader(lines, delimiter=delimiter)
+    except csv.Error:
+        yield from (line.rstrip("\r\n").split(delimiter) for line in lines)
+
+
+def _enough(seen: bytes) -> bool:
+    """Whether a pipe has shown its header and a row with a number."""
+    lines = [line for line in seen.splitlines()[:-1] if line.strip()] if b"\n" in seen else []
+    whole = lines if not seen.endswith(b"\n") else [*lines, seen.splitlines()[-1]]
+    return len(whole) > 1 and any(re.search(rb"(?<![\w])[+-]?\d", line) for line in whole[1:])
+
+
+def _first_line(block: bytes) -> tuple[bytes, bytes]:
+    found = re.match(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)", block)
+    assert found is not None
+    return found[0], block[found.end() :]
+
+
+class _Once:
+    """Bytes that are read as a whole."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __call__(self, size: int) -> bytes:
+        content, self.content = self.content, b""
+        return content
+
+
+class _Unpacked:
+    """A compressed file; damage is a `TableError`."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self.stream, self.name = stream, name
+
+    def read(self, size: int) -> bytes:
+        try:
+            return bytes(self.stream.read(size))
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{self.name} cannot be unpacked: {' '.join(str(error).split())[:160]}") from None
+
+    def __enter__(self) -> "_Unpacked":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()

@@ -1,29 +1,25 @@
-"""How a CSV file is written: its delimiter and its decimal mark."""
+"""How a CSV file is written: its encoding and its delimiter."""
 
-import codecs
 import csv
 import re
 from collections import Counter
 from collections.abc import Sequence
 
-from culpa.io.tables.table import TableError
+from culpa.io.tables.lines import WHITESPACE, make_decoder, wrong_encoding
+from culpa.io.tables.times import readings
 
 DELIMITERS = (",", ";", "\t", "|")
-
-_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
 def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     """The beginning of a file as text, cut after its last whole line unless it is the whole file."""
+    decoder = make_decoder(encoding)
     try:
-        text = codecs.getincrementaldecoder(encoding)("strict").decode(sample, final=complete)
-    except LookupError:
-        raise TableError(f"unknown encoding {encoding!r}: try utf-8, latin-1 or cp1252.") from None
+        text = (decoder(sample) + (decoder(b"") if complete else b"")).decode(
+            "utf-8", "strict" if complete else "ignore"
+        )
     except UnicodeError:
-        raise TableError(
-            f"{table}: the text is not encoded in {encoding}. Specify its encoding, for example --encoding latin-1."
-        ) from None
+        raise wrong_encoding(table, encoding) from None
     text = text.removeprefix("\ufeff")
     if not complete and "\n" in text:
         text = text[: text.rindex("\n") + 1]
@@ -40,29 +36,32 @@ def detect_delimiter(text: str) -> str:
     best, best_rank = ",", (0.0, 0)
     for delimiter in DELIMITERS:
         try:
-            widths = Counter(len(cells) for cells in csv.reader(lines, delimiter=delimiter))
+            counts = [len(cells) for cells in csv.reader(lines, delimiter=delimiter)]
         except csv.Error:
             continue
-        width, lines_of_width = widths.most_common(1)[0] if widths else (1, 0)
-        header = len(next(csv.reader(lines[:1], delimiter=delimiter), []))
-        if width < 2 or header != width:
+        width, lines_of_width = Counter(counts).most_common(1)[0] if counts else (1, 0)
+        first = next((count for count in counts if count > 1), 1)  # titles above the header have one cell
+        if width < 2 or first != width:
             continue
         rank = (lines_of_width / len(lines), width)
         if rank > best_rank:
             best, best_rank = delimiter, rank
-    return best
+    return best if best_rank[1] or not _is_blank_separated(lines) else WHITESPACE
 
 
-def detect_decimal(text: str, delimiter: str) -> str:
-    """The decimal mark: a comma if some cells look like 1,5 and none like 1.5.
+def _is_blank_separated(lines: Sequence[str]) -> bool:
+    """Whether lines have the same number of texts between blanks, and numbers among them."""
+    widths = {len(line.split()) for line in lines}
+    return len(widths) == 1 and max(widths) > 1 and any(is_number(cell, ".") for cell in lines[-1].split())
 
-    >>> detect_decimal("a;b\\n1,5;2\\n", ";")
-    ','
+
+def is_time(cell: str) -> bool:
+    """Whether a cell reads as a time.
+
+    >>> is_time("2024-02-29 23:00"), is_time("23:00:10"), is_time("north")
+    (True, True, False)
     """
-    if delimiter == ",":
-        return "."
-    cells = [cell.strip() for cells in csv.reader(text.splitlines()[1:200], delimiter=delimiter) for cell in cells]
-    return "," if _any(_COMMA, cells) and not _any(_POINT, cells) else "."
+    return bool(readings([cell])) or re.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", cell.strip()) is not None
 
 
 def is_number(cell: str, decimal: str) -> bool:
@@ -78,7 +77,3 @@ def is_number(cell: str, decimal: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _any(pattern: re.Pattern[str], cells: Sequence[str]) -> bool:
-    return any(pattern.fullmatch(cell) for cell in cells)

@@ -1,12 +1,18 @@
 """Which format a table has, and the source that reads it."""
 
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from culpa._core.choices import TABLE_FORMATS
+from culpa._core.choices import INPUT_FORMATS
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.reading import Options
+from culpa.io.tables.selection import Period, Selection
+from culpa.io.tables.several import SeveralTables, expand
 from culpa.io.tables.table import Source, TableError
+from culpa.io.tables.timed import TimedTable
 
 _ENDINGS = {
     ".csv": "csv",
@@ -19,25 +25,16 @@ _ENDINGS = {
     ".ipc": "arrow",
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
 }
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to read a table: everything that the file itself does not say."""
-
-    format: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing cell, in addition to NA, null and so on
-    strict: bool = False
-    sparse: bool = False
-
-
-def format_of(path: Path | None, given: str | None, otherwise: str | None = None) -> str:
-    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes."""
+def format_of(
+    path: Path | None, given: str | None, otherwise: str | None = None, formats: Sequence[str] = INPUT_FORMATS
+) -> str:
+    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes and other endings."""
     if given is not None:
         return given
     if path is None:
@@ -45,46 +42,82 @@ def format_of(path: Path | None, given: str | None, otherwise: str | None = None
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _PACKED and "".join(endings[-2:-1]) in (".csv", ".tsv", ".txt"):
         return "csv"
-    if endings and endings[-1] in _ENDINGS:
+    if endings and _ENDINGS.get(endings[-1]) in formats:
         return _ENDINGS[endings[-1]]
     if otherwise is not None:
         return otherwise
     raise TableError(
         f"{path}: the file extension is not known. Specify the format with --input-format (input) or --format (output): "
-        f"{', '.join(TABLE_FORMATS)}."
+        f"{', '.join(formats)}."
     )
 
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
     """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
-    kind = format_of(path, options.format)
+    if path is not None and path.is_dir():
+        raise TableError(f"{path} is a folder, not a file. Name its files, for example '{path / '*.csv'}'.")
+    pipe = Pipe() if path is None else None
+    kind = format_of(
+        path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv"
+    )
     if path is not None:
         _check_regular(path)
     if kind == "ndjson":
         from culpa.io.tables.ndjson import NdjsonTable
 
-        return NdjsonTable(path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report)
+        return NdjsonTable(
+            path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report, pipe=pipe
+        )
     if kind == "csv":
         from culpa.io.tables.csv_table import CsvTable
 
-        return CsvTable(
-            path,
-            delimiter=options.delimiter,
-            decimal=options.decimal,
-            encoding=options.encoding,
-            missing=options.missing,
-        )
+        return CsvTable(path, options, pipe, report)
+    if kind == "excel":
+        from culpa.io.tables.excel import ExcelTable
+
+        return ExcelTable(path, options)
     from culpa.io.tables.columnar import ArrowTable, ParquetTable
 
     table = ParquetTable if kind == "parquet" else ArrowTable
-    return table(path, missing=options.missing)
+    return table(path, missing=options.missing, pipe=pipe)
+
+
+def open_table(
+    texts: Sequence[str], options: Options, selection: Selection, report: Callable[[str], None]
+) -> TimedTable:
+    """The rows of one or several files or patterns, as one table with times."""
+    paths = expand(texts)
+    sources = [open_source(path, options, report) for path in paths]
+    whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
+    if options.long:
+        from culpa.io.tables.long import LongTable
+
+        whole = LongTable(whole, options)
+        options = replace(options, time=options.long[1], time_format=None)  # the pivoted times have their own type
+    return TimedTable(whole, options, selection)
+
+
+def excluded_periods(path: Path, options: Options) -> list[Period]:
+    """The periods that a table lists, by its first two columns of times: beginning and end."""
+    source = open_source(path, Options(encoding=options.encoding), lambda text: None)
+    found: list[Any] = []
+    for name in source.columns():
+        column = TimedTable(source, Options(time=name, time_format=options.time_format, hints=options.hints))
+        if len(found) < 2 and column.holds_times(name):
+            found.append([time for batch in column.batches([], [name]) if batch.times for time in batch.times()])
+    if len(found) < 2:
+        raise TableError(
+            f"{path}: --exclude-file needs two columns of times, the beginning and the end of each period."
+        )
+    for row, (start, end) in enumerate(zip(*found, strict=True)):
+        if end < start:
+            raise TableError(f"{path}: the period in row {row} ends before it begins.")
+    return list(zip(*found, strict=True))
 
 
 def _check_regular(path: Path) -> None:
     """Check here that the file exists, so that the error is the same for every format."""
     mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise TableError(f"{path} is a folder, not a file.")
     if not stat.S_ISREG(mode):  # reading its beginning would remove it
         raise TableError(
             f"{path} is a pipe or a device, not a file. Redirect it to standard input, and pass '-' as table."

@@ -9,6 +9,48 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa.io.tables.dialect import is_number
 
+# what historians write in place of a reading
+_STATES = (
+    "Bad Input",
+    "I/O Timeout",
+    "No Data",
+    "Shutdown",
+    "Configure",
+    "Comm Fail",
+    "Bad",
+    "Bad Data",
+    "Bad Quality",
+    "Bad Output",
+    "Bad Total",
+    "Calc Failed",
+    "Calc Off",
+    "Pt Created",
+    "Scan Off",
+    "Scan Timeout",
+    "Scan Timed Out",
+    "Intf Shut",
+    "Not Connect",
+    "Out of Serv",
+    "Over Range",
+    "Under Range",
+    "Arc Off-line",
+    "Arc Offline",
+    "Inp OutRange",
+    "Invalid Data",
+    "No Result",
+    "No Sample",
+    "Set to Bad",
+    "Unit Down",
+    "DCS failed",
+    "Equip Fail",
+    "[-11059] No Good Data For Calculation",
+    "No Good Data For Calculation",
+)
+KNOWN: tuple[str, ...] = (
+    *dict.fromkeys(form for state in _STATES for form in (state, state.upper(), state.lower())),
+    *("#N/A", "#NV", "#VALUE!", "#REF!", "#DIV/0!", "#WERT!", "#BEZUG!"),
+)
+
 
 class Missing:
     """Texts that mean a missing cell. One that is a number means that number, however a table writes it.
@@ -20,6 +62,7 @@ class Missing:
 
     def __init__(self, texts: Sequence[str] = (), decimal: str = ".") -> None:
         self.texts = tuple(texts)
+        self._set = frozenset(self.texts)
         numbers = [float(text.replace(decimal, ".")) for text in self.texts if is_number(text, decimal)]
         rounded = [_float32(number) for number in numbers]  # what is left of -9999.9 in a column of that type
         self.numbers = frozenset(number for number in (*numbers, *rounded) if not math.isnan(number))
@@ -27,7 +70,7 @@ class Missing:
     def has(self, cell: Any) -> bool:
         """Whether a single cell is missing."""
         if isinstance(cell, str):
-            return cell in self.texts
+            return cell in self._set
         return isinstance(cell, (int, float)) and cell in self.numbers
 
     def blank(self, X: Floats) -> None:

@@ -5,17 +5,20 @@ A line that cannot be used is reported with its number and skipped, or stops the
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from culpa.io.tables.columns import near_miss
-from culpa.io.tables.missing import Missing
-from culpa.io.tables.table import LARGEST, Batch, Column, TableError, standard_input
+from culpa.io.tables.missing import KNOWN, Missing
+from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
@@ -26,6 +29,11 @@ Line = tuple[int, bytes]
 class NdjsonTable:
     """An NDJSON file or pipe. With ``sparse``, a field that a line leaves out is a missing cell."""
 
+    kind = "ndjson"
+    time = None
+    units: Mapping[str, str] = MappingProxyType({})
+    hints: Mapping[str, str] = MappingProxyType({})
+
     def __init__(
         self,
         path: Path | None,
@@ -34,19 +42,29 @@ class NdjsonTable:
         sparse: bool,
         missing: Sequence[str] = (),
         report: Callable[[str], None],
+        pipe: Pipe | None = None,
     ) -> None:
-        self.missing = Missing(missing)
+        self.missing = Missing((*KNOWN, *missing))
+        self.decisions: list[str] = []
+        self.missing_found: Counter[str] = Counter()
         self.path, self.strict, self.sparse, self.report = path, strict, sparse, report
         self.name = "standard input" if path is None else str(path)
         self.again = path is not None
         self.live = path is None
         self.skipped = 0
         self._file: BufferedReader | None = None
+        self._columns: Mapping[str, Column] | None = None
         self._seen: list[list[Line]] = []  # read by `columns`, still to be handed out
+        self._input = pipe or (Pipe() if path is None else None)
         self._pipe: Iterator[list[Line]] | None = None
 
     def columns(self) -> Mapping[str, Column]:
         """The fields of the first line that is a JSON object."""
+        if self._columns is None:  # a pipe can be looked at only once
+            self._columns = self._first_fields()
+        return self._columns
+
+    def _first_fields(self) -> Mapping[str, Column]:
         for lines in self._lines():
             if self.path is None:
                 self._seen.append(lines)
@@ -60,9 +78,27 @@ class NdjsonTable:
             f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
         )
 
+    def files(self) -> Sequence[Source]:
+        """Itself."""
+        return [self]
+
+    def look(self, name: str) -> list[Any]:
+        """The first cells of a field."""
+        lines = self._seen[0] if self._seen else next(self._lines(), [])
+        if self.path is None and not self._seen and lines:
+            self._seen.append(lines)
+        cells = []
+        for _, line in lines[:2000]:
+            try:
+                cells.append(_parse(line).get(name))
+            except TableError:
+                continue
+        return [cell for cell in cells if cell is not None and not self.missing.has(cell)]
+
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All lines that can be used, in as many batches as they arrive."""
         self.skipped, used = 0, 0
+        self.missing_found.clear()
         for lines in chain(self._take_seen(), self._lines()):
             rows, cells, rest = [], [], []
             for number, line in lines:
@@ -100,7 +136,8 @@ class NdjsonTable:
         if self.path is not None:
             return self._file_lines()
         if self._pipe is None:
-            self._pipe = _split(standard_input().read1, self.name)
+            assert self._input is not None
+            self._pipe = _split(self._input.read1, self.name)
         return self._pipe
 
     def _file_lines(self) -> Iterator[list[Line]]:
@@ -118,6 +155,8 @@ class NdjsonTable:
     def _number(self, record: dict[str, Any], name: str) -> float:
         value = self._get(record, name)
         if value is None or self.missing.has(value):
+            if isinstance(value, str):
+                self.missing_found[value] += 1
             return math.nan
         if not isinstance(value, (int, float)):
             raise TableError(f"field {name!r} contains {json.dumps(value)[:40]}, which is not a number")

@@ -13,7 +13,10 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from culpa._core.files import write_whole
+from culpa.io.tables.columns import plain
 from culpa.io.tables.table import TableError
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 
 
 class Sink(Protocol):
@@ -24,20 +27,24 @@ class Sink(Protocol):
 
 
 @contextmanager
-def open_sink(path: Path | None, kind: str, *, force: bool = False, flush: bool = False) -> Iterator[Sink]:
-    """A sink for a file, or for standard output if ``path`` is ``None``.
+def open_sink(
+    path: Path | None, kind: str, *, force: bool = False, flush: bool = False, escape: bool = False
+) -> Iterator[Sink]:
+    """A sink for a file, or for standard output if ``path`` is ``None``. ``escape`` disarms formulas in texts of CSV.
 
     The file appears under its name when the block ends well, and not at all otherwise.
     """
     if path is None:
+        if sys.stdout is None:
+            raise TableError("standard output is closed. Name a file with -o.")
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
             raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
         with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
-            yield sink
+            yield _Disarmed(sink) if escape and kind == "csv" else sink
         sys.stdout.buffer.flush()
         return
     with write_whole(path, force=force) as file, _finished(_make(kind, file, flush=flush)) as sink:
-        yield sink
+        yield _Disarmed(sink) if escape and kind == "csv" else sink
 
 
 @contextmanager
@@ -84,6 +91,31 @@ class _Arrow:
         """Close without writing the end, which would make half a file look whole."""
         self.file.shut = True
         self.close()
+
+
+class _Disarmed:
+    """Puts an apostrophe before names and texts that a spreadsheet would take for formulas."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        self.sink.write({_disarmed_name(name): _disarmed(_array(cells, name)) for name, cells in columns.items()})
+
+
+def _disarmed_name(name: str) -> str:
+    return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def _disarmed(array: Any) -> Any:
+    import pyarrow.compute as pc
+
+    if not (types.is_string(array.type) or types.is_large_string(array.type)):
+        return array
+    armed = pc.match_substring_regex(array, "^[=+@\\t\\r-]")
+    return pc.if_else(
+        armed, pc.binary_join_element_wise(pa.scalar("'", array.type), array, pa.scalar("", array.type)), array
+    )
 
 
 class _Gate(io.RawIOBase):
@@ -163,7 +195,7 @@ def _open_arrow(file: Any, schema: Any) -> Any:
 def _array(cells: Any, name: str = "") -> Any:
     """Cells as an Arrow array; NaN becomes null, which every format has."""
     if isinstance(cells, pa.Array):
-        return cells
+        return plain(cells)
     try:
         return pa.array(cells, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError) as error:
@@ -174,13 +206,10 @@ def _array(cells: Any, name: str = "") -> Any:
 
 def _settled(array: Any) -> Any:
     """Types that every writer can take, and that later batches can keep."""
-    if types.is_dictionary(array.type):
-        return array.dictionary_decode()
     return array.cast(pa.string()) if types.is_null(array.type) else array
 
 
 def _fit(array: Any, field: Any) -> Any:
-    array = array.dictionary_decode() if types.is_dictionary(array.type) else array
     if array.type == field.type:
         return array
     try:

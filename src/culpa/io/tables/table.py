@@ -1,10 +1,9 @@
 """What a table is to the rest: named columns of a few kinds, and batches of numbers."""
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BufferedReader
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +34,33 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some rows: their positions in the table (from 0), their features as numbers (NaN is missing), the rest as it was."""
+    """Some rows: their positions in the table (from 0), their features as numbers (NaN is missing), the rest as it was.
+
+    ``times`` reads the times of the rows, where their column is known.
+    """
 
     rows: NDArray[np.int64]
     X: Floats
     carried: Mapping[str, Carried] = field(default_factory=dict)
+    times: Callable[[], Any] | None = None
 
 
 class Source(Protocol):
     """A table that can be read in batches."""
 
     name: str
+    kind: str  # the format, such as "csv"
     again: bool  # whether it can be read more than once
     live: bool  # whether rows come one by one and are to be answered at once
 
     def columns(self) -> Mapping[str, Column]:
         """The columns, in the order of the table."""
+
+    def files(self) -> "Sequence[Source]":
+        """The tables in files behind this one; itself, if it is one."""
+
+    def look(self, name: str) -> list[Any]:
+        """The first cells of a column, without missing ones."""
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; a column that is not there or not numeric is a `TableError`."""
@@ -59,10 +69,25 @@ class Source(Protocol):
         """How much of the table has been read, if that can be known."""
 
     @property
+    def time(self) -> str | None:
+        """The column of times, if the format of the table settles it."""
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Decisions that later tables of the same kind may need."""
+
+    @property
+    def decisions(self) -> list[str]:
+        """How the table is read, where that was not given."""
+
+    @property
+    def missing_found(self) -> Counter[str]:
+        """Texts of missing cells that say more than NA, as far as the table has been read."""
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of columns that the table names apart from them."""
+
+    @property
     def skipped(self) -> int:
         """Rows that could not be used and were reported."""
-
-
-def standard_input() -> BufferedReader:
-    """Standard input as bytes."""
-    return cast(BufferedReader, sys.stdin.buffer)

@@ -15,9 +15,10 @@ from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
 from culpa.monitoring.cusum import Cusum
 from culpa.monitoring.cusum import cusum as sum_up
-from culpa.monitoring.times import Times
+from culpa.monitoring.times import Times, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
+from culpa.watching import WatchesRows
 
 CONFIDENCES = (0.95, 0.99)
 _TALL = 50  # multiple of the limit from which the highest point presses all others to the floor of a linear chart
@@ -111,7 +112,7 @@ class ControlChart:
         """The same for a table that was checked, with the times of its rows."""
         labels, statistics, flagged = _statistics(fitted, table, confidences)
         if times is not None and len(times) != len(labels):
-            raise ValueError(f"time has {len(times)} values, but X has {len(labels)} rows. Pass one time per row.")
+            refuse_times(len(times), len(labels))
         axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
@@ -208,13 +209,13 @@ class Components:
 
 
 def _fitted(detector: PCADetector) -> FittedDetector:
-    if not isinstance(detector, PCADetector):
+    if not isinstance(detector, WatchesRows):
         raise TypeError(f"this picture needs a fitted PCADetector, not {type(detector).__name__}.")
     return detector.fitted
 
 
 def _checked(detector: PCADetector, X: Any) -> Table:
-    if not isinstance(detector, PCADetector):
+    if not isinstance(detector, WatchesRows):
         raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
     return detector.read(X)
 

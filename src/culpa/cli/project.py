@@ -1,0 +1,160 @@
+"""The project file ``culpa.toml``: tables, columns and settings of a folder, as defaults of the commands' options."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from culpa._core.choices import suggestion
+from culpa._core.kinds import AnyOf
+from culpa._core.parameters import DETECTOR
+
+NAME = "culpa.toml"
+
+_LEARNING = ("fit", "calibrate")
+_JUDGING = ("score", "explain", "incidents", "report")
+_READING_TABLES = (*_LEARNING, *_JUDGING, "compare", "update")
+
+_READING = {  # keys of the section and the variables of their options
+    **{name: name for name in ("time", "time_format", "missing", "delimiter", "decimal", "thousands", "encoding")},
+    **{name: name for name in ("header_rows", "names", "sheet", "every", "hold", "good", "exclude", "exclude_file")},
+    **{"long": "long", "from": "since", "to": "until"},
+}
+_LIMITS = ("confidence", "limit", "holdout")
+
+Defaults = dict[str, dict[str, Any]]  # by command, by the variable of the option
+
+
+def defaults(path: Path) -> Defaults:
+    """The defaults of all commands, from a project file."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: this is not TOML: {error}.") from None
+    found: Defaults = {command: {} for command in (*_READING_TABLES, "info")}
+    _check_keys(content, (*_TOP, *_SECTIONS), str(path))
+    for key, read in {**_TOP, **_SECTIONS}.items():
+        if key in content:
+            try:
+                read(content[key], found, path.parent)
+            except (TypeError, AttributeError):
+                raise ValueError(
+                    f"{path}: {key!r} does not hold what it should. 'culpa init' writes an example."
+                ) from None
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+    return found
+
+
+def _check_keys(found: Mapping[str, Any], known: Any, where: str) -> None:
+    for key in found:
+        if key not in known:
+            raise ValueError(f"{where}: unknown key {key!r}{suggestion(key, list(known))}")
+
+
+def _set(found: Defaults, commands: tuple[str, ...], variable: str, value: Any) -> None:
+    for command in commands:
+        found[command][variable] = value
+
+
+def _list(value: Any, what: str) -> list[str]:
+    items = [value] if isinstance(value, (str, int, float)) else value
+    if not isinstance(items, list) or any(isinstance(item, (list, dict)) for item in items):
+        raise ValueError(f"{what} must be a text or a list of texts.")
+    return [str(item) for item in items]
+
+
+def _in_folder(text: str, folder: Path) -> str:
+    return text if text == "-" or Path(text).is_absolute() or folder == Path() else str(folder / text)
+
+
+def _tables(value: Any, found: Defaults, folder: Path) -> None:
+    _set(found, _LEARNING, "table", [_in_folder(item, folder) for item in _list(value, "'tables'")])
+
+
+def _new(value: Any, found: Defaults, folder: Path) -> None:
+    _set(found, _JUDGING, "table", [_in_folder(item, folder) for item in _list(value, "'new'")])
+
+
+def _model(value: Any, found: Defaults, folder: Path) -> None:
+    path = _in_folder(str(value), folder)
+    _set(found, _LEARNING, "output", path)
+    _set(found, (*_JUDGING, "compare", "update", "info"), "model", path)
+
+
+def _reading(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, _READING, "section 'reading'")
+    for key, item in value.items():
+        variable = _READING[key]
+        lists = variable in ("missing", "names", "good", "exclude")
+        text: Any = item if isinstance(item, int) and variable == "header_rows" else str(item)
+        if variable == "long" and isinstance(item, list):
+            text = ",".join(map(str, item))
+        if variable == "exclude_file":
+            text = _in_folder(text, folder)
+        _set(found, _READING_TABLES, variable, _list(item, f"'{key}'") if lists else text)
+
+
+def _columns(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, ("use", "drop", "id"), "section 'columns'")
+    for key, item in value.items():
+        _set(found, _LEARNING, "columns" if key == "use" else key, _list(item, f"'{key}'"))
+    if "id" in value:
+        _set(found, ("score", "explain"), "id", _list(value["id"], "'id'"))
+
+
+def _units(value: Any, found: Defaults, folder: Path) -> None:
+    if value:
+        _set(found, ("fit",), "unit", [f"{name}={unit}" for name, unit in value.items()])
+
+
+def _groups(value: Any, found: Defaults, folder: Path) -> None:
+    variable = DETECTOR["groups"].option or "groups"
+    _set(found, _LEARNING, variable, [f"{name}={','.join(_list(items, name))}" for name, items in value.items()])
+
+
+def _context(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, ("given",), "section 'context'")
+    if "given" in value:
+        _set(found, _LEARNING, "given", ",".join(_list(value["given"], "'given'")))
+
+
+def _limits(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, _LIMITS, "section 'limits'")
+    _parameters(value, found, folder)
+
+
+def _parameters(value: Any, found: Defaults, folder: Path) -> None:
+    """Parameters of the detector, under the names of their options."""
+    names = {parameter.option or name: parameter for name, parameter in DETECTOR.items()}
+    _check_keys(value, names, "section 'detector'")
+    for key, item in value.items():
+        number = isinstance(names[key].kind, AnyOf)
+        commands = ("fit",) if key == "smooth" else _LEARNING
+        _set(found, commands, key, str(item) if number else item)
+
+
+def _incidents(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, ("gap", "min_length", "baseline"), "section 'incidents'")
+    for key, item in value.items():
+        _set(found, ("incidents", "report"), key, str(item) if key == "gap" else item)
+
+
+def _report(value: Any, found: Defaults, folder: Path) -> None:
+    _check_keys(value, ("output", "title"), "section 'report'")
+    for key, item in value.items():
+        _set(found, ("report",), key, _in_folder(str(item), folder) if key == "output" else str(item))
+
+
+_TOP: dict[str, Callable[[Any, Defaults, Path], None]] = {"tables": _tables, "new": _new, "model": _model}
+_SECTIONS: dict[str, Callable[[Any, Defaults, Path], None]] = {
+    "reading": _reading,
+    "columns": _columns,
+    "units": _units,
+    "groups": _groups,
+    "context": _context,
+    "limits": _limits,
+    "detector": _parameters,
+    "incidents": _incidents,
+    "report": _report,
+}

@@ -1,0 +1,186 @@
+"""Text files as blocks of whole lines, in UTF-8. A line break inside a quoted cell does not end a line.
+
+Such line breaks are replaced by characters that `restored` turns back. A quote that is never closed, or that swallows lines
+which look like rows, is an error: otherwise it would make rows disappear.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from culpa.io.tables.table import TableError
+
+_BREAKS = bytes.maketrans(b"\n\r", b"\x0b\x0c")
+_MOST_LINES = 1000  # of one cell
+_LONGEST_LINE = 1 << 26
+_NUMBER = re.compile(rb'\s*"?[+-]?\d[\d.,]*"?\s*')
+WHITESPACE = " "  # as delimiter: any number of blanks and tabs
+
+
+@dataclass
+class Lines:
+    """The whole lines of a text, read with ``read``; ``width`` is the number of cells of a row, 0 if it is not known."""
+
+    read: Callable[[int], bytes]
+    encoding: str
+    delimiter: str
+    table: str
+    width: int = 0
+    size: int = 1 << 22  # bytes read at a time
+    whole: bool = True  # whether the text ends where reading ends; if not, an open cell at its end is left out
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Blocks of whole lines; the last one may lack its line break."""
+        done, rest = 0, b""
+        for piece in chain(self._decoded(), [None]):
+            block, rest = rest + (piece or b""), b""
+            if piece is not None:
+                cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
+                block, rest = block[:cut], block[cut:]
+            block, open_cell = self._closed(block, done)
+            done += block.count(b"\n")
+            if open_cell and piece is None and self.whole:
+                raise _unclosed(self.table, done)
+            rest = open_cell + rest
+            if len(rest) > _LONGEST_LINE:
+                raise TableError(f"{self.table}, line {done + 1}: the line is longer than {_LONGEST_LINE:,} bytes.")
+            if block and not block.isspace():
+                yield _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
+
+    def _decoded(self) -> Iterator[bytes]:
+        decoder, first = make_decoder(self.encoding), True
+        while True:
+            chunk = self.read(self.size)
+            try:
+                piece = decoder(chunk)
+            except UnicodeError:
+                raise wrong_encoding(self.table, self.encoding) from None
+            if first and piece:
+                piece, first = piece.removeprefix(codecs.BOM_UTF8), False
+            if piece:
+                yield piece
+            if not chunk:
+                return
+
+    def _closed(self, block: bytes, done: int) -> tuple[bytes, bytes]:
+        """The block up to a cell that is still open, with the line breaks inside its cells replaced, and the rest."""
+        if b'"' not in block:
+            return block, b""
+        mark = re.escape(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
+        simple = rb'(?:(?<=[\n%s])|\A)"[^"\n]*(?:""[^"\n]*)*"(?=[\r\n%s]|\Z)' % (mark, mark)
+        if b'"' not in re.sub(simple, b"", block):
+            return block, b""
+        return self._joined(block, done)
+
+    def _joined(self, block: bytes, done: int) -> tuple[bytes, bytes]:
+        result: list[bytes] = []
+        begun: list[bytes] = []  # lines of a cell that is open
+        for number, line in enumerate(_split(block), done + 1):
+            if not begun and b'"' not in line:
+                result.append(line)
+                continue
+            if begun and self._is_row(line):
+                raise _unclosed(self.table, number - len(begun) - 1)
+            begun.append(line)
+            if len(begun) > _MOST_LINES:
+                raise _unclosed(self.table, number - len(begun))
+            if not _ends_open(b"".join(begun) if len(begun) < 3 else line, self.delimiter, len(begun) >= 3):
+                whole = b"".join(begun)
+                body = whole.rstrip(b"\r\n")
+                result.append(body.translate(_BREAKS) + whole[len(body) :] if len(begun) > 1 else whole)
+                begun = []
+        return b"".join(result), b"".join(begun)
+
+    def _is_row(self, line: bytes) -> bool:
+        """Whether a line inside a quoted cell looks like a row of the table."""
+        cells = line.strip().split(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
+        return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _split(block: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start) + 1 or len(block)
+        yield block[start:end]
+        start = end
+
+
+def _ends_open(text: bytes, delimiter: str, inside: bool) -> bool:
+    """Whether a text ends inside a quoted cell. A quote opens a cell only at its beginning."""
+    mark, at = delimiter.encode(), 0
+    while at <= len(text):
+        if not inside and text[at : at + 1] != b'"':
+            following = text.find(mark, at)
+            if following < 0:
+                return False
+            at = following + 1
+            continue
+        at += not inside
+        inside = False
+        while True:
+            close = text.find(b'"', at)
+            if close < 0:
+                return True
+            at = close + 1
+            if text[at : at + 1] != b'"':
+                break
+            at += 1
+        following = text.find(mark, at)
+        if following < 0:
+            return False
+        at = following + 1
+    return False
+
+
+def _cut_at_blanks(block: bytes) -> bytes:
+    """Blanks between cells as single tabs."""
+    return re.sub(rb"[ \t]+(?=\r?\n|\r|\Z)|(?m:^[ \t]+)", b"", re.sub(rb"[ \t]+", b"\t", block))
+
+
+def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
+    """A function that turns pieces of a text into UTF-8; an empty piece ends the text."""
+    try:
+        with suppress(UnicodeError):
+            b"a".decode(encoding)  # refuses codecs that are not of texts, such as rot13
+        info = codecs.lookup(encoding)
+        decoder = codecs.getincrementaldecoder(encoding)("strict")
+    except (LookupError, ValueError):
+        raise TableError(f"unknown encoding {encoding!r}: try utf-8, latin-1 or cp1252.") from None
+    if info.name in ("utf-8", "utf-8-sig"):
+        check = codecs.getincrementaldecoder("utf-8")("strict")
+
+        def passed(chunk: bytes) -> bytes:
+            if not chunk or not chunk.isascii() or check.getstate()[0]:
+                check.decode(chunk, final=not chunk)
+            return chunk
+
+        return passed
+    return lambda chunk: decoder.decode(chunk, final=not chunk).encode()
+
+
+def wrong_encoding(table: str, encoding: str) -> TableError:
+    """The error of a text that is not encoded as it should be."""
+    other = "latin-1" if encoding.lower().replace("_", "-").startswith("utf-8") else "utf-8"
+    return TableError(
+        f"{table}: the text is not encoded in {encoding}. Specify its encoding, for example --encoding {other}."
+    )
+
+
+def _unclosed(table: str, lines_before: int) -> TableError:
+    return TableError(
+        f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove or close the quote.'
+    )
+
+
+def restored(array: Any) -> Any:
+    """Carried cells with their line breaks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return pc.replace_substring(pc.replace_substring(array, "\x0b", "\n"), "\x0c", "\r")

@@ -1,0 +1,131 @@
+"""Everything that is wrong with a table, in one go, with the options that solve it."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from culpa.io.tables.table import Column, Source, TableError
+
+_MOST_TEXTS = 5  # different texts among the numbers of a column; with more of them it is a column of text
+_MOST_ROWS = 5_000_000  # rows looked at
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and the options that solve it, if any do."""
+
+    text: str
+    options: tuple[str, ...] = ()
+
+
+class TableProblems(TableError):
+    """Several problems of a table at once."""
+
+    def __init__(self, table: str, problems: Sequence[Problem]) -> None:
+        self.table, self.problems = table, list(problems)
+        listed = "; ".join(problem.text for problem in problems)
+        advice = shlex.join(self._options(may_drop=True))
+        super().__init__(f"{table} has {len(problems)} problems: {listed}." + (f" Add {advice}." if advice else ""))
+
+    def command(self, words: Sequence[str]) -> str | None:
+        """The command line that solves the problems, from the words of the one that met them."""
+        added = self._options(may_drop=bool(words) and words[0] in ("fit", "calibrate"))
+        return shlex.join(["culpa", *words, *added]) if added else None
+
+    def _options(self, *, may_drop: bool) -> list[str]:
+        """The options of all problems, each once."""
+        each = dict.fromkeys(
+            problem.options for problem in self.problems if may_drop or "--drop" not in problem.options
+        )
+        return [word for options in each for word in options]
+
+
+def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[Problem]:
+    """Columns that do not hold numbers."""
+    problems = []
+    for name in names:
+        column = columns[name]
+        if column.kind == "number" or column.row is not None:  # texts among numbers are found with the cells
+            continue
+        what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
+        example = "" if column.example is None else f", for example {_short(str(column.example))}"
+        problems.append(Problem(f"column {name!r} contains {what}{example}", ("--drop", name)))
+    return problems
+
+
+def wrong_cells(source: Source, names: Sequence[str]) -> list[Problem]:
+    """Texts among the numbers of a CSV file, numbers that are too large, and rows with too few or too many cells."""
+    files = [file for file in source.files() if file.kind == "csv" and file.again]
+    return [problem for file in files for problem in _of_csv(file, names)]
+
+
+def _of_csv(table: Any, names: Sequence[str]) -> list[Problem]:
+    known = [name for name in dict.fromkeys(names) if table.names.count(name) == 1]
+    bad: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in known}  # text: number of cells, first row
+    for rows, cells in table.cells(known):
+        for name, array in cells.items():
+            _gather(bad[name], array, rows, table)
+        if len(rows) and rows[-1] > _MOST_ROWS:
+            break
+    problems = [problem for name in known for problem in _of_column(name, bad[name])]
+    return problems + _ragged(table)
+
+
+def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any) -> None:
+    import pyarrow.compute as pc
+
+    if (numbers := table.spelling.read(array)) is not None and not (abs(numbers) > 1e100).any():
+        return
+    for item in pc.value_counts(array).to_pylist():
+        text = item["values"]
+        if text and (table.spelling.is_bad(text) or _is_huge(text, table)):
+            before = found.get(text)
+            row = int(rows[pc.index(array, text).as_py()]) if before is None else before[1]
+            found[text] = (item["counts"] + (0 if before is None else before[0]), row)
+
+
+def _is_huge(text: str, table: Any) -> bool:
+    if table.missing.has(text.strip()) or not table.spelling.is_number(text):
+        return False
+    plain = text.strip().replace(table.thousands or "\0", "").replace(table.decimal, ".")
+    return abs(float(plain)) > 1e100
+
+
+def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]:
+    if len(found) > _MOST_TEXTS:
+        text, (_, row) = next(iter(found.items()))
+        more = f"{len(found):,} different texts, first {_short(text)} in row {row}"
+        return [Problem(f"column {name!r} contains {more}", ("--drop", name))]
+    return [
+        Problem(
+            f"column {name!r} contains {_short(text)} {'once' if n == 1 else f'{n:,} times'}, first in row {row}",
+            ("--missing", text.strip()),
+        )
+        for text, (n, row) in found.items()
+    ]
+
+
+def _ragged(table: Any) -> list[Problem]:
+    rows = table.ragged
+    if not rows:
+        return []
+    n = f"{len(rows):,} rows have" if len(rows) > 1 else "1 row has"
+    first = f"first row {rows[0][0]} ({rows[0][1]} instead of {len(table.names)})"
+    text = f"{n} another number of cells than the header, {first}"
+    return [Problem(text, ("--skip-ragged",))]
+
+
+def _short(text: str) -> str:
+    shown = repr(re.sub(r"\s+", " ", text))
+    return shown if len(shown) <= 40 else shown[:37] + "...'"
+
+
+def explained(error: TableError, source: Source, names: Sequence[str], others: Sequence[Problem] = ()) -> TableError:
+    """An error with all other problems of its table, if there are several."""
+    try:
+        problems = [*others, *wrong_cells(source, names)]
+    except TableError:
+        return error
+    return TableProblems(source.name, problems) if len(problems) > 1 else error

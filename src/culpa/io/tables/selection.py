@@ -1,0 +1,87 @@
+"""Which part of a table to read, by time: from, to, and periods to leave out such as stops of the plant."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from culpa._core.types import Mask
+from culpa.io.tables.table import TableError
+from culpa.io.tables.times import TimeFormat, readings
+from culpa.monitoring.times import Times
+
+Period = tuple[Any, Any]  # its beginning, and its end, which is not part of it
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows to keep: those from ``start`` on, before ``end``, and in none of the ``excluded`` periods."""
+
+    start: Any = None
+    end: Any = None
+    excluded: tuple[Period, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.start is not None or self.end is not None or bool(self.excluded)
+
+    def keep(self, times: Times) -> Mask:
+        """Which rows are to be kept."""
+        import pandas as pd
+
+        if not isinstance(times, pd.DatetimeIndex):
+            raise ValueError("rows can be chosen by time only if their times have dates.")
+        result = np.ones(len(times), dtype=bool)
+        if self.start is not None:
+            result &= np.asarray(times >= _local(self.start, times))
+        if self.end is not None:
+            result &= np.asarray(times < _local(self.end, times))
+        for start, end in self.excluded:
+            result &= ~np.asarray((times >= _local(start, times)) & (times < _local(end, times)))
+        return result
+
+
+def select(since: str | None, until: str | None, excluded: Sequence[str], periods: Sequence[Period] = ()) -> Selection:
+    """A selection from the texts of a user; an end without a time of day includes that day."""
+    start = None if since is None else moment(since, "--from")
+    end = None if until is None else moment(until, "--to", end=True)
+    if start is not None and end is not None and not start < end:
+        raise TableError(f"--from {since} is not before --to {until}.")
+    return Selection(start, end, (*(period(text) for text in excluded), *periods))
+
+
+def period(text: str) -> Period:
+    """A period such as ``2024-02-03T08:00/2024-02-03T12:00``, or a day.
+
+    >>> period("2024-02-03")
+    (Timestamp('2024-02-03 00:00:00'), Timestamp('2024-02-04 00:00:00'))
+    """
+    first, slash, last = text.partition("/")
+    if text.count("/") > 1:
+        raise TableError(f"--exclude must be START/END with times such as 2024-02-03T08:00, got {text!r}.")
+    start, end = moment(first, "--exclude"), moment(last if slash else first, "--exclude", end=True)
+    if not start < end:
+        raise TableError(f"--exclude {text} ends before it begins.")
+    return start, end
+
+
+def moment(text: str, option: str, *, end: bool = False) -> Any:
+    """A time that a user typed; the end of the day if it is an ``end`` without a time of day."""
+    import pandas as pd
+
+    orders = readings([text.strip()])
+    if len(orders) != 1:
+        raise TableError(f"{option} must be a time such as 2024-02-03 or 2024-02-03T08:00, got {text!r}.")
+    try:
+        found = TimeFormat(orders[0]).read([text.strip()], option)[0]
+    except ValueError:
+        raise TableError(f"{option} must be a time such as 2024-02-03T08:00, got {text!r}.") from None
+    return found + pd.Timedelta(days=1) if end and not re.search(r"\d:\d", text) else found
+
+
+def _local(moment: Any, times: Any) -> Any:
+    """A moment on the clocks of the table."""
+    if times.tz is None:
+        return moment.tz_localize(None) if moment.tz is None else moment.tz_convert("UTC").tz_localize(None)
+    return moment.tz_localize(times.tz) if moment.tz is None else moment

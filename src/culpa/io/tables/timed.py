@@ -1,0 +1,250 @@
+"""A table whose rows have times: their column is found, their format recognised, and a part of the rows can be chosen."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from culpa.io.tables.columns import find
+from culpa.io.tables.reading import Options
+from culpa.io.tables.selection import Selection
+from culpa.io.tables.table import Batch, Column, Source, TableError
+from culpa.io.tables.times import TimeFormat, ask, epoch_unit, is_called_time, readings
+
+_CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?")
+NONE = "none"  # says that there is no time column
+
+
+class TimedTable:
+    """A table, the column of its times, and the part of it that is wanted."""
+
+    def __init__(self, inner: Source, options: Options, selection: Selection = Selection()) -> None:  # noqa: B008
+        self.inner, self.options, self.selection = inner, options, selection
+        self.name, self.kind, self.again, self.live = inner.name, inner.kind, inner.again, inner.live
+        self.left_out = 0  # rows that the selection left out
+        if selection and self.time is None:
+            raise TableError(f"{self.name}: no column of times was found. Name it with --time.")
+
+    @cached_property
+    def clock(self) -> str | None:
+        """A second column with the times of day, if the column of times holds days only."""
+        names = list(self.inner.columns()) if self.time is not None else []
+        told = self.options.time if self.options.time is not None else self.options.hints.get("time", "")
+        day, comma, clock = told.rpartition(",")
+        if comma and day == self.time and clock in names:
+            return str(clock)
+        if self.time is None or self.inner.time is not None or self.options.time is not None:
+            return None
+        after = names[names.index(self.time) + 1 :][:1]
+        return after[0] if after and self._are_days() and _are_clocks(self.inner.look(after[0])) else None
+
+    def _are_days(self) -> bool:
+        cells = self.inner.look(str(self.time))
+        return bool(cells) and not any(":" in str(cell).removesuffix(" 00:00:00") for cell in cells)
+
+    @property
+    def time_columns(self) -> list[str]:
+        """The columns of the times, which are not features."""
+        return [name for name in (self.time, self.clock) if name is not None]
+
+    @cached_property
+    def time(self) -> str | None:
+        """The column of the rows' times: the one given, the one of the training table, or the only one that there is."""
+        if self.inner.time is not None:
+            return self.inner.time
+        given, before = self.options.time, self.options.hints.get("time")
+        if given is not None:
+            names = list(self.inner.columns())
+            day, _, clock = given.rpartition(",")
+            return None if given == NONE else day if {day, clock} <= set(names) else find(given, names, self.name)
+        if before == NONE:
+            return None
+        try:
+            columns = self.inner.columns()
+        except TableError:
+            if self.live:  # a pipe without lines has an answer without lines
+                return None
+            raise
+        if before is not None and (before in columns or before.rpartition(",")[0] in columns):
+            return str(before if before in columns else before.rpartition(",")[0])
+        return next((name for name in columns if self.holds_times(name)), None)
+
+    @cached_property
+    def time_format(self) -> TimeFormat:
+        """How the times are written."""
+        assert self.time is not None
+        if self.options.time_format is not None:
+            return TimeFormat(self.options.time_format)
+        cells = self.inner.look(self.time)
+        if cells and all(isinstance(cell, str) for cell in cells):
+            orders = readings(cells)
+            if orders:
+                return TimeFormat(orders[0] if len(orders) == 1 else self._settled(orders, cells[0]))
+        before = self.options.hints.get("time_format", "")
+        if "%" in before:
+            return TimeFormat(before)
+        numbers = _numbers(cells)
+        if numbers is None:
+            return TimeFormat("iso")  # whose reader knows durations and types, and says what is no time
+        return TimeFormat(epoch_unit(numbers) or "number")
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        """Of the table within."""
+        return self.inner.hints
+
+    @property
+    def decisions(self) -> list[str]:
+        """How the table is read, and its times where they were looked for."""
+        told = list(self.inner.decisions)
+        name = self.__dict__.get("time")
+        if name is not None and self.options.time is None:
+            typed = self.inner.columns()[name].kind == "time" and self.kind not in ("csv", "ndjson")
+            what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
+            told.append(f"times in {what}" + ("" if typed else f", written as {self.time_format.words}"))
+        return told
+
+    def detected(self) -> dict[str, str]:
+        """Decisions that later tables may need: how times and numbers are written."""
+        found = {"time": ",".join(self.time_columns), "time_format": self.time_format.name} if self.time else {}
+        if self.options.time == NONE:
+            found["time"] = NONE
+        return found | dict(self.inner.hints)
+
+    @property
+    def missing_found(self) -> Counter[str]:
+        """Of the table within."""
+        return self.inner.missing_found
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Of the table within."""
+        return self.inner.units
+
+    @property
+    def skipped(self) -> int:
+        """Of the table within."""
+        return self.inner.skipped
+
+    def columns(self) -> Mapping[str, Column]:
+        """Of the table within."""
+        return self.inner.columns()
+
+    def files(self) -> Sequence[Source]:
+        """Of the table within."""
+        return self.inner.files()
+
+    def look(self, name: str) -> list[Any]:
+        """Of the table within."""
+        return self.inner.look(name)
+
+    def share(self) -> float | None:
+        """Of the table within."""
+        return self.inner.share()
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """The rows that are wanted; ``Batch.times`` reads their times if the column of times is carried."""
+        self.left_out = 0
+        if not self.selection and (not carried or self.time not in carried):
+            yield from self.inner.batches(features, carried)
+            return
+        name, format = self.time, self.time_format
+        assert name is not None
+        for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
+            if self.clock is not None:
+                joined = {name: _joined(batch.carried[name], batch.carried[self.clock])}
+                batch = replace(batch, carried={**batch.carried, **joined})
+            cells, first = batch.carried[name], int(batch.rows[0]) if len(batch.rows) else 0
+
+            def times(cells: Any = cells, first: int = first) -> Any:
+                return self._times(format, cells, first)
+
+            if not self.selection:
+                yield replace(batch, carried={other: batch.carried[other] for other in carried}, times=times)
+                continue
+            found = times()
+            keep = self._kept(found)
+            self.left_out += int((~keep).sum())
+            if keep.any():
+                kept = {other: _take(batch.carried[other], keep) for other in carried}
+                yield Batch(batch.rows[keep], batch.X[keep], kept, lambda found=found[keep]: found)  # type: ignore[misc]
+
+    def _times(self, format: TimeFormat, cells: Any, first: int) -> Any:
+        try:
+            return format.read(cells, str(self.time), first)
+        except (TypeError, ValueError) as error:
+            raise TableError(f"{self.name}: {error}") from None
+
+    def _kept(self, times: Any) -> Any:
+        try:
+            return self.selection.keep(times)
+        except ValueError as error:
+            raise TableError(f"{self.name}: {error}") from None
+
+    def holds_times(self, name: str) -> bool:
+        """Whether a column holds nothing but times."""
+        column = self.inner.columns()[name]
+        if column.kind == "time":
+            cells = self.inner.look(name)
+            return not (cells and isinstance(cells[0], str)) or bool(readings(cells)) or _are_clocks(cells)
+        if column.kind == "text":
+            cells = self.inner.look(name)
+            return bool(cells) and bool(readings(cells))
+        if column.kind == "number" and is_called_time(name):
+            numbers = _numbers(self.inner.look(name))
+            return numbers is not None and epoch_unit(numbers) is not None
+        return False
+
+    def _settled(self, orders: Sequence[str], cell: str) -> str:
+        """The one order of day and month that fits all rows, or the one of the training table."""
+        before = self.options.hints.get("time_format")
+        if before in orders:
+            return str(before)
+        if self.inner.again:
+            left = list(orders)
+            for batch in self.inner.batches([], [str(self.time)]):
+                cells = batch.carried[str(self.time)]
+                texts = cells if isinstance(cells, list) else cells.unique().to_pylist()
+                fit = readings([text for text in texts if isinstance(text, str) and text.strip()])
+                left = [order for order in left if order in fit]
+                if len(left) < 2:
+                    return left[0] if left else orders[0]
+        raise ask(str(self.time), cell, self.name, orders)
+
+
+def _are_clocks(cells: Sequence[Any]) -> bool:
+    return bool(cells) and all(_CLOCK.fullmatch(str(cell).strip()) for cell in cells)
+
+
+def _joined(days: Any, clocks: Any) -> Any:
+    """Days and times of day as one text each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = [pa.array(cells) if isinstance(cells, list) else cells for cells in (days, clocks)]
+    day, clock = (part if pa.types.is_string(part.type) else part.cast(pa.string()) for part in parts)
+    if not pa.types.is_string(parts[0].type):
+        day = pc.utf8_slice_codeunits(day, 0, 10)  # without the midnight
+    return pc.binary_join_element_wise(day, clock, " ")
+
+
+def _numbers(cells: Sequence[Any]) -> Any:
+    """Cells as numbers, if all of them are."""
+    if not cells or any(isinstance(cell, bool) for cell in cells):
+        return None
+    try:
+        return np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        return None
+
+
+def _take(cells: Any, keep: Any) -> Any:
+    if isinstance(cells, list):
+        return [cell for cell, wanted in zip(cells, keep, strict=True) if wanted]
+    import pyarrow as pa
+
+    return cells.filter(pa.array(keep))

@@ -1,0 +1,240 @@
+"""How a column writes its times: recognised over its cells, or told with ``--time-format``.
+
+The order of day and month is asked about where both readings fit all cells.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from culpa.io.tables.table import TableError
+from culpa.monitoring.times import Times, read_times
+
+UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # of numbers since 1970, in nanoseconds
+_EPOCH = (3.15e8, 4.1e9)  # 1980 to 2100 in seconds; the ranges of the four units do not overlap
+_WORDS = {
+    "iso": "year-month-day",
+    "ymd": "year, month, day",
+    "dmy": "day, month, year",
+    "mdy": "month, day, year",
+    "s": "seconds since 1970",
+    "ms": "milliseconds since 1970",
+    "us": "microseconds since 1970",
+    "ns": "nanoseconds since 1970",
+    "number": "numbers",
+}
+_NAMED = re.compile(
+    r"(.*[\W_])?(time|timestamp|date|datetime|zeit|zeitstempel|datum|epoch|ts|t)([\W_].*)?", re.IGNORECASE
+)
+
+_MONTHS = {
+    name: month
+    for month, names in enumerate(
+        ["jan", "feb", "mar mrz mär", "apr", "may mai", "jun", "jul", "aug", "sep sept", "oct okt", "nov", "dec dez"],
+        start=1,
+    )
+    for name in names.split()
+}
+_CLOCK = r"(?P<h>\d{1,2}):(?P<min>\d\d)(?::(?P<s>\d\d(?:[.,]\d{1,9})?))?(?:\s*(?P<half>[AaPp]\.?[Mm]\.?))?"
+_TEXT = re.compile(
+    rf"""\s*(?:
+        (?P<year>\d{{4}})(?P<mark1>[-/.])(?P<month>\d{{1,2}})(?P=mark1)(?P<day>\d{{1,2}})
+      | (?P<a>\d{{1,2}})(?P<mark>[-/.\ ])(?P<b>\d{{1,2}}|[A-Za-zä]{{3,4}}\.?)(?P=mark)(?P<y>\d{{4}}|\d\d)
+    )(?:(?:\s*T\s*|,?\s+){_CLOCK}\s*(?P<zone>Z|[+-]\d\d:?\d\d)?)?\s*""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """How times are written: "iso", "dmy", "mdy", a unit of numbers since 1970 such as "ms", or a strptime pattern.
+
+    >>> TimeFormat("dmy").read(["29.02.2024 23:00", "01.03.2024"], "Zeit")[1]
+    Timestamp('2024-03-01 00:00:00')
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in _WORDS and "%" not in self.name:
+            raise TableError(
+                f"--time-format must be a pattern such as '%d.%m.%Y %H:%M', or one of {', '.join(_WORDS)}, "
+                f"got {self.name!r}."
+            )
+
+    @property
+    def words(self) -> str:
+        """The format in words."""
+        return _WORDS.get(self.name, self.name)
+
+    def read(self, cells: Any, column: str, first_row: int = 0) -> Times:
+        """Times of cells: Arrow arrays, lists, texts or numbers. Times with types of their own stay what they are."""
+        import pandas as pd
+
+        index = _plain(cells)
+        if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or (self.name == "iso"):
+            return read_times(index, column, first_row)
+        codes, texts = pd.factorize(index, use_na_sentinel=False)
+        try:
+            found = self._read_unique(pd.Index(texts))
+        except _NotATime as error:
+            row = first_row + int(np.argmax(codes == error.position))
+            raise ValueError(
+                f"{column!r} contains {str(texts[error.position])[:40]!r} in row {row}, which is not a time written as "
+                f"{self.words}. Name the format with --time-format, or drop rows without a time."
+            ) from None
+        return found[codes]
+
+    def _read_unique(self, cells: Any) -> Times:
+        import pandas as pd
+
+        if self.name in UNITS or self.name == "number":
+            numbers = pd.to_numeric(cells, errors="coerce")
+            _refuse_gaps(np.asarray(np.isfinite(numbers.to_numpy(dtype=np.float64, na_value=np.nan))))
+            return _from_epoch(numbers, UNITS[self.name]) if self.name in UNITS else numbers
+        texts = pd.Index([cell if isinstance(cell, str) else _as_text(cell) for cell in cells], dtype=object)
+        if "%" in self.name:
+            found = pd.to_datetime(texts, format=self.name, errors="coerce")
+            _refuse_gaps(~np.asarray(found.isna()))
+            return pd.DatetimeIndex(found)
+        isos = [_to_iso(text, self.name) for text in texts]
+        _refuse_gaps(np.array([iso is not None for iso in isos], dtype=bool))
+        return read_times(pd.Index(isos), "time")
+
+
+class _NotATime(Exception):
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def _refuse_gaps(good: Any) -> None:
+    if not good.all():
+        raise _NotATime(int(np.argmin(good)))
+
+
+def _plain(cells: Any) -> Any:
+    import pandas as pd
+
+    if hasattr(cells, "to_pandas"):
+        cells = cells.to_pandas()
+    return pd.Index(cells)
+
+
+def _as_text(cell: Any) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _from_epoch(numbers: Any, unit: int) -> Times:
+    import pandas as pd
+
+    if np.issubdtype(numbers.dtype, np.integer):
+        return pd.DatetimeIndex(np.asarray(numbers, dtype=np.int64) * unit, dtype="datetime64[ns]")
+    values = np.asarray(numbers, dtype=np.float64)
+    whole = np.floor(values)
+    rest = np.round((values - whole) * 1e6) * (unit / 1e6)  # a double keeps microseconds of the present
+    return pd.DatetimeIndex((whole.astype(np.int64) * unit) + rest.astype(np.int64), dtype="datetime64[ns]")
+
+
+def _to_iso(text: str, order: str) -> str | None:
+    """A text as ISO 8601, or ``None`` if it is not a time in this order of day and month."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    if found["year"]:
+        year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
+    else:
+        middle = found["b"]
+        named = not middle.isdigit()
+        month_of = _MONTHS.get(middle.rstrip(".").lower(), 0) if named else int(middle)
+        day, month = (int(found["a"]), month_of) if named or order != "mdy" else (month_of, int(found["a"]))
+        short = len(found["y"]) == 2
+        year = int(found["y"]) + (0 if not short else 2000 if int(found["y"]) < 69 else 1900)
+    try:
+        date = dt.date(year, month, day).isoformat()
+    except ValueError:
+        return None
+    clock = _clock(found)
+    return None if clock is None else f"{date}{clock}{found['zone'] or ''}"
+
+
+def _clock(found: "re.Match[str]") -> str | None:
+    if found["h"] is None:
+        return ""
+    hour, half = int(found["h"]), (found["half"] or "").replace(".", "").lower()
+    if half:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (half == "pm")
+    second = (found["s"] or "00").replace(",", ".")
+    if hour > 23 or int(found["min"]) > 59 or float(second) >= 60:
+        return None
+    return f"T{hour:02d}:{found['min']}:{second}"
+
+
+def readings(cells: Iterable[Any]) -> list[str]:
+    """All formats in which every cell is a time: one if it is certain, two if it must be asked, none if they are not times.
+
+    >>> readings(["29.02.2024 23:00"]), readings(["02/03/2024"]), readings(["02/03/2024", "02/29/2024"]), readings(["x"])
+    (['dmy'], ['dmy', 'mdy'], ['mdy'], [])
+    """
+    cells = list(dict.fromkeys(cells))
+    left = list(_WORDS)
+    for cell in cells:
+        found = _TEXT.fullmatch(cell) if isinstance(cell, str) else None
+        if found is None:
+            return []
+        left = [order for order in left if order in _orders(found) and _to_iso(cell, order) is not None]
+    return [] if not cells else left[:1] if _same(left, cells) else left
+
+
+def _orders(found: "re.Match[str]") -> tuple[str, ...]:
+    """The orders of year, month and day that the shape of a text allows."""
+    if found["year"]:
+        plain = found["mark1"] == "-" and len(found["month"]) == len(found["day"]) == 2
+        return ("iso", "ymd") if plain else ("ymd",)
+    return ("dmy", "mdy") if found["b"].isdigit() and found["mark"] in "/-" else ("dmy",)
+
+
+def _same(orders: Sequence[str], cells: Iterable[Any]) -> bool:
+    """Whether the orders read the same times, because months have names or the day equals the month."""
+    return len(orders) > 1 and all(len({_to_iso(cell, order) for order in orders}) == 1 for cell in cells)
+
+
+def epoch_unit(numbers: Any) -> str | None:
+    """The unit in which all numbers are times between 1980 and 2100, if there is one.
+
+    >>> epoch_unit(np.array([1.7e9])), epoch_unit(np.array([1.7e12])), epoch_unit(np.array([20.5]))
+    ('s', 'ms', None)
+    """
+    values = np.asarray(numbers, dtype=np.float64)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
+    for unit, nanoseconds in UNITS.items():
+        low, high = (bound * 1e9 / nanoseconds for bound in _EPOCH)
+        if ((values >= low) & (values <= high)).all():
+            return unit
+    return None
+
+
+def is_called_time(name: str) -> bool:
+    """Whether a column of numbers may hold times, by its name.
+
+    >>> [is_called_time(name) for name in ("time", "Zeit [s]", "time_stamp", "epoch", "temp", "estimate")]
+    [True, True, True, True, False, False]
+    """
+    return _NAMED.fullmatch(name.strip()) is not None
+
+
+def ask(column: str, cell: str, table: str, orders: Sequence[str]) -> TableError:
+    """The question which of two readings is meant."""
+    both = [(order, str(_to_iso(cell, order)).replace("T", " ")) for order in orders]
+    shown = " or ".join(f"{iso} ({_WORDS[order]})" for order, iso in both)
+    return TableError(
+        f"{table}: {cell!r} in column {column!r} may mean {shown}. "
+        f"Choose with {' or '.join(f'--time-format {order}' for order in orders)}."
+    )

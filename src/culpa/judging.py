@@ -1,0 +1,163 @@
+"""What a fitted detector says about rows: scores, flags, statistics, explanations, fixes and reconstructions."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.choices import Criterion, ScoreName
+from culpa._core.native import same_kind
+from culpa._core.types import DataFrame, Floats
+from culpa._core.validation import Table
+from culpa.columns import Reading
+from culpa.explainer import Explainer
+from culpa.explanation import Explanation
+from culpa.fitted import FittedDetector
+from culpa.joint_fix import JointFix
+from culpa.models import FittedModel
+from culpa.models.ties import SuggestedGroup
+from culpa.monitoring.statistics import limits_table, statistics_table
+from culpa.options import ExplainerOptions
+from culpa.ranking import contributions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class JudgesRows:
+    """The methods of a detector that judge and explain rows one by one; ``fitted`` does the work."""
+
+    @property
+    @abstractmethod
+    def fitted(self) -> FittedDetector:
+        """The fitted core: what judges and explains rows, as one immutable object."""
+
+    @abstractmethod
+    def read(self, X: Any, min_rows: int = 1) -> Table:
+        """Check a table against the columns that the detector was fitted on."""
+
+    def score_samples(self, X: Any) -> Floats:
+        """Negative score of each row: higher is more normal."""
+        return -self.fitted.score(self.read(X))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Limit minus score: negative for anomalies."""
+        return np.asarray(self.score_samples(X) + self.fitted.limit)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def operating_modes(self, X: Any) -> NDArray[np.int64]:
+        """The operating mode of each row, counted from 1; the mode of the most training rows is 1.
+
+        It needs a detector with ``modes``. A row without any observed feature gets the most frequent mode.
+        """
+        if self.fitted.n_modes is None:
+            raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
+        return self.fitted.operating_modes(self.fitted.read(self.read(X)))
+
+    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
+        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
+
+        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
+        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
+        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
+        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
+        `control_limits` has others.
+        """
+        return statistics_table(self.fitted, self.read(X), fdr)
+
+    def control_limits(
+        self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
+    ) -> "pd.DataFrame":
+        """Table of limits for control charts: statistic, confidence, kind, limit.
+
+        One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
+        among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
+        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
+        """
+        table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
+        return table
+
+    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
+        """Explain the score of every row, or of those that ``rows`` picks.
+
+        ``rows`` are positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a pandas
+        Index holds labels. ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None``
+        opens them and blames single features. No rows give an empty explanation. With lags, give whole stretches of
+        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        """
+        return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
+
+    def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
+        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
+
+        ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
+        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
+        suspects: `explain` gives Shapley values, which respect correlations.
+        """
+        table = self.read(X, min_rows=0)
+        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
+        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
+
+    def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
+        """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
+        return self.fitted.explainer(**options)
+
+    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
+        """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
+
+        ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
+        features; worst culprits are single features.
+        """
+        return self.fitted.fix(self.read(X, min_rows=0), features)
+
+    def suggested_groups(self) -> list[SuggestedGroup]:
+        """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
+
+        Two columns imply each other where their partial correlation in the training rows, given all other columns, is at
+        least 0.85 in absolute value; with lags, that of present values. (With fewer than 5 rows per column, it is that in
+        the model.) Columns that share a partner are joined. What is in a group of the detector is not suggested again.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from culpa import PCADetector
+        >>> rng = np.random.default_rng(0)
+        >>> flow, others = rng.normal(size=500), rng.normal(size=(500, 3))
+        >>> X = np.column_stack([flow, flow + 0.01 * rng.normal(size=500), others])
+        >>> [group.features for group in PCADetector().fit(X).suggested_groups()]
+        [('x0', 'x1')]
+        """
+        return self.fitted.suggested_groups()
+
+    def reconstruct(self, X: Any) -> Any:
+        """The reconstruction of each row by the model, in the user's units and kind of table; missing cells are filled in.
+
+        Given columns stay as they are, and smoothed rows are reconstructed as averages.
+        """
+        table = self.read(X)
+        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)), table.names)
+
+    def _reconstructed(self, table: Table, reading: Reading) -> Floats:
+        model = self.fitted.model
+        rows = model.standard.reconstruct(model.standardise(reading.features))
+        result = table.array.copy()
+        result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
+        return result
+
+    def residuals(self, X: Any) -> Any:
+        """Row minus reconstruction, in the user's units and kind of table."""
+        table = self.read(X)
+        reading = self.fitted.read(table)
+        residuals = table.array - self._reconstructed(table, reading)
+        at = self.fitted.columns.positions
+        residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
+        return same_kind(table.native, residuals, table.names)
+
+    def to_fitted_model(self) -> FittedModel:
+        """The fitted model together with scaling, columns, and what the detector decides by."""
+        return self.fitted.deciding_model

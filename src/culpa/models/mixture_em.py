@@ -1,0 +1,307 @@
+"""Maximum-likelihood mixtures of PPCA by expectation-maximisation, for tables with missing cells.
+
+Unknown are the modes of the rows and the missing cells, not the latent variables: given the expected mean and covariance
+of each mode's rows, the best PPCA of the mode has a closed form. So the likelihood rises at every step, and steps do not
+shrink with the noise.
+
+The likelihood of a mixture has no upper bound: a mode that shrinks to a few rows gets an infinite density. Two bounds
+prevent this. The noise of a mode is at least a small share of the variance of all rows, and a start that leaves a mode
+with hardly more rows than components is given up.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
+
+from culpa._core.types import Floats
+from culpa.models.latent import LatentGaussian, shrunk
+from culpa.models.mixture import LatentMixture
+
+LEAST_NOISE = 1e-6  # of the mean variance of all rows, where there are several modes
+_SPARE_ROWS = 2  # that a mode has at least beyond its number of components
+_SHORT = 15  # steps after which starts are compared
+_K_MEANS_STEPS = 50
+_FEWEST_PAIRS = 30  # of successive rows of a mode, that tell how alike they are
+_LARGEST_CORRELATION = 0.95
+_REVISIONS = 3  # of the numbers of components, where these follow from a share of the variance
+
+
+class StarvedModeError(ValueError):
+    """A mode has too few rows for its components."""
+
+
+class Fitted(NamedTuple):
+    """A mixture, what it was fitted to, and how the iteration went."""
+
+    mixture: LatentMixture
+    responsibilities: Floats
+    log_likelihoods: tuple[float, ...]  # before each step of the last run
+    converged: bool
+    collapsed: bool  # whether the bound on the noise of a mode is all that keeps its density finite
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of all rows."""
+        return self.log_likelihoods[-1]
+
+
+class Rows:
+    """Rows to learn from, some of whose cells may be missing."""
+
+    def __init__(self, X: Floats) -> None:
+        self.X, self.hidden = X, np.isnan(X)
+        self.incomplete = self.hidden.any(axis=1)
+        self._complete = X[~self.incomplete]
+        self._others, self._others_hidden = X[self.incomplete], self.hidden[self.incomplete]
+        self.variance = float(np.nanvar(X, axis=0).mean())
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def moments(self, weights: Floats, mode: LatentGaussian | None) -> tuple[Floats, Floats]:
+        """Weighted mean and covariance; missing cells follow the mode given the others, or else are at their mean."""
+        own, others = weights[~self.incomplete], weights[self.incomplete]
+        if mode is None:
+            mean = self._observed_mean(weights)
+            filled = np.where(self._others_hidden, mean, self._others)
+            scatter = np.zeros((self.X.shape[1],) * 2)
+        else:
+            filled, scatter = _fill(self._others, self._others_hidden, others, mode)
+        total = weights.sum()
+        mean = (own @ self._complete + others @ filled) / total
+        for rows, weight in ((self._complete, own), (filled, others)):
+            rooted = np.sqrt(weight)[:, None] * (rows - mean)
+            scatter = scatter + rooted.T @ rooted
+        return mean, np.asarray(scatter / total)
+
+    def _observed_mean(self, weights: Floats) -> Floats:
+        seen = weights @ ~self.hidden
+        everywhere = np.nanmean(self.X, axis=0)
+        return np.where(
+            seen > 0, weights @ np.where(self.hidden, 0.0, self.X) / np.where(seen > 0, seen, 1), everywhere
+        )
+
+
+def _fill(rows: Floats, hidden: NDArray[np.bool_], weights: Floats, mode: LatentGaussian) -> tuple[Floats, Floats]:
+    """Rows with missing cells at their conditional mean, and the weighted sum of their conditional covariances."""
+    filled = rows.copy()
+    scatter = np.diag(weights @ hidden * mode.noise)
+    centred = np.where(hidden, 0.0, rows - mode.mean)
+    for some, gains, roots in mode.posteriors(~hidden):
+        z = np.einsum("npd,nd->np", gains, centred[some])
+        filled[some] = np.where(hidden[some], mode.mean + z @ mode.loadings.T, rows[some])
+        spread = (hidden[some, :, None] * mode.loadings) @ roots * np.sqrt(weights[some])[:, None, None]
+        scatter = scatter + np.tensordot(spread, spread, axes=((0, 2), (0, 2)))
+    return filled, scatter
+
+
+def best_mode(
+    mean: Floats, covariance: Floats, p: int, floor: float, *, noise: float = 1.0, shrinkage: float = 0.0
+) -> LatentGaussian:
+    """Maximum-likelihood PPCA of a covariance, with a noise variance of at least ``floor``."""
+    variances, axes = linalg.eigh(shrunk(covariance, shrinkage) if shrinkage else covariance)
+    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
+    left_over = max(noise * float(variances[p:].mean()), floor)
+    return LatentGaussian.from_eigen(mean, axes[:, :p].T, variances[:p], left_over)
+
+
+def em(
+    rows: Rows,
+    responsibilities: Floats,
+    n_components: Sequence[int],
+    *,
+    floor: float,
+    max_iter: int,
+    tol: float,
+    before: LatentMixture | None = None,
+) -> Fitted:
+    """Improve a mixture until the log-likelihood per row rises by no more than ``tol``.
+
+    It starts from responsibilities; the mixture ``before``, if there is one, tells what missing cells are like.
+    """
+    mixture = _maximised(rows, responsibilities, n_components, floor, before)
+    history: list[float] = []
+    converged = False
+    while True:
+        log_joint = mixture.log_densities(rows.X) + np.log(mixture.weights)
+        each = special.logsumexp(log_joint, axis=1)
+        history.append(float(each.sum()))
+        responsibilities = np.exp(log_joint - each[:, None])
+        converged = len(history) > 1 and history[-1] - history[-2] <= tol * len(rows)
+        if converged or len(history) > max_iter:
+            break
+        mixture = _maximised(rows, responsibilities, n_components, floor, mixture)
+    lowest = min(float(mode.noise_variance) for mode in mixture.modes)
+    return Fitted(mixture, responsibilities, tuple(history), converged, lowest <= floor * (1 + 1e-9))
+
+
+def _maximised(
+    rows: Rows, responsibilities: Floats, n_components: Sequence[int], floor: float, before: LatentMixture | None
+) -> LatentMixture:
+    counts = responsibilities.sum(axis=0)
+    if (counts < np.array(n_components) + _SPARE_ROWS).any():
+        raise StarvedModeError
+    modes = []
+    for k, p in enumerate(n_components):
+        mean, covariance = rows.moments(responsibilities[:, k], None if before is None else before.modes[k])
+        modes.append(best_mode(mean, covariance, p, floor))
+    return LatentMixture(counts / counts.sum(), tuple(modes))
+
+
+def choose_numbers(rows: Rows, responsibilities: Floats, share: float, mixture: LatentMixture | None) -> list[int]:
+    """For each mode the smallest number of components that explains the share of its variance."""
+    found = []
+    for k, count in enumerate(responsibilities.sum(axis=0)):
+        covariance = rows.moments(responsibilities[:, k], None if mixture is None else mixture.modes[k])[1]
+        variances = np.maximum(linalg.eigvalsh(covariance)[::-1], 0.0)
+        explained = np.cumsum(variances) / (variances.sum() or 1.0)
+        most = max(1, min(int(count) - _SPARE_ROWS, len(variances) - 1))
+        # 1e-12: a share that is met exactly should not fail by rounding
+        found.append(min(int(np.searchsorted(explained, share - 1e-12)) + 1, most))
+    return found
+
+
+def starts(rows: Rows, n_modes: int, n_init: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """First responsibilities: modes around centres by k-means++, the first of them after k-means has moved the centres."""
+    if n_modes == 1:
+        yield np.ones((len(rows), 1))
+        return
+    mean, std = np.nanmean(rows.X, axis=0), np.nanstd(rows.X, axis=0)
+    Z = np.where(rows.hidden, 0.0, (rows.X - mean) / np.where(std > 0, std, 1.0))
+    for attempt in range(n_init):
+        yield np.eye(n_modes)[_nearest(Z, n_modes, rng, steps=_K_MEANS_STEPS if attempt == 0 else 1)]
+
+
+def _nearest(Z: Floats, k: int, rng: np.random.Generator, *, steps: int) -> NDArray[np.intp]:
+    """The nearest of k centres for each row: drawn by k-means++, then moved to the means of their rows.
+
+    It is not scikit-learn's, whose sums depend on the number of threads.
+    """
+    centres = Z[rng.integers(len(Z), size=1)]
+    while len(centres) < k:
+        nearest = _distances(Z, centres).min(axis=1)
+        total = nearest.sum()
+        chosen = rng.choice(len(Z), p=nearest / total) if total > 0 else rng.integers(len(Z))
+        centres = np.vstack([centres, Z[chosen]])
+    label = _distances(Z, centres).argmin(axis=1)
+    for _ in range(steps):
+        centres = np.array([Z[label == j].mean(axis=0) if (label == j).any() else centres[j] for j in range(k)])
+        before, label = label, _distances(Z, centres).argmin(axis=1)
+        if (label == before).all():
+            break
+    return np.asarray(label)
+
+
+def _distances(Z: Floats, centres: Floats) -> Floats:
+    """Squared, (n, k)."""
+    squares = (Z**2).sum(axis=1)[:, None] - 2 * Z @ centres.T + (centres**2).sum(axis=1)
+    return np.asarray(np.maximum(squares, 0.0))
+
+
+def fit_modes(
+    X: Floats,
+    n_modes: int,
+    wanted: float | Sequence[int],
+    *,
+    n_init: int,
+    max_iter: int,
+    tol: float,
+    seed: int,
+) -> Fitted:
+    """The most likely mixture of so many modes, from several starts; ``wanted`` are numbers of components or a share."""
+    rows, rng = Rows(X), np.random.default_rng(seed)
+    floor = LEAST_NOISE * rows.variance if n_modes > 1 else 0.0
+    found: list[tuple[Fitted, list[int]]] = []
+    for first in starts(rows, n_modes, n_init, rng):
+        try:
+            numbers = choose_numbers(rows, first, wanted, None) if isinstance(wanted, float) else list(wanted)
+            short = em(rows, first, numbers, floor=floor, max_iter=_SHORT, tol=tol)
+        except StarvedModeError:
+            continue
+        found.append((short, numbers))
+    if not found:
+        raise StarvedModeError(_starved(len(X), n_modes))
+    best, numbers = min(found, key=lambda pair: (pair[0].collapsed, -pair[0].log_likelihood))
+    for _ in range(_REVISIONS if isinstance(wanted, float) else 1):
+        before = numbers
+        if isinstance(wanted, float):
+            numbers = choose_numbers(rows, best.responsibilities, wanted, best.mixture)
+        if numbers == before and best.converged:
+            break
+        best = _continued(rows, best, numbers, floor=floor, max_iter=max_iter, tol=tol)
+    return best
+
+
+def _continued(rows: Rows, best: Fitted, numbers: list[int], *, floor: float, max_iter: int, tol: float) -> Fitted:
+    try:
+        return em(rows, best.responsibilities, numbers, floor=floor, max_iter=max_iter, tol=tol, before=best.mixture)
+    except StarvedModeError:
+        raise StarvedModeError(_starved(len(rows), len(numbers))) from None
+
+
+def finished(rows: Rows, found: Fitted, *, noise: float = 1.0, shrinkage: float = 0.0) -> tuple[LatentMixture, Floats]:
+    """The mixture with divisor n - 1, and the covariance of each mode's rows; n is the sum of its responsibilities."""
+    modes, covariances, shares = [], [], found.responsibilities.sum(axis=0)
+    floor = LEAST_NOISE * rows.variance if len(shares) > 1 else 0.0
+    for k, mode in enumerate(found.mixture.modes):
+        mean, covariance = rows.moments(found.responsibilities[:, k], mode)
+        covariances.append(covariance * (shares[k] / (shares[k] - 1)))
+        modes.append(best_mode(mean, covariances[k], mode.n_components, floor, noise=noise, shrinkage=shrinkage))
+    return LatentMixture(shares / shares.sum(), tuple(modes)), np.array(covariances)
+
+
+def refined(
+    X: Floats, mixture: LatentMixture, *, steps: int, noise: float = 1.0, shrinkage: float = 0.0
+) -> LatentMixture:
+    """A mixture of similar rows after a few steps on these rows; its modes stay in their order."""
+    rows = Rows(X)
+    floor = LEAST_NOISE * rows.variance if mixture.n_modes > 1 else 0.0
+    numbers = [mode.n_components for mode in mixture.modes]
+    first = mixture.responsibilities(X)
+    found = em(rows, first, numbers, floor=floor, max_iter=steps, tol=0.0, before=mixture)
+    return finished(rows, found, noise=noise, shrinkage=shrinkage)[0]
+
+
+def _starved(n_rows: int, n_modes: int) -> str:
+    return (
+        f"{n_rows:,} rows are too few, or too much alike, for {n_modes} modes: from every start, a mode was left with "
+        "hardly more rows than components. Ask for fewer modes or fewer components, or pass more rows."
+    )
+
+
+def n_parameters(n_features: int, n_components: Sequence[int]) -> int:
+    """Free parameters of a mixture of PPCA: weights, means, loadings up to rotations, and noise variances."""
+    d = n_features
+    return len(n_components) - 1 + sum(d + d * p - p * (p - 1) // 2 + 1 for p in n_components)
+
+
+def bic(fitted: Fitted, n_rows: int, dependence: float = 1.0) -> float:
+    """Bayesian information criterion; the lowest is best (Schwarz, 1978).
+
+    If ``dependence`` rows are worth one independent row, likelihood and number of rows count by so much less.
+    """
+    numbers = [mode.n_components for mode in fitted.mixture.modes]
+    penalty = n_parameters(fitted.mixture.n_features, numbers) * float(np.log(max(n_rows / dependence, 2.0)))
+    return -2 * fitted.log_likelihood / dependence + penalty
+
+
+def dependence(X: Floats, fitted: Fitted) -> float:
+    """How many successive rows are worth one independent row: (1 + r) / (1 - r), as for autoregressive rows.
+
+    r is the largest correlation of a latent variable with itself one row later, within modes. Without it, slow changes
+    within a mode would pass for further modes.
+    """
+    which, largest = fitted.responsibilities.argmax(axis=1), 0.0
+    for k, mode in enumerate(fitted.mixture.modes):
+        first = np.flatnonzero((which[:-1] == k) & (which[1:] == k))
+        if len(first) < _FEWEST_PAIRS:
+            continue
+        z = mode.latent(X)
+        now, next_ = z[first] - z[first].mean(axis=0), z[first + 1] - z[first + 1].mean(axis=0)
+        size = np.sqrt((now**2).sum(axis=0) * (next_**2).sum(axis=0))
+        largest = max(largest, float(((now * next_).sum(axis=0) / np.where(size > 0, size, 1.0)).max(initial=0.0)))
+    r = min(largest, _LARGEST_CORRELATION)
+    return (1 + r) / (1 - r)

@@ -1,0 +1,254 @@
+"""A mixture of probabilistic PCAs as a scikit-learn estimator: normal rows that have several operating modes."""
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameters import MIXTURE_PARAMETERS
+from culpa._core.types import Floats
+from culpa._core.validation import check_estimator_input
+from culpa.models import mixture_em
+from culpa.models.estimator import KnowsRows
+from culpa.models.mixture import LatentMixture
+from culpa.models.ppca import refuse_constant, refuse_empty_columns
+
+_PATIENCE = 2  # numbers of modes to try after the one with the lowest BIC
+
+
+def _explained(covariance: Floats, p: int) -> float:
+    """Variance along the first p principal axes."""
+    return float(np.linalg.eigvalsh(covariance)[::-1][:p].sum())
+
+
+@documented(MIXTURE_PARAMETERS)
+class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
+    """Mixture of probabilistic PCAs, fitted by expectation-maximisation: every operating mode has a PPCA of its own.
+
+    Rows may have missing cells. A mixture of one mode is `PPCA`: variances have the divisor n - 1, with the sum of a
+    mode's responsibilities for n.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    n_modes_, n_components_ : int, tuple of int
+        Number of modes, and number of components of each.
+    mixture_ : LatentMixture
+        The fitted distribution, the mode with the largest weight first.
+    weights_, means_, noise_variances_ : ndarray
+        Share of the rows, mean and noise variance of each mode.
+    mean_, covariance_ : ndarray
+        Mean and covariance of all rows; with missing cells, their expectation under the fitted model.
+    mode_covariances_, within_covariance_ : ndarray
+        Covariance of each mode's rows, (modes, d, d), and the mean of these, weighted by the modes' shares.
+    explained_variance_ : float
+        Share of the variance of all rows that modes and components explain.
+    log_likelihoods_ : ndarray
+        Log-likelihood of the rows before each step of the last run. It never decreases.
+    bic_ : dict
+        BIC of each number of modes that was tried, as for independent rows.
+    n_iter_, converged_ : int, bool
+        How expectation-maximisation went.
+    n_samples_ : int
+        Number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 1)) * [3.0, 2.0, 1.0] + 0.1 * rng.normal(size=(300, 3))
+    >>> X[:100] += [0.0, 20.0, 0.0]
+    >>> model = MixturePPCA(n_components=1).fit(X)
+    >>> model.n_modes_, model.weights_.round(3)
+    (2, array([0.667, 0.333]))
+
+    References
+    ----------
+    Tipping and Bishop (1999), "Mixtures of probabilistic principal component analyzers".
+    """
+
+    @known_keywords
+    def __init__(
+        self,
+        n_modes: int | Literal["auto"] = "auto",
+        n_components: int | float | Sequence[int] = 0.95,
+        *,
+        max_modes: int = 8,
+        noise: float = 1.0,
+        shrinkage: float = 0.0,
+        n_init: int = 5,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        seed: int = 0,
+    ) -> None:
+        self.n_modes, self.max_modes, self.n_components = n_modes, max_modes, n_components
+        self.noise, self.shrinkage = noise, shrinkage
+        self.n_init, self.max_iter, self.tol, self.seed = n_init, max_iter, tol, seed
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Learn what normal rows look like, mode by mode."""
+        table = check_estimator_input(self, X, reset=True, min_rows=2)
+        MIXTURE_PARAMETERS.check(self.get_params())
+        rows = table.array
+        self._check_size(rows)
+        missing = np.isnan(rows)
+        if missing.any():
+            refuse_empty_columns(table, missing)
+        centre = np.nanmean(rows, axis=0)
+        centred = rows - centre  # so that no digits are lost to a large mean
+        refuse_constant(np.nan_to_num(centred))
+        found = self._fit_auto(centred) if self.n_modes == "auto" else self._fit_modes(centred, int(self.n_modes))
+        self._keep(found, centred, centre)
+        self._warn(found)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability of each mode for each row, (n, modes): the responsibilities."""
+        return self._distribution().responsibilities(self._read(X))
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """The most probable mode of each row, counted from 0."""
+        return self._distribution().mode_of(self._read(X))
+
+    def refit(self, X: Any, n_components: Sequence[int]) -> Self:
+        """The same modes with other numbers of components, from where the fit left off."""
+        rows = self._read(X)
+        centre = np.nanmean(rows, axis=0)
+        first = self._distribution().responsibilities(rows)
+        centred = LatentMixture(
+            self.weights_, tuple(replace(mode, mean=mode.mean - centre) for mode in self.mixture_.modes)
+        )
+        data = mixture_em.Rows(rows - centre)
+        found = mixture_em.em(
+            data,
+            first,
+            n_components,
+            floor=mixture_em.LEAST_NOISE * data.variance if self.n_modes_ > 1 else 0.0,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            before=centred,
+        )
+        bic = getattr(self, "bic_", {})
+        self._keep(found, data.X, centre)
+        self.bic_ = bic
+        return self
+
+    def restore(self, mixture: LatentMixture, mode_covariances: Floats) -> Self:
+        """Become fitted again from what a model file keeps."""
+        self.mixture_, self.mode_covariances_ = mixture, mode_covariances
+        self.n_modes_ = mixture.n_modes
+        self.n_components_ = tuple(mode.n_components for mode in mixture.modes)
+        self.weights_ = mixture.weights
+        self.means_ = np.array([mode.mean for mode in mixture.modes])
+        self.noise_variances_ = np.array([float(mode.noise_variance) for mode in mixture.modes])
+        self.mean_ = mixture.mean
+        offsets = self.means_ - self.mean_
+        self.within_covariance_ = np.einsum("k,kij->ij", self.weights_, mode_covariances)
+        self.covariance_ = self.within_covariance_ + (offsets.T * self.weights_) @ offsets
+        left_over = [
+            float(weight * (np.trace(covariance) - _explained(covariance, mode.n_components)))
+            for weight, covariance, mode in zip(self.weights_, mode_covariances, mixture.modes, strict=True)
+        ]
+        self.explained_variance_ = 1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)
+        return self
+
+    def _distribution(self) -> LatentMixture:
+        check_is_fitted(self)
+        return self.mixture_
+
+    def _check_size(self, rows: Floats) -> None:
+        n, d = rows.shape
+        if d < 2:
+            raise ValueError(f"{d} feature(s) are too few to learn from: at least 2 are needed.")
+        many = self.n_components if isinstance(self.n_components, Sequence) else [self.n_components]
+        if isinstance(self.n_components, Sequence) and len(self.n_components) != self.n_modes:
+            raise ValueError(
+                f"n_components lists {len(self.n_components)} numbers, one for each mode, but n_modes is {self.n_modes!r}."
+            )
+        numbers_wanted = [int(p) for p in many if isinstance(p, numbers.Integral)]
+        if any(p >= d for p in numbers_wanted):
+            raise ValueError(
+                f"n_components={self.n_components} must be less than the number of features, {d} "
+                "(with all components every row is reconstructed perfectly)."
+            )
+        modes = 1 if self.n_modes == "auto" else int(self.n_modes)
+        p = numbers_wanted if len(numbers_wanted) == modes else [max(numbers_wanted, default=1)] * modes
+        if n < sum(p) + modes:
+            raise ValueError(
+                f"{n} row(s) are too few for {modes} mode(s): at least {sum(p) + modes} are needed for this number of "
+                "components."
+            )
+
+    def _fit_modes(self, X: Floats, k: int) -> mixture_em.Fitted:
+        wanted = self.n_components
+        if isinstance(wanted, numbers.Integral):
+            wanted = [int(wanted)] * k
+        return mixture_em.fit_modes(
+            X,
+            k,
+            [int(p) for p in wanted] if isinstance(wanted, Sequence) else float(wanted),
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            seed=self.seed,
+        )
+
+    def _fit_auto(self, X: Floats) -> mixture_em.Fitted:
+        """The number of modes with the lowest BIC; more modes are tried until some in a row do not lower it."""
+        best = self._fit_modes(X, 1)
+        chosen, self.bic_ = 1, {1: mixture_em.bic(best, len(X))}
+        for k in range(2, self.max_modes + 1):
+            try:
+                found = self._fit_modes(X, k)
+            except mixture_em.StarvedModeError:
+                break
+            if found.collapsed:
+                break
+            self.bic_[k] = mixture_em.bic(found, len(X))
+            alike = mixture_em.dependence(X, best)
+            if mixture_em.bic(found, len(X), alike) < mixture_em.bic(best, len(X), alike):
+                best, chosen = found, k
+            elif k - chosen >= _PATIENCE:
+                break
+        return best
+
+    def _keep(self, found: mixture_em.Fitted, centred: Floats, centre: Floats) -> None:
+        mixture, covariances = mixture_em.finished(
+            mixture_em.Rows(centred), found, noise=self.noise, shrinkage=self.shrinkage
+        )
+        order = np.argsort(-mixture.weights, kind="stable").tolist()
+        modes = tuple(replace(mixture.modes[k], mean=centre + mixture.modes[k].mean) for k in order)
+        self.n_samples_ = len(centred)
+        self.log_likelihoods_ = np.array(found.log_likelihoods)
+        self.n_iter_, self.converged_ = len(found.log_likelihoods), found.converged
+        if self.n_modes != "auto":
+            self.bic_ = {len(order): mixture_em.bic(found, len(centred))}
+        self.restore(LatentMixture(mixture.weights[order], modes), covariances[order])
+
+    def _warn(self, found: mixture_em.Fitted) -> None:
+        if not found.converged:
+            warnings.warn(
+                f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: ask for fewer modes or "
+                "components, or allow more steps (max_iter of MixturePPCA).",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.n_modes_ > 1 and found.collapsed:
+            mode = int(np.argmin(self.noise_variances_))
+            warnings.warn(
+                f"mode {mode + 1} of {self.n_modes_} has hardly any noise: its rows repeat each other, or its components "
+                "explain them completely. Ask for fewer modes or components.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )

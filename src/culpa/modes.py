@@ -1,0 +1,183 @@
+"""How a detector learns operating modes: the mixture, its numbers of components, and limits that hold in every mode.
+
+A mode may last for a long stretch and then not come back for weeks. If consecutive tenths of the table were held out, some
+modes would be gone from the rest, and all their rows would look abnormal. So the rows of each mode, in their order, are cut
+into ten blocks, and a block of every mode is held out at a time. The mixture of the other rows scores it.
+
+Modes differ in how noisy they are. A quantile of a mode's held-out scores is the limit of the mode, and scores are measured
+in units of it: sum_k r_k(x) q_k(x) / limit_k. So one limit, close to 1, serves rows of all modes, and blame, p-values and
+charts of different modes can be compared.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats, Mask
+from culpa._core.validation import Table
+from culpa.models import FittedModel, LatentMixture, MixturePPCA, mixture_em
+from culpa.models.blocks import N_BLOCKS, BlockMoments
+from culpa.models.components import choose_components
+from culpa.models.normal_range import NormalRange, RangeGatherer
+from culpa.scores import HeldOutScores, MixtureScore, control_limit, mahalanobis, named_score
+from culpa.scores.by_name import OF_A_MODE
+from culpa.scores.held_out import FEWEST_ROWS
+
+_STEPS = 4  # of expectation-maximisation, so that a mixture forgets the rows that are held out
+_SHARE = 0.95  # of variance, before the number of components is chosen by held-out likelihood
+
+
+class Settings(NamedTuple):
+    """What the detector was asked for."""
+
+    confidence: float
+    lags: int
+    noise: float
+    shrinkage: float
+
+
+class ModeLimits(NamedTuple):
+    """What scores of each mode are measured in, by the name of the score, and held-out scores in these units."""
+
+    units: dict[str, Floats]
+    scores: dict[str, HeldOutScores]
+
+
+def has_modes(parameters: Mapping[str, Any]) -> bool:
+    """Whether a detector with these parameters tells modes apart."""
+    return parameters.get("modes") is not None or parameters.get("model") == "mixture"
+
+
+def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int | float | str) -> MixturePPCA:
+    """A mixture of scaled rows; "auto" takes the number of components with the highest held-out likelihood in each mode."""
+    known = {name: parameters[name] for name in ("noise", "shrinkage")}
+    wanted: Any = _SHARE if n_components == "auto" else n_components
+    model = MixturePPCA(parameters["modes"], wanted, **known).fit(table)
+    if n_components != "auto":
+        return model
+    rows = model.mixture_.impute(table.array)
+    mode_of_row = model.predict(table)
+    numbers = []
+    for mode, count in enumerate(np.bincount(mode_of_row, minlength=model.n_modes_).tolist()):
+        fewest = max(FEWEST_ROWS, 2 * rows.shape[1])
+        found = choose_components(BlockMoments.of(rows[mode_of_row == mode]), scale=False) if count >= fewest else None
+        numbers.append(model.n_components_[mode] if found is None else min(found.n_components, rows.shape[1] - 1))
+    try:
+        return model.refit(table, numbers)
+    except mixture_em.StarvedModeError:
+        return model
+
+
+def mode_limits(
+    model: FittedModel, Z: Floats, kept: Mask, judged: Mask, names: Sequence[str], settings: Settings
+) -> ModeLimits:
+    """Limits of each mode from standardised rows: ``kept`` are learned from, and ``judged`` are scored.
+
+    There are no held-out scores where rows are too few for them; then a formula tells the limit of a mode.
+    """
+    mixture = model.standard
+    assert isinstance(mixture, LatentMixture)
+    by_formula = {name: _units_by_formula(model, name, settings.confidence) for name in names}
+    mode_of_row = mixture.mode_of(Z)
+    block = blocks_within(mode_of_row)
+    judged = judged & ~np.isnan(Z).all(axis=1) & _away_from_other_blocks(block, settings.lags)
+    if judged.sum() < FEWEST_ROWS:
+        return ModeLimits(by_formula, {})
+    try:
+        weights, parts = _held_out(mixture, Z, kept, judged, block, names, settings)
+    except mixture_em.StarvedModeError:
+        return ModeLimits(by_formula, {})
+    which, block = weights.argmax(axis=1), block[judged]
+    units, scores = {}, {}
+    for name in names:
+        each = weights * parts[name]
+        units[name] = _units(each.sum(axis=1), which, block, by_formula[name], settings)
+        scores[name] = HeldOutScores.of((each / units[name]).sum(axis=1), block, clustering=1.0)
+    return ModeLimits(units, scores)
+
+
+def blocks_within(mode_of_row: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The block of each row: consecutive tenths of the rows of its mode.
+
+    >>> blocks_within(np.array([0, 0, 1, 1, 0, 0])).tolist()
+    [0, 2, 0, 5, 5, 7]
+    """
+    block = np.empty(len(mode_of_row), dtype=np.intp)
+    for mode in np.unique(mode_of_row):
+        at = np.flatnonzero(mode_of_row == mode)
+        block[at] = np.arange(len(at)) * N_BLOCKS // len(at)
+    return block
+
+
+def _away_from_other_blocks(block: NDArray[np.intp], lags: int) -> Mask:
+    """Rows that share no past values with rows of another block; all rows, where that would leave less than half."""
+    away = np.ones(len(block), dtype=bool)
+    for lag in range(1, lags + 1):
+        same = block[lag:] == block[:-lag]
+        away[lag:] &= same
+        away[:-lag] &= same
+    return away if away.mean() >= 0.5 else np.ones(len(block), dtype=bool)
+
+
+def _held_out(
+    mixture: LatentMixture,
+    Z: Floats,
+    kept: Mask,
+    judged: Mask,
+    block: NDArray[np.intp],
+    names: Sequence[str],
+    settings: Settings,
+) -> tuple[Floats, dict[str, Floats]]:
+    """Responsibilities of the judged rows and what each mode says of them, by the mixture of the other blocks."""
+    weights = np.empty((len(Z), mixture.n_modes))
+    parts = {name: np.empty_like(weights) for name in names}
+    for k in np.unique(block).tolist():
+        others = refined_without(mixture, Z[kept & (block != k)], settings)
+        here = np.flatnonzero(judged & (block == k))
+        weights[here] = others.responsibilities(Z[here])
+        for name in names:
+            parts[name][here] = MixtureScore.weighted(name, others, OF_A_MODE[name]).parts(Z[here])
+    return weights[judged], {name: part[judged] for name, part in parts.items()}
+
+
+def refined_without(mixture: LatentMixture, rows: Floats, settings: Settings) -> LatentMixture:
+    """The mixture of fewer rows, from where the mixture of all rows left off."""
+    return mixture_em.refined(rows, mixture, steps=_STEPS, noise=settings.noise, shrinkage=settings.shrinkage)
+
+
+def _units(
+    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, settings: Settings
+) -> Floats:
+    """The limit of each mode: a quantile of its held-out scores; of a mode with few rows, what a formula says."""
+    units = by_formula.copy()
+    for mode in range(len(units)):
+        here = which == mode
+        if here.sum() >= FEWEST_ROWS:
+            units[mode] = HeldOutScores.of(raw[here], block[here]).limit(settings.confidence).value
+    return np.where(units > 0, units, 1.0)
+
+
+def _units_by_formula(model: FittedModel, name: str, confidence: float) -> Floats:
+    views = [model.in_mode(mode) for mode in range(model.n_modes)]
+    return np.array([control_limit(named_score(name, view), view, confidence) or 1.0 for view in views])
+
+
+def mode_ranges(model: FittedModel, Z: Floats) -> tuple[NormalRange, tuple[NormalRange, ...]]:
+    """How far standardised rows went, altogether and in each mode around its own mean."""
+    which = model.modes_of(Z)
+    distance = np.empty(len(Z))
+    gatherers = []
+    for mode in range(model.n_modes):
+        here = np.flatnonzero(which == mode)
+        centred = Z[here] - model.offset_of(mode)
+        distance[here] = mahalanobis(model.in_mode(mode).centred)(centred)
+        gatherers.append(RangeGatherer(max(len(here), 1), Z.shape[1]))
+        gatherers[mode].add(centred, distance[here])
+    everything = RangeGatherer(len(Z), Z.shape[1])
+    everything.add(Z, distance)
+    whole = everything.finish()
+    # successive rows of the table, not of the mode, tell how alike successive rows are
+    return whole, tuple(replace(one.finish(), dependence=whole.dependence) for one in gatherers)

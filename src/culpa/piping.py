@@ -1,0 +1,203 @@
+"""A scikit-learn Pipeline that ends in a detector, as a detector of the columns that go into the Pipeline."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from culpa._core.native import given_as, to_frame
+from culpa._core.types import Floats
+from culpa._core.validation import Table, default_names, feature_positions, refuse_infinity
+from culpa._core.words import count, kind_of
+from culpa.columns import Lagged, Reading
+from culpa.columns.pipelines import joined_names, output_names
+from culpa.columns.tracing import Link, chain
+from culpa.columns.units import units_in_headers
+from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
+from culpa.models.blocks import BlockMoments
+from culpa.watching import WatchesRows
+
+_PROBES = np.array([0.0, 1.0, -0.5, 0.25, 2.0])  # outputs that show whether the way back is a straight line
+
+
+class Outputs(NamedTuple):
+    """What the steps before the detector make of the columns, in the columns' own units where a step only scales.
+
+    An output that is the only one of a column has its name. In the units of the column, it is ``shift`` plus ``stretch``
+    times what the detector sees. ``groups`` are outputs that belong to the same columns.
+    """
+
+    names: tuple[str, ...]
+    shift: Floats
+    stretch: Floats
+    groups: dict[str, list[str]]
+
+
+class PipelineDetector(WatchesRows):
+    """A fitted Pipeline that ends in a `PCADetector`, with the detector's methods, about the original columns.
+
+    `incidents`, `report`, `plot`, `explain`, `statistics`, `drift`, `compare` and the others take the tables that go into
+    the Pipeline. Culprits have the names of its columns. Values are in the columns' units where the steps only fill in,
+    select or scale; a column that becomes several features, such as a one-hot encoded one, is one culprit whose numbers
+    are those of the features.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Fitted, with a `PCADetector` as its last step.
+
+    Examples
+    --------
+    >>> from sklearn.impute import SimpleImputer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCADetector()).fit(plant.normal)
+    >>> incidents = PipelineDetector(pipeline).incidents(plant.new, gap=3, min_length=5)
+    >>> incidents[0].culprits[0].feature
+    'x2'
+    """
+
+    def __init__(self, pipeline: Any) -> None:
+        if not isinstance(pipeline, Pipeline) or not isinstance(pipeline[-1], PCADetector):
+            what = kind_of(pipeline[-1] if isinstance(pipeline, Pipeline) else pipeline)
+            raise TypeError(f"PipelineDetector takes a Pipeline whose last step is a PCADetector, but got {what}.")
+        check_is_fitted(pipeline[-1], "model_")
+        self.pipeline = pipeline
+        self._steps = [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+
+    def __repr__(self) -> str:
+        return f"<PipelineDetector: {count(len(self._steps), 'step')} before a PCADetector>"
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """What the detector sees of the columns."""
+        return outputs_of(self.pipeline)
+
+    @property
+    def detector(self) -> PCADetector:
+        """The last step."""
+        detector: PCADetector = self.pipeline[-1]
+        return detector
+
+    @cached_property
+    def _core(self) -> FittedDetector:
+        return in_units_of_columns(self.detector.fitted, self.outputs)
+
+    @property
+    def fitted(self) -> FittedDetector:
+        """The fitted core, in terms of the columns of the Pipeline."""
+        return self._core
+
+    def read(self, X: Any, min_rows: int = 1) -> Table:
+        """What the steps make of a table, in the columns' units where they only scale."""
+        frame = to_frame(X)
+        native = None if frame is X else given_as(X, frame)
+        if len(X) < min_rows:
+            raise ValueError(f"X has {count(len(X), 'row')}, but at least {min_rows} are needed.")
+        table = Table(transformed(self._steps, X, len(self.outputs.names)), self.outputs.names, native)
+        refuse_infinity(table, "what the Pipeline makes of X")
+        return replace(table, array=self.outputs.shift + self.outputs.stretch * table.array)
+
+    def _unsmoothed(self, X: Any) -> Reading:
+        table = self.read(X)
+        return self.fitted.read(table) if self.fitted.columns.smooth is None else Reading.of(table)
+
+
+def transformed(steps: Sequence[Any], X: Any, n_outputs: int) -> Floats:
+    """What the steps make of a table."""
+    if not len(X):
+        return np.empty((0, n_outputs))
+    rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+    for step in steps:
+        rows = step.transform(rows)
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+
+def outputs_of(pipeline: Pipeline) -> Outputs:
+    """Trace the outputs of all steps but the last back to the columns."""
+    inner = pipeline[-1].fitted.columns
+    steps = [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+    n_in, n_out = pipeline.n_features_in_, len(inner.inputs)
+    known = getattr(pipeline, "feature_names_in_", None)
+    columns = default_names(n_in) if known is None else tuple(map(str, known))
+    link = chain(steps, n_in, n_out)
+    sources = [tuple(sorted(own)) for own in link.sources]
+    made = output_names(pipeline[:-1]) if steps else None
+    alone = [len(own) == 1 and sources.count(own) == 1 for own in sources]
+    names = [
+        columns[own[0]] if single else made[j] if made else f"{_word(own, columns)} ({j})"
+        for j, (own, single) in enumerate(zip(sources, alone, strict=True))
+    ]
+    shift, stretch = _lines(link, sources, alone, keep=bool(inner.smooth) or len(inner.positions) < n_out)
+    shared = [own for own in dict.fromkeys(sources) if sources.count(own) > 1]
+    titles = joined_names(shared, columns)
+    groups = {
+        title: [names[j] for j, each in enumerate(sources) if each == own]
+        for title, own in zip(titles, shared, strict=True)
+    }
+    return Outputs(tuple(names), shift, stretch, groups)
+
+
+def _word(own: Sequence[int], columns: Sequence[str]) -> str:
+    return "+".join(columns[i] for i in own) or "constant"
+
+
+def _lines(
+    link: Link, sources: Sequence[tuple[int, ...]], alone: Sequence[bool], *, keep: bool
+) -> tuple[Floats, Floats]:
+    """Shift and stretch of the way back to the columns, where it is a straight line; with ``keep``, no change."""
+    n = len(sources)
+    shift, stretch = np.zeros(n), np.ones(n)
+    known = [] if keep else link.back([_PROBES] * n)
+    for j, (own, single) in enumerate(zip(sources, alone, strict=True)):
+        cells = known[own[0]] if known and single else None
+        if cells is None or cells.dtype.kind != "f" or not np.isfinite(cells).all():
+            continue
+        slope = cells[1] - cells[0]
+        if slope > 0 and np.allclose(cells, cells[0] + slope * _PROBES, rtol=1e-9, atol=1e-9 * abs(slope)):
+            shift[j], stretch[j] = cells[0], slope
+    return shift, stretch
+
+
+def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetector:
+    """A fitted detector whose columns have the names and units of those that its rows were made of."""
+    columns, model = fitted.columns, fitted.model
+    times = columns.lags + 1
+    shown = columns.positions
+    shift, stretch = (np.tile(part[shown], times) for part in (outputs.shift, outputs.stretch))
+    given = [i for i in range(len(columns.inputs)) if i not in shown]
+    reference = columns.reference if isinstance(columns, Lagged) else None
+    encoding = Lagged(outputs.names, len(outputs.names), columns.lags, given, columns.smooth, reference)
+    new = replace(
+        model,
+        centre=shift + stretch * model.centre,
+        scale=stretch * model.scale,
+        encoding=encoding,
+        feature_names=None,
+    )
+    names = [outputs.names[i] for i in shown]
+    own = {
+        title: [outputs.names[i] for i in feature_positions(members, columns.inputs, "groups")]
+        for title, members in (fitted.parameters.get("groups") or {}).items()
+    }
+    groups = own or {title: members for title, members in outputs.groups.items() if set(members) <= set(names)}
+    blocks = fitted.blocks
+    if blocks is not None and not given:
+        blocks = BlockMoments(tuple(block.scaled(-shift / stretch, 1 / stretch) for block in blocks.blocks))
+    return replace(
+        fitted,
+        model=new,
+        limits=replace(fitted.limits, model=new),
+        parameters={**fitted.parameters, "groups": groups or None, "given": [outputs.names[i] for i in given] or None},
+        units=units_in_headers(outputs.names),
+        blocks=blocks,
+        _explainers=[],
+        _scores={},
+    )

@@ -1,0 +1,135 @@
+"""Scores that are any function of a row: an autoencoder's error, an isolation forest, a detector of another package.
+
+Nothing is known about the function, so expectations are means over draws: E[f(x) | x_S] is the mean of f over rows whose
+features in S are those of x and whose other features are drawn from the model of normal rows, given those in S.
+
+`culpa.models.draws` says how. One set of draws serves all coalitions and all rows (common random numbers), and draws come
+in mirrored pairs (antithetic).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from culpa._core.missing import patterns
+from culpa._core.types import Floats, Positions
+from culpa.models.draws import Chances, NormalRows
+from culpa.scores.fixing import Fixing
+
+N_DRAWS = 256  # for the expected score of a row with missing cells
+_N_BASE = 4096  # for the mean score of normal rows
+_CELLS_PER_CALL = 1 << 21  # numbers that the function gets at a time
+
+
+class Estimate(NamedTuple):
+    """Mean over draws and its standard error."""
+
+    value: Floats
+    std_error: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionScore(Fixing):
+    """A function of rows in the user's units, with the model of normal rows that stands in for unknown features.
+
+    >>> import numpy as np
+    >>> from culpa.models import LatentGaussian
+    >>> normal = NormalRows(LatentGaussian([1.0, 2.0], [[2.0], [0.0]], 0.5))
+    >>> score = FunctionScore("sum", normal, lambda rows: rows.sum(axis=1), seed=0)
+    >>> score(np.array([[1.0, 3.0], [5.0, np.nan]]))
+    array([4., 7.])
+    """
+
+    name: str
+    normal: NormalRows
+    function: Callable[[Floats], Any]
+    seed: int = 0
+
+    @property
+    def distribution(self) -> NormalRows:
+        """Of normal rows, in the user's units."""
+        return self.normal
+
+    def __call__(self, X: Floats) -> Floats:
+        """Score of each row; a row with missing cells gets its expected score given the observed ones."""
+        result = np.full(len(X), np.nan)
+        for rows, observed in patterns(X):
+            if len(observed):
+                result[rows] = self.given(X[rows], observed).value
+        return result
+
+    def evaluate(self, rows: Floats) -> Floats:
+        """The function itself, of complete rows, in calls of limited size."""
+        step = max(1, _CELLS_PER_CALL // rows.shape[1])
+        parts = [self._call(rows[start : start + step]) for start in range(0, len(rows), step)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def _call(self, rows: Floats) -> Floats:
+        result = np.asarray(self.function(rows), dtype=np.float64)
+        if result.shape == (len(rows), 1):
+            result = result[:, 0]
+        if result.shape != (len(rows),):
+            raise ValueError(
+                f"score must return one number per row, {len(rows)} here, but its shape was {result.shape}."
+            )
+        if not np.isfinite(result).all():
+            raise ValueError("score returned NaN or infinity for a row of finite numbers.")
+        return result
+
+    def given(self, X: Floats, observed: Positions, *, independent: bool = False) -> Estimate:
+        """Expected score given the observed features; the other cells of ``X`` do not matter.
+
+        ``independent``: the others are drawn as if they had nothing to do with the observed ones.
+        """
+        if len(observed) == self.normal.n_features:
+            return Estimate(self.evaluate(X), np.zeros(len(X)))
+        return self._mean(X, observed, self._chances, independent)
+
+    def _mean(self, X: Floats, observed: Positions, chances: Chances, independent: bool) -> Estimate:
+        """Mean over draws and their mirror images."""
+        n_modes, m, d = chances.deviations.shape
+        step = max(1, _CELLS_PER_CALL // (2 * n_modes * m * d))
+        pairs = [np.empty((0, m))]
+        for start in range(0, len(X), step):
+            drawn = self.normal.given(X[start : start + step], observed, chances, independent=independent)
+            pairs.append(self.evaluate(drawn.reshape(-1, d)).reshape(len(drawn), m, 2).mean(axis=2))
+        values = np.concatenate(pairs)
+        return Estimate(values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(m))
+
+    @cached_property
+    def base(self) -> tuple[float, float]:
+        """Mean score of normal rows, and its standard error."""
+        chances = self.normal.chances(_N_BASE // 2, np.random.default_rng([self.seed, 1]))
+        nothing = np.zeros((1, self.normal.n_features)), np.empty(0, dtype=np.intp)
+        value, error = self._mean(*nothing, chances, independent=False)
+        return float(value[0]), float(error[0])
+
+    @property
+    def expectation(self) -> float:
+        """Mean score of normal rows."""
+        return self.base[0]
+
+    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+        """Score of each row with one block of features moved to its expected values, (n, blocks).
+
+        NaN where nothing of the block was observed.
+        """
+        result = np.full((len(X), len(blocks)), np.nan)
+        for rows, observed in patterns(X):
+            seen = set(observed.tolist())
+            touched = [(k, [i for i in block if i in seen]) for k, block in enumerate(blocks)]
+            touched = [(k, block) for k, block in touched if block]
+            if touched:
+                fixed = np.repeat(X[rows][None], len(touched), axis=0)
+                for place, (_, block) in enumerate(touched):
+                    fixed[place][:, block] = expected[rows[:, None], block]
+                value = self.given(fixed.reshape(-1, X.shape[1]), observed).value
+                result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
+        return result
+
+    @cached_property
+    def _chances(self) -> Chances:
+        return self.normal.chances(N_DRAWS // 2, np.random.default_rng([self.seed, 2]))

@@ -1,0 +1,293 @@
+"""The choice of an engine for a game, and its use: exact values, down-sets, sampled orders, or compiled forms.
+
+`culpa.Explainer` makes one `Engine` of its game, its players and its options. The engine decides with the help of
+`culpa.shapley.plan`, and remembers what it found: down-sets, the size of the sampling rule, and compiled forms.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from culpa._core.choices import DeviceName, Method
+from culpa._core.types import Floats
+from culpa.games import Game
+from culpa.shapley import on_gpu, plan
+from culpa.shapley.algorithm1 import algorithm1
+from culpa.shapley.asymmetric import asymmetric
+from culpa.shapley.down_sets import DownSets
+from culpa.shapley.exact import exact
+from culpa.shapley.extensions import extension_rule, is_counted
+from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
+from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
+from culpa.shapley.partial_order import PartialOrder
+from culpa.shapley.permutation import permutation
+from culpa.shapley.rules import Rule, default_rule
+from culpa.shapley.shares import Players, Progress, Shares
+
+_ALGORITHM1_ORDERS = 1000  # per player
+
+
+class Settings(NamedTuple):
+    """What the user asked for; see the parameters of `culpa.Explainer`."""
+
+    method: Method
+    tolerance: float
+    max_coalitions: int | None
+    n_orders: int | None
+    exact_operations: float
+    device: DeviceName
+    memory_bytes: float
+    seed: int
+    n_jobs: int | None
+    progress: Progress | None
+
+
+class Engine:
+    """Shares out the values of a game among its players.
+
+    ``order`` says who joins before whom, if anybody. ``reference`` draws the rows on which the size of a sampling rule is
+    found, so that it does not depend on the rows to explain.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        players: Players,
+        settings: Settings,
+        *,
+        reference: Callable[[], Floats],
+        order: PartialOrder | None = None,
+    ) -> None:
+        self.game, self.players, self.settings = game, players, settings
+        self.order, self.reference = order, reference
+        self._forms: QuadraticForms | None = None
+        self._compiling = threading.RLock()
+        self._n_rows = 0  # explained so far
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _compiling=threading.RLock())
+
+    @property
+    def chosen(self) -> str:
+        """What the method means for this game: how many coalitions are valued, and how."""
+        n_players = len(self.players)
+        if self.order is not None:
+            return self._chosen_in_order(self.order)
+        if self._is_exact(n_players):
+            if self.game.has_closed_form:
+                return "exact: closed form"
+            where = ", on the GPU" if self._device(n_players) == "gpu" else ""
+            return f"exact: {1 << n_players:,} coalitions of {n_players} players{where}"
+        if self.settings.method == "algorithm1":
+            return f"algorithm1: {self._algorithm1_orders:,} orders for each of {n_players} players"
+        if self.settings.method == "kernel":
+            return f"kernel: {self._paired_rule(n_players).n_evaluations:,} coalitions of {n_players} players"
+        rule = self._rule(n_players)
+        return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
+
+    def method_used(self, *, exact: bool) -> str:
+        """Name of the method behind values that were exact or not."""
+        if self.order is not None:
+            return "asymmetric"
+        method = self.settings.method
+        return "exact" if exact else "permutation" if method == "auto" else method
+
+    def check_method(self) -> None:
+        """Raise an error if the method or the device cannot serve the game."""
+        if self.settings.device == "gpu":
+            on_gpu.check(self.game)
+        if self.order is None:
+            if self.settings.method == "exact":
+                speed = on_gpu.SPEED if self._device(len(self.players)) == "gpu" else 1.0
+                plan.check_affordable(self.game, len(self.players), speed)
+        elif self.settings.method in ("algorithm1", "kernel"):
+            raise ValueError(
+                f"method={self.settings.method!r} does not support upstream. Use method='auto' or 'permutation'."
+            )
+        elif self.settings.method == "exact" and self._down_sets is None:
+            raise ValueError(
+                f"method='exact' is too slow here, because upstream allows too many coalitions of the "
+                f"{len(self.players)} players. Use method='auto' or 'permutation', or put features into groups."
+            )
+
+    def share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
+        """Shapley values of rows with the same features observed; ``present`` tells which players these are, if not all."""
+        game, n_jobs, progress = self.game, self.settings.n_jobs, self.settings.progress
+        complete = sum(map(len, players)) == sum(map(len, self.players)) and not _any_missing(rows)
+        if complete and self._forms is not None:
+            return self._forms(rows, n_jobs=n_jobs)
+        if not complete:
+            game = game.where(~np.isnan(rows[0])) if len(rows) else game
+            rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
+        order = self.order if self.order is None or present is None else self.order.among(present)
+        if order is not None and order.constrains:
+            return self._share_out_in_order(game, rows, players, order)
+        if self._is_exact(len(players)):
+            return exact(game, rows, players, n_jobs=n_jobs, progress=progress, device=self._device(len(players)))
+        if self.settings.method == "algorithm1":
+            return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=self.settings.seed)
+        if self.settings.method == "kernel":
+            return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
+        return permutation(game, rows, players, self._rule(len(players)), n_jobs=n_jobs, progress=progress)
+
+    @property
+    def can_compile(self) -> bool:
+        """Whether the values that the method computes are quadratic forms of the row, found once."""
+        return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel")
+
+    def compile(self) -> None:
+        """Find the quadratic forms behind the Shapley values of complete rows, unless they are known."""
+        with self._compiling:  # so that threads that share an explainer do it once
+            if self._forms is None:
+                self._forms = self._compile()
+
+    def count_rows(self, n_complete: int) -> None:
+        """Note that so many complete rows are being explained: enough of them make compiling worth while."""
+        self._n_rows += n_complete
+
+    @property
+    def compiling_is_due(self) -> bool:
+        """Whether `compile` would have paid for the complete rows counted so far."""
+        if self._forms is not None or not self.can_compile:
+            return False
+        rule = self._rule_of_complete_rows()
+        n_down_sets = None if self._down_sets is None else len(self._down_sets)
+        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.settings.memory_bytes, n_down_sets)
+
+    @property
+    def forms(self) -> QuadraticForms | None:
+        """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""
+        return self._forms
+
+    @forms.setter
+    def forms(self, forms: QuadraticForms | None) -> None:
+        if forms is not None and (forms.n_features, forms.constants.shape[1]) != (
+            self.game.n_features,
+            len(self.players),
+        ):
+            raise ValueError(
+                f"the forms have {forms.constants.shape[1]} players and {forms.n_features} features, but the model has "
+                f"{len(self.players)} and {self.game.n_features}."
+            )
+        self._forms = forms
+
+    @property
+    def _algorithm1_orders(self) -> int:
+        return self.settings.n_orders or _ALGORITHM1_ORDERS
+
+    def _share_out_in_order(self, game: Game, rows: Any, players: Players, order: PartialOrder) -> Shares:
+        """`share_out`, where some players join before others."""
+        n_jobs, progress = self.settings.n_jobs, self.settings.progress
+        down_sets = self._down_sets if order == self.order else self._find_down_sets(order, players)
+        if down_sets is not None:
+            return asymmetric(game, rows, players, down_sets, progress=progress)
+        rule = extension_rule(order, self._net, self.settings.seed)
+        return permutation(game, rows, players, rule, n_jobs=n_jobs, progress=progress)
+
+    @cached_property
+    def _down_sets(self) -> DownSets | None:
+        """Coalitions of complete rows in which everybody joins after those upstream, if they are few enough to value."""
+        return None if self.order is None else self._find_down_sets(self.order, self.players)
+
+    def _find_down_sets(self, order: PartialOrder, players: Players) -> DownSets | None:
+        method = self.settings.method
+        if method == "permutation":
+            return None
+        budget = {"budget": self.settings.exact_operations} if method == "auto" else {}
+        return DownSets.find(order, plan.most_down_sets(self.game, **budget), self.game.deciding_order(players))
+
+    def _chosen_in_order(self, order: PartialOrder) -> str:
+        players = f"{len(order)} players"
+        if self._down_sets is not None:
+            return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
+        rule = extension_rule(order, self._net, self.settings.seed)
+        how = "counted" if is_counted(order) else "by random swaps"
+        return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
+
+    def _is_exact(self, n_players: int) -> bool:
+        if self.settings.method == "auto":
+            budget = self.settings.exact_operations
+            if plan.affordable(self.game, n_players, budget):
+                return True
+            return plan.affordable(self.game, n_players, budget, on_gpu.SPEED) and self._device(n_players) == "gpu"
+        return self.settings.method == "exact" or (self.settings.method == "kernel" and n_players < FEWEST_PLAYERS)
+
+    def _device(self, n_players: int) -> DeviceName:
+        """Where exact values are computed; "auto" if the number of rows decides."""
+        settings = self.settings
+        if settings.device != "auto" or self.game.has_closed_form:
+            return settings.device
+        if plan.affordable(self.game, n_players, settings.exact_operations):
+            return "auto"
+        return "gpu" if on_gpu.usable(self.game) else "cpu"
+
+    def _rule(self, n_players: int) -> Rule:
+        return default_rule(n_players, self._net, self.settings.seed)
+
+    def _paired_rule(self, n_players: int) -> PairedRule:
+        return paired_rule(n_players, self._n_pairs, self.settings.seed)
+
+    @cached_property
+    def _n_pairs(self) -> int:
+        """Pairs of coalitions, from what was asked for; found on rows that belong to the model."""
+        settings = self.settings
+        if settings.n_orders is not None:
+            return max(1, settings.n_orders * len(self.players) // 2)
+        return pairs_for_tolerance(
+            self.game,
+            self.players,
+            self.reference(),
+            settings.tolerance,
+            seed=settings.seed,
+            budget=settings.max_coalitions,
+            progress=settings.progress,
+        )
+
+    def _rule_of_complete_rows(self) -> Rule | None:
+        """The sampling rule; ``None`` where values are exact."""
+        if self.order is not None:
+            return None if self._down_sets is not None else extension_rule(self.order, self._net, self.settings.seed)
+        return None if self._is_exact(len(self.players)) else self._rule(len(self.players))
+
+    @cached_property
+    def _net(self) -> int:
+        """log2 of the orders per net, from what was asked for; found on rows that belong to the model."""
+        settings = self.settings
+        if settings.n_orders is not None:
+            return plan.net_for_orders(settings.n_orders)
+        return plan.net_for_tolerance(
+            self.game,
+            self.players,
+            self.reference(),
+            settings.tolerance,
+            rule=lambda net: (
+                default_rule(len(self.players), net, settings.seed)
+                if self.order is None
+                else extension_rule(self.order, net, settings.seed)
+            ),
+            budget=settings.max_coalitions,
+            n_jobs=settings.n_jobs,
+            progress=settings.progress,
+        )
+
+    def _compile(self) -> QuadraticForms:
+        n_jobs, progress = self.settings.n_jobs, self.settings.progress
+        rule = self._rule_of_complete_rows()
+        if rule is None:
+            device = self._device(len(self.players))
+            return compile_exact(
+                self.game, self.players, self._down_sets, n_jobs=n_jobs, progress=progress, device=device
+            )
+        return compile_rule(self.game, self.players, rule, n_jobs=n_jobs, progress=progress)
+
+
+def _any_missing(rows: Any) -> bool:
+    """Of rows with the same features observed."""
+    return isinstance(rows, np.ndarray) and bool(len(rows)) and bool(np.isnan(rows[0]).any())

@@ -1,0 +1,228 @@
+"""Shapley values by regression on the values of sampled coalitions (kernel regression).
+
+Shapley values are the coefficients of a weighted least-squares fit of an additive game to the values of all coalitions,
+with the weight 1 / (|S| (P - |S|)) per size, the same for all coalitions of one size, and with the sum fixed to the value
+of everybody (Charnes and others 1988). Here coalitions are sampled, in three steps:
+
+1. *Pairs.* A coalition and its complement are valued together, because only the odd part of a game,
+   h(S) = (v(S) - v(complement of S)) / 2, determines its Shapley values. Sizes are spread evenly from 1 to P - 1.
+2. *A surrogate.* What an additive game leaves of h is smoothed by a regression on all odd interactions: single players,
+   triples, sets of five and so on, each order with a prior variance rho^order per interaction. There are far too many
+   interactions to list, but the covariance of h at two coalitions depends only on how many players tell them apart, so as
+   many equations as pairs are enough (a Gaussian process on coalitions). The Shapley values of the surrogate follow in
+   closed form.
+3. *Kernel regression of what is left.* The pairs are divided into folds. Each fold is predicted by a surrogate that has
+   not seen it, and the least-squares fit above is applied to the prediction errors of all folds. Its result is added to
+   the mean of the surrogates' Shapley values. So a poor surrogate costs precision, but does not bias the result.
+
+With many pairs the surrogate is fitted to the first ones only, and the others count as further folds that it has not seen.
+
+The spread between folds gives standard errors: each fold has its own surrogate and its own share of the least-squares fit.
+Coalitions do not depend on the model or the rows, and all steps are linear in the values.
+
+With s_i = 1 for members and -1 for others, delta(s, t) the number of players in which s and t differ:
+
+    covariance of h(s) and h(t)   ((1+rho)^(P-delta) (1-rho)^delta - (1+rho)^delta (1-rho)^(P-delta)) / 2
+    covariance of phi_i and h(s)  2 s_i times the integral, over r from 0 to rho, of the even part in r of
+                                  (1+r)^a (1-r)^b,  a and b the numbers of members and of others, without i
+
+since phi_i is twice the sum of coefficients of odd interactions of i, each divided by its order.
+
+| symbol | code | meaning |
+| --- | --- | --- |
+| P | ``n_players`` | |
+| s | ``signs`` | (pairs, P) |
+| | ``fitted`` | number of pairs that the surrogate is fitted to |
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from culpa._core.types import Floats
+from culpa.games import Game
+from culpa.games.arrays import row_chunks
+from culpa.shapley.permutation import summarise
+from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.tolerance import Effort, size_for_tolerance
+
+FEWEST_PLAYERS = 4  # fewer have so few coalitions that all are valued
+N_FOLDS = 10
+_MOST_FITTED = 2000  # pairs that a surrogate is fitted to; it takes about their number to the third operations
+_INTERACTION = 1.25  # rho times P, measured to be about best with 33 and with 166 features
+_NUGGET = 1e-3  # variance of what no interaction explains, relative to the rest
+_NODES = 24  # of the quadrature over r: exact enough for what is a polynomial in r
+_CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
+_ROWS_PER_CHUNK = 256
+_FEWEST_PAIRS, _MOST_PAIRS = 100, 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class PairedRule:
+    """Pairs of coalitions, and what the regressions need to know about them."""
+
+    signs: Floats  # (pairs, P): 1 for members of the first coalition of a pair, -1 for those of the second
+    weights: Floats  # (pairs,): of the least-squares fit
+    solve: Floats  # (P, P): inverse of its normal equations
+    precision: Floats  # (fitted, fitted): inverse covariance of h
+    cross: Floats  # (P, fitted): covariance of Shapley values and h
+
+    @property
+    def n_evaluations(self) -> int:
+        """Coalitions that are valued: both of each pair, nobody and everybody."""
+        return 2 * len(self.signs) + 2
+
+    def coalitions(self) -> Floats:
+        """Members (coalitions, P) as 0 and 1: the first of each pair, the second, nobody and everybody."""
+        n_players = self.signs.shape[1]
+        first = (self.signs + 1) / 2
+        return np.vstack([first, 1 - first, np.zeros((1, n_players)), np.ones((1, n_players))])
+
+    def replicates(self, values: Floats) -> Floats:
+        """Estimates (folds, n, P) from values (coalitions, n), each adding up; their mean is the result."""
+        m, n_players = self.signs.shape
+        h, total = (values[:m] - values[m : 2 * m]) / 2, values[-1] - values[-2]
+        fold = np.arange(m) % N_FOLDS
+        normal = self.signs * self.weights[:, None]
+        k = self.solve.sum(axis=1) / self.solve.sum()  # shares out what a sum lacks
+        # an additive game has h = sum of phi s / 2. It is taken out first, so that surrogates need not learn it
+        additive = (self.solve @ (normal.T @ (2 * h))).T
+        error, by_fold = self._surrogates(h - self.signs @ additive.T / 2, fold)
+        by_fold += additive
+        surrogate = by_fold.mean(axis=0)
+        slopes = (self.solve @ (normal.T @ (2 * error))).T
+        slopes = slopes + (total - surrogate.sum(axis=1) - slopes.sum(axis=1))[:, None] * k
+        left = 2 * error - self.signs @ slopes.T
+        parts = np.stack([(self.solve @ (normal[fold == r].T @ left[fold == r])).T for r in range(N_FOLDS)])
+        apart = by_fold - surrogate + N_FOLDS * parts
+        apart -= apart.sum(axis=2, keepdims=True) * k
+        # the fit has used up as many degrees of freedom as there are players
+        return np.asarray(surrogate + slopes + math.sqrt(m / max(1, m - n_players)) * apart)
+
+    def _surrogates(self, h: Floats, fold: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Prediction errors of h (pairs, n) by surrogates that have not seen them, and Shapley values (folds, n, P).
+
+        The surrogate without fold r follows from the one with all: its errors in r are B (precision h)_r, where B is the
+        inverse of the precision's block of r.
+        """
+        fitted = len(self.precision)
+        seen, later = fold[:fitted], fold[fitted:]
+        solved = self.precision @ h[:fitted]
+        gain = self.cross @ self.precision
+        whole = (self.cross @ solved).T
+        error = np.empty_like(h)
+        by_fold = np.empty((N_FOLDS, h.shape[1], self.signs.shape[1]))
+        for r in range(N_FOLDS):
+            at = np.flatnonzero(seen == r)
+            error[at] = linalg.solve(self.precision[np.ix_(at, at)], solved[at], assume_a="pos")
+            without = whole - (gain[:, at] @ error[at]).T
+            n_later = (later == r).sum()
+            by_fold[r] = (len(at) * without + n_later * whole) / (len(at) + n_later)
+        step = max(1, _CELLS_PER_CHUNK // fitted)
+        for start in range(fitted, len(h), step):
+            there = slice(start, start + step)
+            error[there] = h[there] - _covariance(self.signs[there], self.signs[:fitted]) @ solved
+        return error, by_fold
+
+
+@lru_cache(maxsize=4)
+def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
+    """About ``n_pairs`` pairs of random coalitions: a multiple of the number of folds."""
+    rng = np.random.default_rng(seed)
+    n_pairs = N_FOLDS * max(1, -(-n_pairs // N_FOLDS))
+    # sizes spread evenly, then who is in at random
+    sizes = 1 + ((np.arange(n_pairs) + rng.random()) * (n_players - 1) / n_pairs).astype(np.intp)
+    rng.shuffle(sizes)
+    rank = np.argsort(np.argsort(rng.random((n_pairs, n_players)), axis=1), axis=1)
+    signs = np.where(rank < sizes[:, None], 1.0, -1.0)
+    weights = 1 / (sizes * (n_players - sizes))
+    weights /= weights.mean()
+    # with few pairs some player may always be together with another: the ridge decides then
+    normal = signs.T @ (weights[:, None] * signs) + 1e-9 * n_pairs * np.eye(n_players)
+    fitted = signs[:_MOST_FITTED]
+    covariance = _covariance(fitted, fitted) + _NUGGET * np.eye(len(fitted))
+    precision = linalg.cho_solve(linalg.cho_factor(covariance), np.eye(len(fitted)))
+    return PairedRule(signs, weights, np.asarray(np.linalg.inv(normal), dtype=np.float64), precision, _cross(fitted))
+
+
+def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progress: Progress | None = None) -> Shares:
+    """Shapley values by regression on the coalitions of the rule, with standard errors from its folds."""
+    coalitions = rule.coalitions()
+    members = np.zeros((len(coalitions), game.n_features))
+    for k, player in enumerate(players):
+        members[:, player] = coalitions[:, k : k + 1]
+    chunks, parts = row_chunks(X, _ROWS_PER_CHUNK), []
+    for done, rows in enumerate(chunks):
+        step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
+        values = [game.values(rows, members[start : start + step]) for start in range(0, len(members), step)]
+        parts.append(rule.replicates(np.concatenate(values)))
+        if progress is not None:
+            progress((done + 1) / len(chunks), None)
+    empty = np.zeros((N_FOLDS, 0, len(players)))
+    return summarise(np.concatenate([empty, *parts], axis=1), rule.n_evaluations)
+
+
+def pairs_for_tolerance(
+    game: Game,
+    players: Players,
+    reference: Floats,
+    tolerance: float,
+    *,
+    seed: int,
+    budget: int | None,
+    progress: Progress | None,
+) -> int:
+    """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
+    largest = _MOST_PAIRS if budget is None else max(1, budget // 2 - 1)
+    first = min(max(_FEWEST_PAIRS, 4 * len(players)), largest)
+    remedy = "Raise the tolerance, use method='permutation', or put features into groups."
+    return size_for_tolerance(
+        lambda pairs: kernel(game, reference, players, paired_rule(len(players), pairs, seed)),
+        Effort(first, largest, lambda pairs, ratio: math.ceil(pairs * min(4.0, max(1.4, ratio**1.5)))),
+        tolerance,
+        progress,
+        warning=(lambda pairs: (f"{2 * pairs:,} coalitions", remedy)) if budget is None else None,
+    )
+
+
+def _rho(n_players: int) -> float:
+    return min(0.5, _INTERACTION / n_players)
+
+
+def _covariance(first: Floats, second: Floats) -> Floats:
+    """Of h at coalitions given by signs, (first, second), relative to its variance."""
+    n_players = first.shape[1]
+    # by the number of players that differ, of which there are few values
+    table = _odd(np.arange(n_players, -1, -1), np.arange(n_players + 1), _rho(n_players))
+    apart = np.rint((n_players - first @ second.T) / 2).astype(np.intp)
+    return np.asarray((table / table[0])[apart])
+
+
+def _cross(signs: Floats) -> Floats:
+    """Covariance of Shapley values and h at coalitions given by signs, (P, coalitions), in the same unit."""
+    n_players = signs.shape[1]
+    rho = _rho(n_players)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    members = np.rint((signs.sum(axis=1) + n_players) / 2).astype(np.intp)
+    others = n_players - members
+    integral: list[Floats] = []
+    for i_is_in in (1, 0):  # without player i
+        a, b = members - i_is_in, others - (1 - i_is_in)
+        even = [_even(a, b, rho * (node + 1) / 2) for node in nodes]
+        integral.append(rho / 2 * (weights[:, None] * np.array(even)).sum(axis=0))
+    variance = _odd(np.array([n_players]), np.array([0]), rho)[0]
+    return np.asarray(2 * signs.T * np.where(signs.T > 0, integral[0], integral[1]) / variance)
+
+
+def _odd(a: NDArray[np.intp], b: NDArray[np.intp], r: float) -> Floats:
+    """Odd part in r of (1+r)^a (1-r)^b."""
+    return np.asarray(((1 + r) ** a * (1 - r) ** b - (1 - r) ** a * (1 + r) ** b) / 2)
+
+
+def _even(a: NDArray[np.intp], b: NDArray[np.intp], r: float) -> Floats:
+    """Even part in r of (1+r)^a (1-r)^b."""
+    return np.asarray(((1 + r) ** a * (1 - r) ** b + (1 - r) ** a * (1 + r) ** b) / 2)

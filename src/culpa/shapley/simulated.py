@@ -1,0 +1,194 @@
+"""Shapley values of a score that is any function of the row, from random orders and random draws at once.
+
+Each order comes with a draw of all features. As players join, the draw is updated to what is known by then, and the score
+is evaluated at the draw and at its mirror image. The players are paid the differences. Four ways reduce the variance:
+
+- All coalitions of an order share its draw.
+- Draws come in mirrored pairs.
+- Orders come in pairs, one the reverse of the other.
+- The value of nobody is known well from many other draws. What the draws of an order get wrong about it is regressed out
+  of the payments (a control variate). The same holds for the value of everybody, where cells are missing.
+
+A pair of orders with its four draws is a replicate. Replicates are independent, and everything that is random is inside
+them, so their spread gives standard errors that include the draws. The error of the value of nobody is added.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from culpa._core.types import Floats, Positions
+from culpa.games import Game, Given
+from culpa.games.simulated import Draw, Simulated
+from culpa.models.draws import Chances
+from culpa.shapley.forms import QuadraticForms
+from culpa.shapley.shares import Players, Progress, Shares
+
+N_PAIRS = 128  # of orders, by default
+_FEWEST_PAIRS = 8  # for a standard error
+_DRAWS = 2  # per order
+_CELLS_PER_CALL = 1 << 20  # numbers in the rows that the score gets at a time
+_ROWS_PER_TASK = 64
+
+
+class Simulation:
+    """Shares out a simulated game: the counterpart of `culpa.shapley.engine.Engine` for functions."""
+
+    def __init__(
+        self,
+        game: Game,
+        players: Players,
+        *,
+        seed: int,
+        n_orders: int | None = None,
+        max_evaluations: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.game, self.players, self.seed, self.progress = game, players, seed, progress
+        self.n_pairs = N_PAIRS
+        if n_orders is not None:
+            self.n_pairs = max(_FEWEST_PAIRS, -(-n_orders // 2))
+        if max_evaluations is not None:
+            self.n_pairs = min(self.n_pairs if n_orders else 1 << 30, max_evaluations // self._evaluations(1))
+            if self.n_pairs < _FEWEST_PAIRS:
+                raise ValueError(
+                    f"max_evaluations={max_evaluations} is too few for {len(players)} players: at least "
+                    f"{self._evaluations(_FEWEST_PAIRS)} are needed. Or put features into groups."
+                )
+
+    def _evaluations(self, n_pairs: int) -> int:
+        """Of the score, for one row."""
+        return 2 * n_pairs * _DRAWS * len(self.players)
+
+    @property
+    def chosen(self) -> str:
+        """How many orders, and how many evaluations of the score."""
+        return (
+            f"simulated: {2 * self.n_pairs:,} orders of {len(self.players)} players, "
+            f"{self._evaluations(self.n_pairs):,} evaluations of the score per row"
+        )
+
+    def method_used(self, *, exact: bool) -> str:
+        """Name of the method."""
+        return "simulated"
+
+    def share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
+        """Shapley values of rows with the same features observed."""
+        if not isinstance(rows, np.ndarray):
+            raise TypeError("the score is a function of NumPy rows, so pass a NumPy array.")
+        observed = np.flatnonzero(~np.isnan(rows[0])) if len(rows) else np.arange(rows.shape[1])
+        known: Positions = np.empty(0, dtype=np.intp)
+        game = self.game
+        if isinstance(game, Given):
+            known = np.intersect1d(game.known, observed)
+            game = game.game
+        assert isinstance(game, Simulated)
+        plan = _Plan(game, players, known, observed, self.seed, self.n_pairs)
+        step = max(1, min(_ROWS_PER_TASK, _CELLS_PER_CALL // (_DRAWS * len(players) * game.n_features)))
+        parts = []
+        for start in range(0, len(rows), step):
+            parts.append(_shares(plan, np.where(np.isnan(rows[start : start + step]), 0.0, rows[start : start + step])))
+            if self.progress is not None:
+                self.progress(min(1.0, (start + step) / len(rows)), None)
+        nothing = np.empty((0, len(players)))
+        values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
+        return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
+
+    compiling_is_due = False
+    can_compile = False
+    forms: QuadraticForms | None = None  # a function has none
+
+    def count_rows(self, n_complete: int) -> None:
+        """Nothing is ever compiled."""
+
+    def compile(self) -> None:
+        """Nothing is ever compiled; `culpa.Explainer` says so."""
+
+
+class _Plan(NamedTuple):
+    """What all rows share."""
+
+    game: Simulated
+    players: Players
+    known: Positions  # features that are in every coalition
+    observed: Positions
+    seed: int
+    n_pairs: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the value of everybody is the score itself."""
+        return len(self.observed) == self.game.n_features
+
+    def orders(self) -> Iterator[tuple[int, Positions, Chances]]:
+        """Pair, order and what is random about its draw."""
+        rng, normal = np.random.default_rng([self.seed, 3]), self.game.score.normal
+        for pair in range(self.n_pairs):
+            order = rng.permutation(len(self.players))
+            chances = normal.chances(2, rng)
+            for k, each in enumerate((order, order[::-1])):
+                yield pair, each, chances.of_draw(k)
+
+
+def _shares(plan: _Plan, rows: Floats) -> tuple[Floats, Floats]:
+    """Values and standard errors of a few rows."""
+    paid, nobody, everybody = _pairs(plan, rows)
+    base, score = plan.game.estimate(rows, plan.known), plan.game.estimate(rows, plan.observed)
+    controls = np.stack([nobody - base.value, everybody - score.value], axis=2)  # (pairs, n, 2)
+    slopes = _slopes(paid, controls)  # (n, 2, players)
+    paid = paid - np.einsum("unk,nkp->unp", controls, slopes)
+    values = paid.mean(axis=0)
+    # what is left over is rounding, unless the draws never differ
+    values += ((score.value - base.value) - values.sum(axis=1))[:, None] / values.shape[1]
+    variance = paid.var(axis=0, ddof=2) / len(paid)
+    known_error = np.stack([base.std_error, score.std_error], axis=1)[:, :, None]
+    return values, np.sqrt(variance + ((slopes * known_error) ** 2).sum(axis=1))
+
+
+def _pairs(plan: _Plan, rows: Floats) -> tuple[Floats, Floats, Floats]:
+    """What each pair of orders pays (pairs, n, players), and its values of nobody and of everybody (pairs, n)."""
+    n, n_players, d = len(rows), len(plan.players), rows.shape[1]
+    paid = np.zeros((plan.n_pairs, n, n_players))
+    ends = np.zeros((2, plan.n_pairs, n))
+    full = plan.game.score.evaluate(rows) if plan.is_complete else None
+    at_once = max(1, _CELLS_PER_CALL // (n * _DRAWS * (n_players + 1) * d))
+    waiting: list[tuple[int, Positions, Floats]] = []
+
+    def evaluate() -> None:
+        blocks = plan.game.score.normal.to_user(np.stack([block for _, _, block in waiting]), rows)
+        scores = plan.game.score.evaluate(blocks.reshape(-1, d)).reshape(*blocks.shape[:-1]).mean(axis=-1)
+        for (pair, order, _), value in zip(waiting, scores, strict=True):
+            value = value if full is None else np.vstack([value, full])
+            paid[pair][:, order] += 0.5 * np.diff(value, axis=0).T
+            ends[0, pair] += 0.5 * value[0]
+            ends[1, pair] += 0.5 * value[-1]
+        waiting.clear()
+
+    for pair, order, chances in plan.orders():
+        waiting.append((pair, order, _walk(plan, plan.game.draw(rows, chances), order)))
+        if len(waiting) == at_once:
+            evaluate()
+    if waiting:
+        evaluate()
+    return paid, ends[0], ends[1]
+
+
+def _walk(plan: _Plan, draw: Draw, order: Positions) -> Floats:
+    """Draws before each player joins, and after the last where that is not the row itself: (steps, n, 2, d)."""
+    for feature in plan.known:
+        draw.join(feature)
+    steps = [draw.both()]
+    for player in order if not plan.is_complete else order[:-1]:
+        for feature in plan.players[player]:
+            draw.join(feature)
+        steps.append(draw.both())
+    return np.stack(steps)
+
+
+def _slopes(paid: Floats, controls: Floats) -> Floats:
+    """Regression of payments (pairs, n, players) on controls (pairs, n, 2): (n, 2, players)."""
+    centred = controls - controls.mean(axis=0)
+    products = np.einsum("unk,unl->nkl", centred, centred)
+    cross = np.einsum("unk,unp->nkp", centred, paid - paid.mean(axis=0))
+    return np.asarray(np.linalg.pinv(products, rcond=1e-10, hermitian=True) @ cross)

@@ -1,0 +1,51 @@
+"""How many samples are needed until values are accurate enough."""
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from culpa.shapley.shares import Progress, Shares
+
+
+class Effort(NamedTuple):
+    """The sizes of a sample to try, from the first one on."""
+
+    first: int
+    largest: int
+    larger: Callable[[int, float], int]  # the next size, from a size and its error in units of the tolerance
+
+
+def size_for_tolerance(
+    estimate: Callable[[int], Shares],
+    effort: Effort,
+    tolerance: float,
+    progress: Progress | None,
+    warning: Callable[[int], tuple[str, str]] | None,
+) -> int:
+    """The first size with which the median row meets the tolerance, or the largest one.
+
+    A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``warning``
+    says what a size took and what else could be done, for a warning if the largest size does not meet the tolerance.
+    """
+    size = effort.first
+    while True:
+        shares = estimate(size)
+        errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
+        error = float(np.median(errors))
+        if progress is not None:
+            progress(min(1.0, (tolerance / error) ** 2), error)
+        if error <= tolerance:
+            return size
+        if size >= effort.largest:
+            if warning is not None:
+                taken, remedy = warning(size)
+                warnings.warn(
+                    f"the tolerance {tolerance:g} was not reached with {taken} (error {error:.2g}). {remedy} std_error "
+                    "shows the error of each value.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            return size
+        size = min(effort.largest, effort.larger(size, error / tolerance))

@@ -1,0 +1,65 @@
+"""Headers: several rows, units, lines above them, none at all."""
+
+import numpy as np
+import pytest
+
+from culpa.io.tables import Options, TableError, open_source
+
+
+def source(tmp_path, text, name="t.csv", **options):
+    (tmp_path / name).write_text(text)
+    return open_source(tmp_path / name, Options(**options), print)
+
+
+def numbers(table):
+    names = [name for name, column in table.columns().items() if column.kind == "number"]
+    return names, np.concatenate([batch.X for batch in table.batches(names, [])]).tolist()
+
+
+def test_a_row_of_units(tmp_path):
+    table = source(tmp_path, "time;TI1;PI2\n;°C;[bar]\n2024-01-01;1,5;2,5\n")
+    assert numbers(table) == (["TI1", "PI2"], [[1.5, 2.5]])
+    assert table.units == {"TI1": "°C", "PI2": "bar"}
+    assert "2 header rows, one of names and one of units" in table.decisions
+
+
+def test_merged_cells_above_the_names(tmp_path):
+    table = source(tmp_path, "Zeit;Reaktor;;Kolonne\n;T;p;T\n;°C;bar;°C\n01.01.2024;1,5;2,5;3,5\n")
+    assert numbers(table) == (["Reaktor T", "Reaktor p", "Kolonne T"], [[1.5, 2.5, 3.5]])
+    assert table.units["Kolonne T"] == "°C"
+
+
+def test_lines_above_the_header_and_sep_lines(tmp_path):
+    assert numbers(source(tmp_path, "Export of line 3\nCreated 2024\n\na;b\n1;2\n3;4\n"))[1] == [[1, 2], [3, 4]]
+    assert numbers(source(tmp_path, "sep=;\na;b\n1,5;2\n")) == (["a", "b"], [[1.5, 2]])
+    assert numbers(source(tmp_path, "sep=|\r\na|b\r\n1|2\r\n"))[1] == [[1, 2]]
+
+
+def test_files_without_a_header_are_asked_about(tmp_path):
+    text = "1.5,2\n3,4\n"
+    with pytest.raises(TableError, match=r"the first line contains only numbers \(1.5, 2\)") as error:
+        numbers(source(tmp_path, text))
+    assert "--no-header" in str(error.value)
+    assert numbers(source(tmp_path, text, header_rows=0)) == (["c1", "c2"], [[1.5, 2], [3, 4]])
+    assert numbers(source(tmp_path, text, names=("x", "y"))) == (["x", "y"], [[1.5, 2], [3, 4]])
+    assert numbers(source(tmp_path, text, header_rows=1)) == (["1.5", "2"], [[3, 4]])
+    assert numbers(source(tmp_path, "0,1\n5,6\n")) == (["0", "1"], [[5, 6]])  # what programs write without names
+    with pytest.raises(TableError, match="--names has 3 names, but the table has 2 columns"):
+        source(tmp_path, text, names=("x", "y", "z"))
+
+
+def test_blanks_between_cells(tmp_path):
+    text = "a   b     c\n 1.5  2  -3\n\n2.5\t 3  4  \n"
+    assert numbers(source(tmp_path, text, "t.txt")) == (["a", "b", "c"], [[1.5, 2, -3], [2.5, 3, 4]])
+    assert numbers(source(tmp_path, "1.234 2\n3 4\n", "t.dat", names=("a", "b"), delimiter=" ", format="csv"))[1] == [
+        [1.234, 2],
+        [3, 4],
+    ]
+
+
+def test_a_row_of_bad_cells_is_no_header(tmp_path):
+    table = source(tmp_path, "a,b\nfault,fault\n1,2\n3,4\n")
+    assert table.columns()["a"].row == 0
+    known = source(tmp_path, "a,b\nBad Input,No Data\n1,2\n3,4\n")
+    assert np.isnan(numbers(known)[1][0]).all()
+    assert known.missing_found == {"Bad Input": 1, "No Data": 1}

@@ -1,0 +1,69 @@
+"""Decimal marks and thousands separators: never guessed where a number would change."""
+
+import numpy as np
+import pytest
+
+from culpa.io.tables import Options, TableError, open_source
+from culpa.io.tables.marks import detect
+
+
+def read(tmp_path, text, **options):
+    (tmp_path / "t.csv").write_text(text)
+    source = open_source(tmp_path / "t.csv", Options(**options), print)
+    names = [name for name, column in source.columns().items() if column.kind == "number"]
+    return np.concatenate([batch.X for batch in source.batches(names, [])]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "delimiter", "decimal", "thousands"),
+    [
+        (["1,5", "2"], ";", ",", None),
+        (["1.5", "2"], ";", ".", None),
+        (["1.234,5"], ";", ",", "."),
+        (["1,234.5"], ";", ".", ","),
+        (["1.234", "2,5"], ";", ",", "."),
+        (["1,234", "2.5"], ";", ".", ","),
+        (["1.234.567"], ";", ",", "."),
+        (["0.123"], ";", ".", None),
+        (["1234.567"], ";", ".", None),
+        (["1 234,5"], ";", ",", " "),
+        (["1'234.5"], ";", ".", "'"),
+        (["1.234"], ",", ".", None),
+        (["abc", "29.02.2024"], ";", ".", None),
+    ],
+)
+def test_marks_that_cells_show(cells, delimiter, decimal, thousands):
+    found = detect(cells, delimiter)
+    assert (found.decimal, found.thousands, found.unsure) == (decimal, thousands, None)
+
+
+@pytest.mark.parametrize("cell", ["1.234", "1,234", "-12.345", "999.999"])
+def test_cells_that_must_be_asked_about(cell):
+    assert detect([cell, "5", "17"], ";").unsure == cell
+
+
+@pytest.mark.parametrize("text", ["a;b\n1.234;5.678\n", "a;b\n1,234;2,345\n", 'a,b\n1,"1,234"\n'])
+def test_the_question_and_both_answers(tmp_path, text):
+    with pytest.raises(TableError, match=r"may mean 1\.234 or 1234") as error:
+        read(tmp_path, text)
+    mark = "." if "1.234" in text else ","
+    assert f"--decimal '{mark}' or --thousands '{mark}'" in str(error.value)
+    small, large = read(tmp_path, text, decimal=mark), read(tmp_path, text, thousands=mark)
+    assert 1.234 in small[0]
+    assert 1234 in large[0]
+    assert read(tmp_path, text, hints={"decimal": mark}) == small
+
+
+def test_grouped_numbers(tmp_path):
+    found = read(tmp_path, "a;b\n1.234,5;2,5\n-1.234.567;NA\n")
+    np.testing.assert_array_equal(found, [[1234.5, 2.5], [-1234567, np.nan]])
+    assert read(tmp_path, "a;b\n1 234,5;2,5\n7;8\n") == [[1234.5, 2.5], [7, 8]]
+    assert read(tmp_path, 'a,b\n"1,234.5",2\n') == [[1234.5, 2]]
+    assert read(tmp_path, 'a,b\n"1,5",2\n') == [[1.5, 2]]
+
+
+@pytest.mark.parametrize("cell", ["12.34", "1.2345", "1.23,4"])
+def test_groups_that_are_no_thousands(tmp_path, cell):
+    (tmp_path / "t.csv").write_text(f"a;b\n1.234,5;2,5\n{cell};3,5\n")
+    with pytest.raises(TableError, match=f"contains '{cell}'"):
+        list(open_source(tmp_path / "t.csv", Options(), print).batches(["a", "b"], []))

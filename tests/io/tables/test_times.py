@@ -1,0 +1,163 @@
+"""Times as plants write them: recognised where only one reading fits all cells, asked about otherwise."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culpa.io.tables import Options, Selection, TableError, open_table
+from culpa.io.tables.times import TimeFormat, epoch_unit, is_called_time, readings
+
+MOMENT = pd.Timestamp("2024-02-29 23:00:00")
+
+
+@pytest.mark.parametrize(
+    ("cell", "format"),
+    [
+        ("29.02.2024 23:00", "dmy"),
+        ("29.2.24 23:00:00", "dmy"),
+        ("02/29/2024 11:00:00 PM", "mdy"),
+        ("29/02/2024 23:00", "dmy"),
+        ("29-Feb-24 23:00:00", "dmy"),
+        ("29-FEB-2024 23:00:00.000", "dmy"),
+        ("29 Feb 2024 23:00", "dmy"),
+        ("2024-02-29T23:00:00", "iso"),
+        ("2024/02/29 23:00", "ymd"),
+        ("2024-2-29 23:00", "ymd"),
+    ],
+)
+def test_formats_of_plants(cell, format):
+    assert readings([cell]) == [format]
+    assert TimeFormat(format).read([cell], "t")[0] == MOMENT
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["north"],
+        ["31.02.2024"],
+        ["29.02.2023"],
+        ["13/13/2024"],
+        ["2024-13-01"],
+        ["25.12.2024 25:00"],
+        ["1.5"],
+        [5],
+        [None],
+        [],
+    ],
+)
+def test_what_is_no_time(cells):
+    assert readings(cells) == []
+
+
+def test_an_open_order_of_day_and_month():
+    assert readings(["02/03/2024", "11/12/2024"]) == ["dmy", "mdy"]
+    assert readings(["02/03/2024", "13/12/2024"]) == ["dmy"]
+    assert readings(["02/03/2024", "11/13/2024"]) == ["mdy"]
+    assert readings(["02/02/2024"]) == ["dmy"]  # both orders are the same time
+    assert readings(["13/12/2024", "12/13/2024"]) == []
+
+
+@given(st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2068, 1, 1)))
+def test_every_moment_is_read_back(moment):
+    moment = moment.replace(microsecond=0)
+    for pattern, order in (
+        ("%d.%m.%Y %H:%M:%S", "dmy"),
+        ("%m/%d/%Y %I:%M:%S %p", "mdy"),
+        ("%d-%b-%y %H:%M:%S", "dmy"),
+        ("%Y/%m/%d %H:%M:%S", "ymd"),
+    ):
+        text = moment.strftime(pattern)
+        assert readings([text])
+        assert TimeFormat(order).read([text], "t")[0] == moment
+
+
+def test_german_months_and_times_that_lose_their_midnight():
+    assert TimeFormat("dmy").read(["01-Mrz-24 12:00", "01-Okt-24", "31-Dez-24"], "t").month.tolist() == [3, 10, 12]
+    assert TimeFormat("dmy").read(["29.02.2024 23:59", "01.03.2024"], "t")[1] == pd.Timestamp("2024-03-01")
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_numbers_since_1970(unit, factor):
+    number = int(MOMENT.timestamp()) * factor
+    assert epoch_unit(np.array([number])) == unit
+    assert TimeFormat(unit).read([number, number], "t")[1] == MOMENT
+    assert TimeFormat(unit).read([str(number)], "t")[0] == MOMENT
+
+
+def test_fractions_of_seconds_since_1970():
+    assert TimeFormat("s").read(["1709247600.25"], "t")[0] == MOMENT + pd.Timedelta("250ms")
+    assert epoch_unit(np.array([1.7e9, 1.7e12])) is None
+    assert epoch_unit(np.array([np.nan])) is None
+
+
+def test_a_pattern_for_the_rest():
+    assert TimeFormat("%Y%m%d%H%M").read(["202402292300"], "t")[0] == MOMENT
+    assert TimeFormat("%Y%m%d%H%M").read([202402292300], "t")[0] == MOMENT
+    with pytest.raises(TableError, match="--time-format must be a pattern"):
+        TimeFormat("dd.mm.yyyy")
+    with pytest.raises(ValueError, match=r"'t' contains 'x' in row 7, which is not a time written as day, month, year"):
+        TimeFormat("dmy").read(["01.01.2024", "01.01.2024", "x"], "t", 5)
+
+
+@pytest.mark.parametrize("name", ["temperature", "estimate", "rate", "dates_ok", "Timer"])
+def test_names_that_only_sound_like_times(name):
+    assert not is_called_time(name)
+
+
+def table(tmp_path, text, **options):
+    (tmp_path / "t.csv").write_text(text)
+    return open_table([str(tmp_path / "t.csv")], Options(**options), Selection(), print)
+
+
+def test_the_column_is_found(tmp_path):
+    assert table(tmp_path, "a,when,b\n1,29.02.2024 23:00,2\n").time == "when"
+    assert table(tmp_path, "a,time,b\n1,1709247600,2\n").time == "time"
+    assert table(tmp_path, "a,count,b\n1,1709247600,2\n").time is None  # numbers need a name that says so
+    assert table(tmp_path, "a,when,b\n1,29.02.2024 23:00,2\n", time="none").time is None
+    with pytest.raises(TableError, match="did you mean 'when'"):
+        table(tmp_path, "a,when,b\n1,29.02.2024 23:00,2\n", time="wenn").time  # noqa: B018
+
+
+def test_an_order_that_only_a_late_row_settles(tmp_path):
+    rows = ["02/03/2024 10:00,1,2"] * 30_000
+    text = "t,a,b\n" + "\n".join(rows)
+    with pytest.raises(TableError, match=r"2024-03-02 10:00:00 \(day, month, year\) or 2024-02-03 10:00:00") as error:
+        table(tmp_path, text).time_format  # noqa: B018
+    assert "--time-format dmy or --time-format mdy" in str(error.value)
+    assert table(tmp_path, text + "\n02/14/2024 10:00,1,2\n").time_format.name == "mdy"
+    assert table(tmp_path, text, hints={"time_format": "dmy"}).time_format.name == "dmy"
+    assert table(tmp_path, text, time_format="mdy").time_format.name == "mdy"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
+    times = pd.date_range("2024-02-29 23:58", periods=4, freq="1min")
+    frame = pd.DataFrame({"Datum": times.date, "Uhrzeit": times.time, "a": 1.5, "b": 2.5})
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        frame.assign(Datum=times.strftime("%d.%m.%Y")).to_csv(path, index=False, sep=";", decimal=",")
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path, index=False)
+    for column in (None, "Datum,Uhrzeit"):
+        found = open_table([str(path)], Options(time=column), Selection(), print)
+        assert found.time_columns == ["Datum", "Uhrzeit"]
+        (batch,) = found.batches(["a", "b"], ["Datum"])
+        assert batch.times().tolist() == times.tolist()
+        assert batch.carried["Datum"][3].as_py() in (
+            "01.03.2024 00:01:00",
+            "2024-03-01 00:01:00",
+            "2024-03-01 00:01:00.000000",
+        )
+        memory = found.detected()
+        assert memory["time"] == "Datum,Uhrzeit"
+    again = open_table([str(path)], Options(hints=memory), Selection(), print)
+    assert again.time_columns == ["Datum", "Uhrzeit"]
+    alone = open_table([str(path)], Options(time="Datum"), Selection(), print)
+    assert alone.time_columns == ["Datum"]

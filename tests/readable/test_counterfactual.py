@@ -1,0 +1,181 @@
+"""Counterfactuals against trying all sets of features with a numerical minimiser."""
+
+import copy
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import witness
+
+from culpa import Explainer, LatentGaussian, PCADetector
+from culpa.readable import counterfactual
+
+
+def smallest_score(A, x, free):
+    """By least squares, with these features free."""
+    return witness.minimal_value(A, x, [i for i in range(len(x)) if i not in free], 0.0) if free else x @ A @ x
+
+
+def fewest(A, x, limit, players):
+    """Smallest number of players that clears the row, and the lowest score with that many."""
+    for k in range(len(players) + 1):
+        lowest = min(
+            smallest_score(A, x, [i for player in chosen for i in player])
+            for chosen in itertools.combinations(players, k)
+        )
+        if lowest <= limit * (1 + 1e-9):
+            return k, lowest
+    raise AssertionError
+
+
+@pytest.mark.parametrize("groups", [None, {"pair": [0, 3], "three": [1, 2, 4]}])
+@pytest.mark.parametrize("score", ["spe", "t2", "mahalanobis"])
+@pytest.mark.parametrize(("d", "p"), [(5, 2), (8, 3)])
+def test_equal_brute_force(d, p, score, groups):
+    model = LatentGaussian(np.zeros(d), np.random.default_rng(0).normal(size=(d, p)), 0.3)
+    A = witness.score_matrix(model, score)
+    X = 3 * np.random.default_rng(1).normal(size=(12, d))
+    explainer = Explainer(model, score, groups=groups)
+    limit = 0.3 * float(np.median(explainer.score(X)))
+    found = explainer.explain(X).counterfactual(limit=limit)
+    counts = set()
+    for row, x in enumerate(X):
+        count, lowest = fewest(A, x, limit, explainer.players)
+        assert len(found.players[row]) == count
+        assert found.score_if_changed[row] == pytest.approx(lowest, rel=1e-7, abs=1e-9)
+        assert found.score_if_changed[row] <= limit * (1 + 1e-9)
+        there = found.changed[row]
+        assert there @ A @ there == pytest.approx(lowest, rel=1e-7, abs=1e-9)
+        np.testing.assert_array_equal(np.flatnonzero(there != x), [i for i in found.features[row] if there[i] != x[i]])
+        counts.add(count)
+    assert found.exact.all()
+    assert found.possible.all()
+    assert len(counts) > 1
+
+
+def test_mahalanobis_moves_to_what_the_others_imply():
+    model = LatentGaussian(np.zeros(6), np.random.default_rng(0).normal(size=(6, 2)), 0.3)
+    X = model.sample(1, np.random.default_rng(2))
+    X[0, 3] += 9
+    found = Explainer(model, "mahalanobis").explain(X).counterfactual(limit=15)
+    assert found.players == [("x3",)]
+    C, rest = model.covariance, [0, 1, 2, 4, 5]
+    assert found.changed[0, 3] == pytest.approx(C[3, rest] @ np.linalg.solve(C[np.ix_(rest, rest)], X[0, rest]))
+
+
+def test_missing_cells():
+    model = LatentGaussian(np.zeros(6), np.random.default_rng(0).normal(size=(6, 2)), 0.3)
+    score = Explainer(model, "mahalanobis").score
+    X = 4 * np.random.default_rng(3).normal(size=(6, 6))
+    X[:, 1] = np.nan
+    limit = 9.0
+    found = Explainer(model, "mahalanobis").explain(X).counterfactual(limit=limit)
+    for row in range(6):
+        assert score(X[row : row + 1])[0] == pytest.approx(found.score[row])
+        changed = found.changed[row]
+        assert np.isnan(changed[1])
+        assert score(changed[None])[0] == pytest.approx(found.score_if_changed[row])
+        assert found.score_if_changed[row] <= limit
+        for k in range(len(found.players[row])):  # no smaller set does, whatever the values
+            for free in itertools.combinations([0, 2, 3, 4, 5], k):
+                assert best_of(score, X[row], list(free)) > limit
+
+
+def best_of(score, x, free):
+    """Lowest expected score with some cells free, by fitting the quadratic function along them."""
+    if not free:
+        return score(x[None])[0]
+    start = x.copy()
+    start[free] = 0.0
+    k = len(free)
+
+    def at(step):
+        there = start.copy()
+        there[free] = step
+        return score(there[None])[0]
+
+    unit = np.eye(k)
+    base = at(np.zeros(k))
+    slope = np.array([(at(e) - at(-e)) / 2 for e in unit])
+    bend = np.array([[at(a + b) - at(a) - at(b) + base for b in unit] for a in unit])
+    return at(-np.linalg.solve(bend, slope))
+
+
+def test_rows_that_no_change_clears():
+    """With nearly everything missing, the uncertainty of the missing cells alone exceeds the limit."""
+    model = LatentGaussian(np.zeros(4), np.ones((4, 1)), 0.5)
+    found = Explainer(model, "spe").explain(np.array([[1.0, np.nan, np.nan, np.nan]])).counterfactual(limit=0.1)
+    assert not found.possible[0]
+    assert found.players == [()]
+    assert "no change of the observed features clears it" in repr(found)
+
+
+def test_greedy_beyond_the_budget(monkeypatch):
+    model = LatentGaussian(np.zeros(8), np.random.default_rng(0).normal(size=(8, 3)), 0.3)
+    X = 3 * np.random.default_rng(1).normal(size=(12, 8))
+    why = Explainer(model, "mahalanobis").explain(X)
+    exact = why.counterfactual(limit=6.0)
+    monkeypatch.setattr(counterfactual, "_OPERATIONS", 0.0)
+    greedy = why.counterfactual(limit=6.0)
+    assert (greedy.score_if_changed <= 6.0 * (1 + 1e-9)).all()
+    for row in range(12):
+        assert len(greedy.players[row]) >= len(exact.players[row])
+        if greedy.exact[row]:
+            assert len(greedy.players[row]) == len(exact.players[row])
+    assert not greedy.exact.all()
+    assert "fewer may do" in repr(greedy)
+
+
+@pytest.fixture(scope="module")
+def detector():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + 0.2 * rng.normal(size=(300, 6)) + 50)
+    table.columns = list("abcdef")
+    return PCADetector().fit(table), table
+
+
+def test_detectors_know_their_limit(detector):
+    detector, table = detector
+    rows = table[:4].copy()
+    rows.loc[1, "c"] += 8
+    rows.loc[2, ["a", "e"]] += [9, -7]
+    why = detector.explain(rows)
+    found = why.counterfactual()
+    assert found.limit == detector.fitted.limit
+    assert found.players[0] == ()
+    assert found.players[1] == ("c",)
+    changed = pd.DataFrame(found.changed, columns=list("abcdef"))
+    assert (detector.predict(rows) == [1, -1, -1, 1]).all()
+    assert (detector.predict(changed) == 1).all()
+    np.testing.assert_allclose(detector.score_samples(changed), -found.score_if_changed, rtol=1e-9)
+    frame = found.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == ["row", "score", "score_if_changed", "exact", "feature", "actual", "change_to"]
+    assert len(frame) == sum(map(len, found.players))
+    assert "  row 0: not flagged" in repr(found)
+    assert "c 58." in repr(found) or "c 5" in repr(found)
+    one = why[1].counterfactual()
+    assert one.players == [("c",)]
+    assert len(why[[True, False, False, True]].counterfactual()) == 2
+
+
+def test_errors(detector):
+    detector, table = detector
+    with pytest.raises(ValueError, match="needs a limit"):
+        detector.explain(table[:1], score="t2").counterfactual()
+    assert detector.explain(table[:1], score="t2").counterfactual(limit=1e9).players == [()]
+    with pytest.raises(ValueError, match="needs the explainer"):
+        copy.deepcopy(detector.explain(table[:1])).counterfactual()
+
+
+def test_columns_of_several_features():
+    """With lags, a column stands for its past values, too."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(200, 4))
+    detector = PCADetector(lags=1).fit(table)
+    rows = table[:10].copy()
+    rows[5, 2] += 12
+    found = detector.explain(rows, rows=[5]).counterfactual()
+    assert found.players == [("x2",)]
+    assert found.changed[0, 2] != rows[5, 2]

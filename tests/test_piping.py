@@ -1,0 +1,177 @@
+"""Pipelines that end in a detector: incidents, reports, charts and calibration by original column."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
+
+from culpa import Explainer, PCADetector, PipelineDetector, calibrate
+from culpa.datasets import make_plant
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def plant():
+    made = make_plant()
+    names = [f"tag {i}" for i in range(12)]
+    return [pd.DataFrame(np.asarray(X), columns=names) for X in (made.normal, made.new)]
+
+
+@pytest.fixture(scope="module")
+def plain(plant):
+    return PCADetector(4).fit(plant[0])
+
+
+SCALED = {
+    "nothing": lambda: (),
+    "scaler": lambda: (StandardScaler(),),
+    "imputer and scaler": lambda: (SimpleImputer(), StandardScaler()),
+    "neighbours and scalers": lambda: (KNNImputer(), MinMaxScaler(), StandardScaler()),
+    "transformer": lambda: (make_column_transformer((MinMaxScaler(), slice(0, 5)), remainder="passthrough"),),
+    "frozen": lambda: (SimpleImputer(), "frozen"),
+    "union": lambda: (make_union(make_column_transformer((StandardScaler(), slice(0, 12)))),),
+}
+
+
+def pipeline_of(kind, normal, detector):
+    steps = [
+        FrozenEstimator(StandardScaler().fit(normal.to_numpy() + 5)) if step == "frozen" else step
+        for step in SCALED[kind]()
+    ]
+    return make_pipeline(*steps, detector).fit(normal)
+
+
+@pytest.mark.parametrize("kind", sorted(SCALED))
+def test_steps_that_scale_change_nothing(kind, plant, plain):
+    """A detector divides by standard deviations itself, so everything must come out as without the steps."""
+    normal, new = plant
+    detector = PipelineDetector(pipeline_of(kind, normal, PCADetector(4)))
+    assert detector.fitted.limit == pytest.approx(plain.limit_)
+    np.testing.assert_allclose(detector.score_samples(new), plain.score_samples(new), rtol=1e-7)
+    np.testing.assert_array_equal(detector.predict(new), plain.predict(new))
+    incidents, expected = (each.incidents(new, gap=3, min_length=5) for each in (detector, plain))
+    assert str(incidents) == str(expected)
+    columns = ["start", "end", "culprit", "actual", "expected", "expected_sd", "score"]
+    pd.testing.assert_frame_equal(incidents.to_frame()[columns], expected.to_frame()[columns], rtol=1e-6)
+    pd.testing.assert_frame_equal(detector.explain(new[50:60]).top(3), plain.explain(new[50:60]).top(3), rtol=1e-6)
+    pd.testing.assert_frame_equal(detector.statistics(new), plain.statistics(new), rtol=1e-6)
+    pd.testing.assert_frame_equal(detector.reconstruct(new), plain.reconstruct(new), rtol=1e-6)
+    pd.testing.assert_frame_equal(detector.contributions(new), plain.contributions(new), rtol=1e-6)
+    assert detector.drift(new).sentence == plain.drift(new).sentence
+    assert detector.compare(normal, new).sentence == plain.compare(normal, new).sentence
+
+
+def test_report_and_charts(plant, plain):
+    normal, new = plant
+    detector = PipelineDetector(pipeline_of("imputer and scaler", normal, PCADetector(4)))
+    ours, theirs = (each.report(new, gap=3, min_length=5) for each in (detector, plain))
+    assert ours.content.overview.verdict == theirs.content.overview.verdict
+    assert [one["name"] for one in ours.to_dict()["features"]] == [one["name"] for one in theirs.to_dict()["features"]]
+    for ax in detector.plot.control_chart(new):
+        assert ax.lines
+    assert detector.plot.distance(new).collections
+    mpl.pyplot.close("all")
+    timed = new.assign(time=pd.date_range("2024-01-01", periods=400, freq="min"))
+    assert detector.incidents(timed, time="time", gap="3min", min_length=5)[0].start == pd.Timestamp("2024-01-01 00:50")
+
+
+def test_an_imputer_does_not_merge_columns(plant):
+    normal, new = plant
+    holes = normal.mask(np.random.default_rng(0).random(normal.shape) < 0.0005)
+    for imputer in (SimpleImputer(), SimpleImputer(add_indicator=True), KNNImputer(), iterative()):
+        pipeline = make_pipeline(imputer, PCADetector(4)).fit(holes)
+        why = Explainer(pipeline).explain(new[50:55])
+        assert why.player_names == tuple(normal.columns)
+        assert set(why.top(1)["feature"]) == {"tag 2"}
+        if isinstance(imputer, SimpleImputer) and imputer.add_indicator:
+            continue  # columns that are almost constant raise the limit, and nothing is flagged
+        found = PipelineDetector(pipeline).incidents(new, gap=3, min_length=5)
+        assert found[0].culprits[0].feature == "tag 2"
+
+
+def iterative():
+    from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+    from sklearn.impute import IterativeImputer
+
+    return IterativeImputer(max_iter=2, random_state=0, tol=1.0)
+
+
+def mixed_tables(plant):
+    rng = np.random.default_rng(0)
+    tables = []
+    for frame in plant:
+        grade = np.where(
+            frame["tag 1"] > frame["tag 1"].median(), "soft", np.where(rng.random(len(frame)) < 0.5, "a", "b")
+        )
+        tables.append(frame.assign(grade=grade))
+    return tables
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+def test_text_and_powers(plant, kind):
+    """Columns that become several features are one culprit; those that bend keep their names."""
+    normal, new = map(kind, mixed_tables(plant))
+    steps = make_column_transformer(
+        (OneHotEncoder(), ["grade"]), (PowerTransformer(), ["tag 0"]), remainder=StandardScaler()
+    )
+    pipeline = make_pipeline(steps, PCADetector(5)).fit(normal)
+    detector = PipelineDetector(pipeline)
+    why = detector.explain(new)
+    assert set(why.player_names) == {"grade", *(f"tag {i}" for i in range(12))}
+    whole = Explainer(pipeline, score=detector.fitted.statistic.name).explain(new)
+    order = [why.player_names.index(name) for name in whole.player_names]
+    np.testing.assert_allclose(why.values[:, order], whole.values, rtol=1e-6, atol=1e-8)
+    found = detector.incidents(new, gap=3, min_length=5)
+    first = next(one for one in found if one.first in range(45, 60))
+    assert first.culprits[0].feature == "tag 2"
+    assert first.culprits[0].actual == pytest.approx(float(new["tag 2"][first.onset.row]), rel=1e-6)
+    assert "tag 2" in detector.report(new).to_html()
+
+
+def test_steps_that_mix_all_columns(plant):
+    pipeline = make_pipeline(PCA(6), PCADetector(3)).fit(plant[0])
+    why = PipelineDetector(pipeline).explain(plant[1][:3])
+    assert why.player_names == ("+".join(f"tag {i}" for i in range(12)),)
+
+
+def test_lags_and_given_columns(plant):
+    normal, new = plant
+    for options in ({"lags": 1}, {"given": [0]}, {"smooth": 0.3}):
+        plain = PCADetector(3, **options).fit(normal)
+        pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCADetector(3, **options)).fit(normal)
+        detector = PipelineDetector(pipeline)
+        np.testing.assert_allclose(detector.score_samples(new), plain.score_samples(new), rtol=1e-6)
+        mine, theirs = (each.incidents(new, gap=3, min_length=5) for each in (detector, plain))
+        assert [one.culprits[0].feature for one in mine] == [one.culprits[0].feature for one in theirs]
+
+
+def test_calibrate(plant):
+    normal = plant[0][:300]
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCADetector(limit="formula"))
+    best = calibrate(normal, pipeline, n_trials=60, n_folds=2)
+    alone = calibrate(normal, PCADetector(limit="formula"), n_trials=60, n_folds=2)
+    assert best[-1].get_params() == alone.get_params()
+    assert best[-1].calibration_.best == alone.calibration_.best
+    assert not hasattr(pipeline[-1], "model_")
+    assert PipelineDetector(best).fitted.limit == pytest.approx(alone.limit_)
+
+
+def test_what_is_refused(plant):
+    normal = plant[0]
+    with pytest.raises(TypeError, match="a Pipeline whose last step is a PCADetector, but got a PCA of sklearn"):
+        PipelineDetector(make_pipeline(StandardScaler(), PCA(2)).fit(normal))
+    with pytest.raises(TypeError, match="but got a PCADetector of culpa"):
+        PipelineDetector(PCADetector().fit(normal))
+    with pytest.raises(ValueError, match="X has 0 rows, but at least 1 are needed"):
+        PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(normal)).predict(normal[:0])
+    assert repr(PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(normal))) == (
+        "<PipelineDetector: 1 step before a PCADetector>"
+    )
