@@ -172,7 +172,7 @@ def test_flow_sheets_go_the_same_way():
 
 
 def test_torch_walks_the_same_game():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
     g = student(6, 2, 3.0)
     X = np.random.default_rng(3).normal(size=(4, 6))
     explainer = Explainer(g)

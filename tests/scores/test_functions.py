@@ -47,7 +47,7 @@ def test_reconstructions():
 
 
 def test_torch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
     module = torch.nn.Linear(3, 3)
     expected = module(torch.as_tensor(X, dtype=torch.float32)).detach().numpy()
     np.testing.assert_allclose(as_function(module, "reconstruct")(X), expected)
