@@ -48,7 +48,7 @@ def exact(
     at_once = at_once or (_VALUES_PER_CHUNK if isinstance(X, np.ndarray) else _VALUES_PER_CHUNK_ON_GPU)
     order = game.deciding_order(players)
     ordered = [players[i] for i in order]
-    on_the_gpu = on_gpu.values(game, X, ordered, size_weights(len(players)), device, progress)
+    on_the_gpu = on_gpu.values(game, X, ordered, size_weights, device, progress)
     tree = _compiled_tree(game, X, ordered) if on_the_gpu is None else None
     if on_the_gpu is not None:
         result = xp.take(on_the_gpu, as_array_like(np.argsort(order), X), axis=1)

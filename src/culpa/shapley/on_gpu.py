@@ -4,6 +4,8 @@ The kernels walk games by elimination (`culpa._kernels.elimination_steps`): the 
 and the minimal game. All others stay on the processor.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array, to_device
 
@@ -43,13 +45,13 @@ def values(
     game: Game,
     X: Array,
     players: Players,
-    weights: tuple[Floats, Floats],
+    weights: Callable[[int], tuple[Floats, Floats]],
     device: DeviceName,
     progress: Progress | None,
 ) -> Array | None:
     """Shapley values (n, players) like ``X``; ``None`` if the processor should do it.
 
-    Players are in the order in which they decide, and weights are those of `culpa.shapley.exact.size_weights`.
+    Players are in the order in which they decide, and ``weights`` is `culpa.shapley.exact.size_weights`.
     """
     if device == "cpu" or not X.shape[0] or len(players) < 2 or not all(players):
         return None
@@ -64,5 +66,5 @@ def values(
         return None
     report = None if progress is None else lambda share: progress(share, None)
     sizes = [len(player) for player in players]
-    found = gpu.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights, sizes, report)
+    found = gpu.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
     return as_array_like(found, X)
