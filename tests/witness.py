@@ -115,3 +115,13 @@ def by_hand(normal, features, players, score="spe"):
         values = {S: value(S) for S in coalitions(len(players))}
         result.append(shapley(values, len(players)))
     return np.array(result)
+
+
+def assert_sampled_agrees(why, exact):
+    """A sampled explanation agrees with an exact one of the same rows, within its stated errors."""
+    assert (np.abs(why.values - exact.values) <= 5 * why.std_error + 1e-12).all()
+    assert abs(why.base_value - exact.base_value) <= 0.1 * exact.base_value
+    np.testing.assert_allclose(why.score, exact.score)
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
+    np.testing.assert_allclose(why.expected, exact.expected)
+    np.testing.assert_allclose(why.score_if_fixed, exact.score_if_fixed, atol=1e-9)

@@ -15,7 +15,7 @@ def is_smoothed(parameters: Parameters) -> bool:
 
 
 def check_combinations(parameters: Parameters) -> None:
-    """Refuse parameters that contradict each other, one by one valid."""
+    """Refuse parameters that are valid one by one, but not together."""
     statistic, limit = parameters["statistic"], parameters["limit"]
     if limit == "f" and statistic != "t2":
         raise ValueError(f"limit='f' is for statistic='t2', not {statistic!r}: use 'auto'.")

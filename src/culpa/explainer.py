@@ -25,7 +25,7 @@ from culpa.explanation import Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.models.latent import shrunk
-from culpa.models.normal_rows import UnscaledModel
+from culpa.models.normal_argument import UnscaledModel
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
 from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, score_by_name

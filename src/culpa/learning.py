@@ -221,11 +221,14 @@ class Recipe:
         ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
         """
         kind = self.limit_kind
-        if kind in ("conformal",) or self.parameters["trim"] or self.parameters.get("contamination"):
-            what = (
-                "trim" if self.parameters["trim"] else "contamination" if kind != "conformal" else "limit='conformal'"
-            )
-            raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
+        from_rows = {
+            "trim": self.parameters["trim"],
+            "contamination": self.parameters.get("contamination"),
+            "limit='conformal'": kind == "conformal",
+        }
+        for what, asked in from_rows.items():
+            if asked:
+                raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)

@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import tell_reading
+from culpa.cli.console import tell_reading, warn
 
 
 @command
@@ -71,8 +71,8 @@ def explain(
 
         carried = options.labels_of(id, rows, job.source)
         tell_reading(job.source, quiet=rows.quiet)
-        summary = job.run(
-            work,
+        summary = work(
+            *job.tables,
             carried=carried,
             all_rows=all,
             top=top,
@@ -80,6 +80,8 @@ def explain(
             counterfactual=counterfactual,
             upstream=options.chains_of(upstream, job.detector.columns.names),
             inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
+            progress=job.progress,
+            report=warn,
             note=job.note,
         )
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

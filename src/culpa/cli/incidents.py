@@ -8,7 +8,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import plain, tell_reading
+from culpa.cli.console import plain, tell_reading, warn
 
 
 @command
@@ -44,7 +44,15 @@ def incidents(
         tell_reading(job.source, quiet=rows.quiet)
         live = job.source.live and job.format in ("text", "ndjson")
         shown = live if events is None else events
-        summary = job.run(work, time=time, **grouping.grouping(), events=shown, note=job.note)
+        summary = work(
+            *job.tables,
+            time=time,
+            **grouping.grouping(),
+            events=shown,
+            progress=job.progress,
+            report=warn,
+            note=job.note,
+        )
     rows.finish(summary, job.source, answer.path, incidents=True, found=summary.incidents)
 
 

@@ -354,9 +354,10 @@ class Job:
     progress: "Callable[[Summary], None]"
     note: "Callable[[str], None]"
 
-    def run(self, work: "Callable[..., Summary]", **options: Any) -> "Summary":
-        """Do the work of the command, with warnings on the console."""
-        return work(self.detector, self.source, self.sink, progress=self.progress, report=console.warn, **options)
+    @property
+    def tables(self) -> "tuple[FittedDetector, TimedTable, Sink]":
+        """What every job takes first: the model, the rows and where answers go."""
+        return self.detector, self.source, self.sink
 
 
 @contextmanager

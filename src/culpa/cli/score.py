@@ -7,7 +7,7 @@ import typer
 from culpa._core.kinds import FRACTION
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import tell_reading
+from culpa.cli.console import tell_reading, warn
 
 
 @command
@@ -42,5 +42,5 @@ def score(
 
         carried = options.labels_of(id, rows, job.source)
         tell_reading(job.source, quiet=rows.quiet)
-        summary = job.run(work, carried=carried, flagged_only=flagged, fdr=fdr)
+        summary = work(*job.tables, carried=carried, flagged_only=flagged, fdr=fdr, progress=job.progress, report=warn)
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats, Mask, Positions
 from culpa._core.validation import frame_like
+from culpa._core.words import count
 from culpa.scores import QuadraticScore
 
 if TYPE_CHECKING:
@@ -143,8 +144,8 @@ class Counterfactual:
         return frame_like(self.native, columns)
 
     def __repr__(self) -> str:
-        head = f"<Counterfactual: what would bring {len(self)} rows to the limit {self.limit:.4g}>"
-        more = [f"  and {len(self) - _SHOWN} more rows"] if len(self) > _SHOWN else []
+        head = f"<Counterfactual: what would bring {count(len(self), 'row')} to the limit {self.limit:.4g}>"
+        more = [f"  and {count(len(self) - _SHOWN, 'more row')}"] if len(self) > _SHOWN else []
         return "\n".join([head, *(self._line(row) for row in range(min(len(self), _SHOWN))), *more])
 
     def _line(self, row: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import DataFrame, Floats, Mask
+from culpa._core.words import count
 
 if TYPE_CHECKING:
     from culpa.explanation import Explanation
@@ -113,5 +114,5 @@ class Shortest:
             f"  row {label}: " + (f"{', '.join(names)} ({part:.0%})" if names else "nothing to explain")
             for label, names, part in rows[:_SHOWN]
         ]
-        more = [f"  and {len(rows) - _SHOWN} more rows"] if len(rows) > _SHOWN else []
+        more = [f"  and {count(len(rows) - _SHOWN, 'more row')}"] if len(rows) > _SHOWN else []
         return "\n".join([head, *lines, *more])

@@ -16,11 +16,11 @@ from culpa.columns import Columns, Plain
 from culpa.columns.pipelines import Traced
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.linear_maps import LinearMap, linear_map
-from culpa.models.normal_rows import in_user_units, model_of
+from culpa.models.normal_argument import in_user_units, model_of
 from culpa.scores.by_name import score_by_name
+from culpa.scores.callables import Function, SquaredError, as_function, detector_score
 from culpa.scores.form import reconstruction_error
 from culpa.scores.function import FunctionScore
-from culpa.scores.functions import Function, SquaredError, as_function, detector_score
 from culpa.scores.mixture import MixtureScore
 from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score

@@ -1,4 +1,4 @@
-"""What normal rows look like, where only the rows are given: PPCA of standardised rows, as `PCADetector` fits it."""
+"""What the argument ``normal`` of `culpa.Explainer` means: a model of normal rows, or rows to fit PPCA to."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -6,7 +6,7 @@ import pytest
 from sklearn.ensemble import IsolationForest
 from sklearn.neural_network import MLPRegressor
 
-from culpa.scores.functions import SquaredError, as_function, detector_score
+from culpa.scores.callables import SquaredError, as_function, detector_score
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from culpa import PPCA, LatentGaussian, PCADetector
-from culpa.models.normal_rows import in_user_units, model_of
+from culpa.models.normal_argument import in_user_units, model_of
 
 
 def rows():
