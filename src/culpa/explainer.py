@@ -363,6 +363,9 @@ class Explainer:
             if not len(observed):
                 yield at, [], None
                 continue
+            if len(observed) == standard.shape[1] and all(self.players):
+                yield at, list(range(len(self.players))), self._engine.share_out(standard[at], self.players)
+                continue
             present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
             members = [np.intersect1d(self.players[k], observed).tolist() for k in present]
             if not present:  # nothing but given features
@@ -442,7 +445,7 @@ def _reference_rows(gaussian: Distribution, seed: int) -> Floats:
     rows = gaussian.sample(_REFERENCE_ROWS, rng)
     spoiled = np.arange(0, _REFERENCE_ROWS, 2)
     which = rng.integers(gaussian.n_features, size=len(spoiled))
-    rows[spoiled, which] += 5 * np.sqrt(np.diag(gaussian.covariance))[which]
+    rows[spoiled, which] += 5 * np.sqrt(gaussian.variances)[which]
     return rows
 
 

@@ -276,11 +276,11 @@ class Recipe:
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
         context = Context.of_moments(moments, self.columns.given_features) if self.columns.given else None
-        raw = None if context is None else np.sqrt(np.diag(moments.covariance))[context.others]
+        raw = None if context is None else np.sqrt(moments.variances)[context.others]
         if context is not None:
             moments = context.adjust_moments(moments)
             blocks = blocks and BlockMoments(tuple(map(context.adjust_moments, blocks.blocks)))
-        mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)), raw)
+        mean, scale = self._scaling(moments.mean, spread(moments.mean, moments.variances), raw)
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))

@@ -46,6 +46,7 @@ from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
+from culpa.models.scatter import Scatter
 from culpa.modes import has_modes
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
@@ -410,4 +411,4 @@ def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
         header["noise_variance"],
         degrees_of_freedom=math.inf if heavy is None else heavy,
     )
-    return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])
+    return ppca.restore(gaussian, arrays["model.axes"], Scatter.of_matrix(arrays["model.covariance"]))

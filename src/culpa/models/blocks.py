@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.models.moments import Moments
+from culpa.models.scatter import Scatter
 
 N_BLOCKS = 10
 FEWEST_PER_BLOCK = 3  # rows that are scored, for held-out scores
@@ -110,7 +111,8 @@ class BlockMoments:
             scatter = np.zeros((d, d))
             scatter[np.triu_indices(d)] = upper
             scatter += np.triu(scatter, 1).T
-            blocks.append(Moments(int(n) if n.is_integer() else n, mean, np.zeros(d), scatter))
+            count = int(n) if n.is_integer() else n
+            blocks.append(Moments(count, mean, np.zeros(d), Scatter.of_matrix(scatter)))
         return cls(tuple(blocks))
 
     @cached_property

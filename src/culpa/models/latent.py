@@ -33,6 +33,7 @@ from scipy import linalg, special
 
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
+from culpa.models.scatter import Scatter
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
@@ -175,6 +176,16 @@ class LatentGaussian:
     def covariance(self) -> Floats:
         """C = W W^T + Psi, (d, d)."""
         return self.loadings @ self.loadings.T + np.diag(self.noise)
+
+    @property
+    def scatter(self) -> Scatter:
+        """C, as what sample covariances are compared with."""
+        return Scatter.of_matrix(self.covariance)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Of the features, (d,): the diagonal of C."""
+        return np.asarray((self.loadings**2).sum(axis=1) + self.noise)
 
     @cached_property
     def signal(self) -> Floats:
