@@ -202,9 +202,12 @@ def _same_columns(fitted: FittedDetector) -> Iterator[tuple[int, int]]:
     n, sample = len(fitted.columns.names), fitted.ppca.sample_
     std = np.sqrt(np.where(sample.diagonal > 0, sample.diagonal, 1.0))
     for start, strip in sample.over(std).strips():
-        for a, b in np.argwhere(np.triu(np.abs(strip), 1) > _SAME).tolist():
-            if start + a < n and start + b < n:
-                yield start + a, start + b
+        np.abs(strip, out=strip)
+        strip[np.tril_indices(len(strip))] = 0.0
+        if strip.max() > _SAME:
+            for a, b in (start + np.argwhere(strip > _SAME)).tolist():
+                if max(a, b) < n:
+                    yield a, b
 
 
 def _about_components(fitted: FittedDetector) -> Iterator[str]:
