@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
+from culpa._core import memory
 from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.native import emptied
@@ -191,6 +192,7 @@ class Explainer:
 
     def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
         n, n_players = len(reading.labels), len(self.players)
+        memory.claim_explanation(n, self.game.n_features)
         shown = self.columns.decode(self.model.location[None])
         parts: dict[str, Any] = {
             "values": np.empty((n, n_players)),

@@ -57,8 +57,10 @@ def check_arrays(
         "model.mean": (d,),
         "model.loadings": (d, p),
         "model.axes": (p, d),
-        "model.covariance": (d, d),
     }
+    if model is None:  # few rows have a factor of their covariance
+        factor = arrays.get("model.factor")
+        shapes |= {"model.covariance": (d, d)} if factor is None else {"model.factor": (min(len(factor), d - 1), d)}
     n_given = _n_given(header["parameters"]) * (header["parameters"]["lags"] + 1)
     if n_given:
         shapes |= {

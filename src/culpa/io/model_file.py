@@ -140,7 +140,7 @@ def _model_arrays(fitted: FittedDetector) -> Arrays:
         "model.mean": fitted.model.gaussian.mean,
         "model.loadings": fitted.model.gaussian.loadings,
         "model.axes": ppca.components_,
-        "model.covariance": ppca.covariance_,
+        "model.covariance" if ppca.sample_.factor is None else "model.factor": ppca.sample_.kept,
     }
 
 
@@ -411,4 +411,6 @@ def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
         header["noise_variance"],
         degrees_of_freedom=math.inf if heavy is None else heavy,
     )
-    return ppca.restore(gaussian, arrays["model.axes"], Scatter.of_matrix(arrays["model.covariance"]))
+    thin = "model.factor" in arrays
+    sample = Scatter.of_factor(arrays["model.factor"]) if thin else Scatter.of_matrix(arrays["model.covariance"])
+    return ppca.restore(gaussian, arrays["model.axes"], sample)

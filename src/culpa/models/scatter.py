@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from culpa._core import memory
 from culpa._core.types import Floats
 
 _CELLS_PER_STRIP = 1 << 22  # numbers held at a time
@@ -44,6 +45,11 @@ class Scatter:
         return cls(len(matrix), given_matrix=matrix)
 
     @property
+    def kept(self) -> Floats:
+        """What it is kept as: the matrix, or a factor, which has fewer rows than columns."""
+        return self.matrix if self.factor is None else self.factor
+
+    @property
     def is_thin(self) -> bool:
         """Whether it is kept as a factor."""
         return self.factor is not None
@@ -54,6 +60,7 @@ class Scatter:
         if self.factor is None:
             assert self.given_matrix is not None
             return self.given_matrix
+        memory.claim_square(self.n_features, "the covariance")
         return self.factor.T @ self.factor
 
     @cached_property

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.stats import qmc
 
+from culpa._core import memory
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats
 
@@ -75,6 +76,7 @@ def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int
 @lru_cache(maxsize=16)
 def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
     """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected."""
+    memory.claim_orders(n_nets << log2_net, n_players, n_nets)
     rng = np.random.default_rng(seed)
     nets = [np.argsort(_points(n_players, log2_net, rng), axis=1) for _ in range(n_nets)]
     if n_players < 3:
