@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,22 +30,21 @@ def _fits(quick: bool) -> list[dict[str, Any]]:
     lines = []
     for n, d in ((200, 2_000), (200, 6_000), *(() if quick else ((200, 20_000),))):
         X = rows_of(n, d)
-        lines.append(_line(f"fit, {n:,} x {d:,}", lambda X=X: PCADetector().fit(X), X))
-        lines.append(_line(f"PCA of scikit-learn, {n:,} x {d:,}", lambda X=X: PCA().fit(X), X))
+        lines.append(_line(f"fit, {n:,} x {d:,}", partial(PCADetector().fit, X), X))
+        lines.append(_line(f"PCA of scikit-learn, {n:,} x {d:,}", partial(PCA().fit, X), X))
     return lines
 
 
 def _explanations(quick: bool) -> list[dict[str, Any]]:
     lines = []
     for d in (1_000, *(() if quick else (2_000, 5_000))):
-        X = rows_of(200, d)
-        detector = PCADetector().fit(X)
-        lines.append(_line(f"chosen, {d:,} features", lambda detector=detector: detector.explainer().chosen))
-        lines.append(_line(f"one row, {d:,} features", lambda detector=detector, X=X: detector.explain(X[:1])))
-        closed = {"game": "interventional"}
-        lines.append(
-            _line(f"one row, interventional, {d:,}", lambda detector=detector, X=X: detector.explain(X[:1], **closed))
-        )
+        row = rows_of(200, d)[:1]
+        detector = PCADetector().fit(rows_of(200, d))
+        lines += [
+            _line(f"chosen, {d:,} features", lambda explainer=detector.explainer(): explainer.chosen),
+            _line(f"one row, {d:,} features", partial(detector.explain, row)),
+            _line(f"one row, interventional, {d:,} features", partial(detector.explain, row, game="interventional")),
+        ]
     return lines
 
 
