@@ -41,7 +41,7 @@ def _explanations(quick: bool) -> list[dict[str, Any]]:
         row = rows_of(200, d)[:1]
         detector = PCADetector().fit(rows_of(200, d))
         lines += [
-            _line(f"chosen, {d:,} features", lambda explainer=detector.explainer(): explainer.chosen),
+            _line(f"chosen, {d:,} features", partial(getattr, detector.explainer(), "chosen")),
             _line(f"one row, {d:,} features", partial(detector.explain, row)),
             _line(f"one row, interventional, {d:,} features", partial(detector.explain, row, game="interventional")),
         ]

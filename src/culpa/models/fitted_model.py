@@ -101,7 +101,7 @@ class FittedModel:
         return replace(self, distribution=mixture.modes[mode], sample=None, n_samples=n, mode_units={})
 
     @property
-    def covariance(self) -> Scatter:
+    def scatter(self) -> Scatter:
         """Covariance of scaled data: the sample's where it is known, or else the model's."""
         return self.gaussian.scatter if self.sample is None else self.sample
 

@@ -170,7 +170,7 @@ class Loadings:
         lengths = np.linalg.norm(loadings, axis=0)
         axes = loadings / np.where(lengths > 0, lengths, 1.0)
         axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
-        explained = fitted.covariance.along(axes.T) / fitted.covariance.diagonal.sum()
+        explained = fitted.scatter.along(axes.T) / fitted.scatter.diagonal.sum()
         select = Selection.largest(axes**2 @ explained, max_features)
         shown = np.sort(select.shown)
         names = fitted.feature_names or default_names(len(axes))
