@@ -14,6 +14,7 @@ from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
 from benchmarks.problems import all_problems
 from benchmarks.timing import product_rate
+from benchmarks.wide import wide_tables
 
 
 def show(console: Console, title: str, lines: list[dict[str, Any]]) -> None:
@@ -29,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    named = "peers, exact, sampled, compiled, soon, tight, first, busy, fit, mixture, models or long"
+    named = "peers, exact, sampled, compiled, soon, tight, first, busy, fit, mixture, models, long or wide"
     parser.add_argument("--only", help=f"run one part: {named}")
     options = parser.parse_args()
     console = Console(width=140)
@@ -50,6 +51,7 @@ def main() -> None:
         "mixture": lambda: mixture_walks(options.quick),
         "models": lambda: model_costs(options.quick),
         "long": lambda: long_tables(options.quick),
+        "wide": lambda: wide_tables(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

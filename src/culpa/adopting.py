@@ -81,7 +81,7 @@ def _estimator(pca: Any, model: FittedModel, moments: Moments) -> PPCA:
     ppca = PPCA(model.gaussian.n_components)
     ppca.n_features_in_, ppca.n_samples_ = model.gaussian.n_features, moments.n
     ppca.n_iter_, ppca.converged_ = 1, True
-    return ppca.restore(model.gaussian, np.asarray(pca.components_, dtype=np.float64), moments.covariance)
+    return ppca.restore(model.gaussian, np.asarray(pca.components_, dtype=np.float64), moments.sample)
 
 
 def _was_fitted_to(pca: Any, model: FittedModel, X: Floats) -> bool:

@@ -443,8 +443,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if isinstance(self.model_, MixturePPCA):
             raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
         model, context = self.model_.moments_so_far(), self.fitted.model.context
-        scatter = model.scatter * np.outer(self.scale_, self.scale_)
-        moments = Moments(model.n, self.mean_, self.scale_ * model.mean, scatter)
+        moments = Moments(model.n, self.mean_, self.scale_ * model.mean, model.about_mean.over(1 / self.scale_))
         return BlockMoments((moments if context is None else context.joint_moments(moments),))
 
 

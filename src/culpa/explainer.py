@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
+from culpa._core import memory
 from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.native import emptied
@@ -191,6 +192,7 @@ class Explainer:
 
     def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
         n, n_players = len(reading.labels), len(self.players)
+        memory.claim_explanation(n, self.game.n_features)
         shown = self.columns.decode(self.model.location[None])
         parts: dict[str, Any] = {
             "values": np.empty((n, n_players)),
@@ -363,6 +365,9 @@ class Explainer:
             if not len(observed):
                 yield at, [], None
                 continue
+            if len(observed) == standard.shape[1] and all(self.players):
+                yield at, list(range(len(self.players))), self._engine.share_out(standard[at], self.players)
+                continue
             present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
             members = [np.intersect1d(self.players[k], observed).tolist() for k in present]
             if not present:  # nothing but given features
@@ -442,7 +447,7 @@ def _reference_rows(gaussian: Distribution, seed: int) -> Floats:
     rows = gaussian.sample(_REFERENCE_ROWS, rng)
     spoiled = np.arange(0, _REFERENCE_ROWS, 2)
     which = rng.integers(gaussian.n_features, size=len(spoiled))
-    rows[spoiled, which] += 5 * np.sqrt(np.diag(gaussian.covariance))[which]
+    rows[spoiled, which] += 5 * np.sqrt(gaussian.variances)[which]
     return rows
 
 

@@ -25,7 +25,7 @@ from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoi
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
-from culpa.models.ties import SuggestedGroup, suggested_groups
+from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
 from culpa.options import ExplainerOptions
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.held_out import Rate
@@ -144,10 +144,12 @@ class FittedDetector:
         # few rows are correlated by chance, which the model smooths out
         many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
         if isinstance(self.ppca, MixturePPCA):  # columns that merely change together from mode to mode are not alike
-            covariance = self.ppca.within_covariance_[:n, :n]
+            ties = ties_of(self.ppca.within_covariance_[:n, :n])
+        elif many:
+            ties = ties_of(self.ppca.covariance_[:n, :n])
         else:
-            covariance = (self.ppca.covariance_ if many else self.model.gaussian.covariance)[:n, :n]
-        return suggested_groups(covariance, names, [[names.index(name) for name in members] for members in groups])
+            ties = ties_in_model(self.model.gaussian.marginal(range(n)))
+        return suggested_groups(ties, names, [[names.index(name) for name in members] for members in groups])
 
     @property
     def deciding_model(self) -> FittedModel:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core import memory
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
@@ -201,6 +202,7 @@ class Recipe:
                 f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
                 "from. Pass more rows."
             )
+        memory.claim_fit(*X.shape, thin=self._is_thin(X))
         rows, confidence = X[:n], self.parameters["confidence"]
         learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
         if self.modes is not None:
@@ -229,6 +231,7 @@ class Recipe:
         for what, asked in from_rows.items():
             if asked:
                 raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
+        memory.claim_fit(blocks.total.n, blocks.total.n_features, thin=blocks.total.about_mean.is_thin)
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         watcher = _Watcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
@@ -244,6 +247,11 @@ class Recipe:
             limits = self._cross_validated(learned, blocks, batches)
         seen = watcher.range.finish() if watcher.rows_seen else None
         return self.limited(self._fitted(learned, limits, blocks, seen, None))
+
+    def _is_thin(self, X: Floats) -> bool:
+        """Whether the fit gets by without a square matrix: of few complete rows, by their principal axes alone."""
+        plain = self.model in ("ppca", "copula") and self.modes is None and not self.parameters["shrinkage"]
+        return plain and len(X) < X.shape[1] and not np.isnan(X).any()
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
@@ -276,11 +284,11 @@ class Recipe:
     def learn_moments(self, moments: Moments, blocks: BlockMoments | None = None, p: int | None = None) -> Learned:
         """The same from moments; ``blocks`` choose the number of components, unless ``p`` says what it is."""
         context = Context.of_moments(moments, self.columns.given_features) if self.columns.given else None
-        raw = None if context is None else np.sqrt(np.diag(moments.covariance))[context.others]
+        raw = None if context is None else np.sqrt(moments.variances)[context.others]
         if context is not None:
             moments = context.adjust_moments(moments)
             blocks = blocks and BlockMoments(tuple(map(context.adjust_moments, blocks.blocks)))
-        mean, scale = self._scaling(moments.mean, spread(moments.mean, np.diag(moments.covariance)), raw)
+        mean, scale = self._scaling(moments.mean, spread(moments.mean, moments.variances), raw)
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=bool(self.parameters["scale"]))

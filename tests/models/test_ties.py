@@ -8,7 +8,7 @@ import pytest
 
 from culpa import FitWarning, PCADetector
 from culpa.datasets import load_tennessee_eastman
-from culpa.models.ties import partial_correlations, suggested_groups
+from culpa.models.ties import partial_correlations, suggested_groups, ties_of
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6], ids=["alike", "of very different sizes"])
@@ -75,13 +75,13 @@ def test_pairs_and_their_strengths():
 def test_a_group_of_everything_is_not_suggested():
     X = table(d=3)
     X["c"] = X["a"] + X["b"]
-    assert suggested_groups(X.cov().to_numpy(), "abc") == []
+    assert suggested_groups(ties_of(X.cov().to_numpy()), "abc") == []
 
 
 def test_few_rows_are_judged_by_the_model():
     """Of hardly more rows than columns, the covariance has large partial correlations by chance."""
     X = np.random.default_rng(0).normal(size=(24, 20))
-    assert suggested_groups(np.cov(X.T), [f"x{i}" for i in range(20)])
+    assert suggested_groups(ties_of(np.cov(X.T)), [f"x{i}" for i in range(20)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         assert PCADetector().fit(X).suggested_groups() == []
@@ -92,7 +92,7 @@ def test_columns_in_no_relation_are_not_suggested():
 
 
 def test_ties_that_share_a_column_are_joined_by_their_weakest():
-    (group,) = suggested_groups(known({(0, 1): -0.9, (2, 3): 0.84}), "abcde")
+    (group,) = suggested_groups(ties_of(known({(0, 1): -0.9, (2, 3): 0.84})), "abcde")
     assert group == (("a", "b"), pytest.approx(0.9))
     X = table(d=8, noise=0.0)
     X["c"], X["f"] = X["a"] + X["b"], X["d"] + 0.2 * X["e"]  # d and e are tied to f, and e less
@@ -101,7 +101,7 @@ def test_ties_that_share_a_column_are_joined_by_their_weakest():
 
 
 def test_known_groups_are_not_suggested_again_and_grow_as_a_whole():
-    pair = known({(0, 1): 0.9})
+    pair = ties_of(known({(0, 1): 0.9}))
     assert suggested_groups(pair, "abcde", [[0, 1, 2]]) == []
     (group,) = suggested_groups(pair, "abcde", [[1, 2, 4]])
     assert group == (("a", "b", "c", "e"), pytest.approx(0.9))

@@ -133,7 +133,7 @@ def _header(names: tuple[str, ...]) -> Any:
     # scikit-learn reads names directly from pandas frames, so pass it an empty one
     import pandas as pd
 
-    return pd.DataFrame(columns=list(names), dtype=np.float64)
+    return pd.DataFrame(np.empty((0, len(names))), columns=list(names))  # of one array, which wide tables need
 
 
 def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:

@@ -6,6 +6,8 @@ process engineer's "partial decomposition contribution" x_i (A x)_i is a Shapley
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -24,7 +26,11 @@ class Interventional(Expected[QuadraticScore]):
 
     def __init__(self, score: QuadraticScore) -> None:
         super().__init__(score)
-        self._mixed = score.matrix * score.gaussian.covariance
+
+    @cached_property
+    def _mixed(self) -> Floats:
+        """A * C, elementwise; the closed form does without this d x d matrix."""
+        return self.score.matrix * self.score.gaussian.covariance
 
     @property
     def cost(self) -> Cost:
@@ -41,6 +47,8 @@ class Interventional(Expected[QuadraticScore]):
     def value(self, X: Floats, members: Positions) -> Floats:
         """The definition."""
         hidden = np.setdiff1d(np.arange(self.n_features), members)
+        if not len(hidden):
+            return self.score(X)
         present = X.copy()
         present[:, hidden] = 0.0
         return np.asarray(self.score(present) + self._mixed[np.ix_(hidden, hidden)].sum())
@@ -52,16 +60,26 @@ class Interventional(Expected[QuadraticScore]):
 
     def closed_form(self, X: Array, players: list[list[int]]) -> Array:
         """phi_i = x_i (A x)_i - (A C)_ii. Partners of missing features take over their share of the base value."""
-        observed = [i for player in players for i in player]
-        outside = np.setdiff1d(np.arange(self.n_features), observed)
-        base = self._mixed[:, observed].sum(axis=1) + 2 * self._mixed[:, outside].sum(axis=1)
-        members = np.zeros((self.n_features, len(players)))
-        for k, player in enumerate(players):
-            members[player, k] = 1.0
-        present = X * as_array_like(members.sum(axis=1), X)
-        root = as_array_like(self.score.root, X)
-        per_feature = present * (present @ root.T @ root) - as_array_like(base, X)
-        return per_feature @ as_array_like(members, X)
+        xp, members = array_namespace(X), [i for player in players for i in player]
+        observed = np.zeros(self.n_features)
+        observed[members] = 1.0
+        present = X * as_array_like(observed, X)
+        response = self.score.response(present, lambda array: as_array_like(array, X))
+        per_feature = present * response - as_array_like(self._base(observed), X)
+        joined = xp.take(per_feature, as_array_like(np.array(members, dtype=np.intp), X), axis=1)
+        if len(members) == len(players):
+            return joined
+        ends = np.cumsum([0, *map(len, players)]).tolist()
+        return xp.stack([xp.sum(joined[:, a:b], axis=1) for a, b in pairwise(ends)], axis=1)
+
+    def _base(self, observed: Floats) -> Floats:
+        """Each feature's share of the base value: the sum of A_ij C_ij over observed j, and twice that over the others.
+
+        With C = W W^T + Psi, the sums are those of W_ik (A W)_ik over k, and A_ii Psi_ii.
+        """
+        g, weights = self.score.gaussian, 2 - observed
+        mixed = g.loadings * self.score.response((weights[:, None] * g.loadings).T).T
+        return np.asarray(mixed.sum(axis=1) + weights * self.score.diagonal * g.noise)
 
 
 @dataclass(frozen=True)

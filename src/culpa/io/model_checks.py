@@ -47,18 +47,20 @@ def count_features(arrays: Arrays) -> int:
     return int(loadings.shape[0])
 
 
+def _model_shapes(arrays: Arrays, d: int, p: int) -> dict[str, tuple[int, ...]]:
+    """Of a model with one mode; the covariance of fewer rows than features is there as a factor."""
+    factor = arrays.get("model.factor")
+    covariance = {"model.covariance": (d, d)} if factor is None else {"model.factor": (min(factor.shape[0], d - 1), d)}
+    return {"model.mean": (d,), "model.loadings": (d, p), "model.axes": (p, d), **covariance}
+
+
 def check_arrays(
     arrays: Arrays, header: dict[str, Any], d: int, model: dict[str, tuple[int, ...]] | None = None
 ) -> None:
     """All arrays are there, all shapes agree and all numbers are finite; ``model`` has the shapes of the model's arrays."""
     p = arrays["model.loadings"].shape[1] if model is None else 0
     shapes: dict[str, tuple[int, ...]] = {"mean": (d,), "scale": (d,)}
-    shapes |= model or {
-        "model.mean": (d,),
-        "model.loadings": (d, p),
-        "model.axes": (p, d),
-        "model.covariance": (d, d),
-    }
+    shapes |= model or _model_shapes(arrays, d, p)
     n_given = _n_given(header["parameters"]) * (header["parameters"]["lags"] + 1)
     if n_given:
         shapes |= {

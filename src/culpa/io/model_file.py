@@ -46,6 +46,7 @@ from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
+from culpa.models.scatter import Scatter
 from culpa.modes import has_modes
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
@@ -139,7 +140,7 @@ def _model_arrays(fitted: FittedDetector) -> Arrays:
         "model.mean": fitted.model.gaussian.mean,
         "model.loadings": fitted.model.gaussian.loadings,
         "model.axes": ppca.components_,
-        "model.covariance": ppca.covariance_,
+        "model.covariance" if ppca.sample_.factor is None else "model.factor": ppca.sample_.kept,
     }
 
 
@@ -410,4 +411,6 @@ def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
         header["noise_variance"],
         degrees_of_freedom=math.inf if heavy is None else heavy,
     )
-    return ppca.restore(gaussian, arrays["model.axes"], arrays["model.covariance"])
+    thin = "model.factor" in arrays
+    sample = Scatter.of_factor(arrays["model.factor"]) if thin else Scatter.of_matrix(arrays["model.covariance"])
+    return ppca.restore(gaussian, arrays["model.axes"], sample)

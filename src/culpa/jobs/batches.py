@@ -51,7 +51,7 @@ def codes_for(fitted: FittedDetector) -> Codes:
     n, model = len(fitted.columns.names), fitted.model
     if model.margins is not None:
         return Codes(model.usual[:n], model.usual_spread[:n])
-    variance = model.scale**2 * np.diag(fitted.ppca.covariance_)
+    variance = model.scale**2 * fitted.ppca.sample_.diagonal
     if model.context is not None:
         variance = variance + np.diag(
             model.context.coefficients @ model.context.covariance @ model.context.coefficients.T

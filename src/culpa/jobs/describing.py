@@ -81,7 +81,7 @@ def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
     """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
-    mean, std = fitted.model.centre, np.sqrt(np.diag(ppca.covariance_)) * fitted.model.scale
+    mean, std = fitted.model.centre, np.sqrt(ppca.sample_.diagonal) * fitted.model.scale
     if fitted.model.margins is not None:
         mean, std = fitted.model.usual, fitted.model.usual_spread
     return Description(

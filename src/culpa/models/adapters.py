@@ -54,11 +54,9 @@ def _from_sklearn(model: Any) -> FittedModel:
     check_is_fitted(model)
     known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
     if isinstance(model, PPCA):
-        return FittedModel.plain(
-            model.gaussian_, sample_covariance=model.covariance_, shrinkage=model.shrinkage, **known
-        )
+        return FittedModel.plain(model.gaussian_, sample=model.sample_, shrinkage=model.shrinkage, **known)
     if isinstance(model, MixturePPCA):
-        return FittedModel.plain(model.mixture_, sample_covariance=model.covariance_, **known)
+        return FittedModel.plain(model.mixture_, sample=model.sample_, **known)
     if isinstance(model, GaussianMixture):
         return FittedModel.plain(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
     if isinstance(model, FactorAnalysis):

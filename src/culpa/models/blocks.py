@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core import memory
 from culpa._core.types import Floats
 from culpa.models.moments import Moments
+from culpa.models.scatter import Scatter
 
 N_BLOCKS = 10
 FEWEST_PER_BLOCK = 3  # rows that are scored, for held-out scores
@@ -110,7 +112,8 @@ class BlockMoments:
             scatter = np.zeros((d, d))
             scatter[np.triu_indices(d)] = upper
             scatter += np.triu(scatter, 1).T
-            blocks.append(Moments(int(n) if n.is_integer() else n, mean, np.zeros(d), scatter))
+            count = int(n) if n.is_integer() else n
+            blocks.append(Moments(count, mean, np.zeros(d), Scatter.of_matrix(scatter)))
         return cls(tuple(blocks))
 
     @cached_property
@@ -183,6 +186,7 @@ class BlockGatherer:
         return BlockMoments(tuple(reduce(Moments.merge, [self._pieces[at] for at in group]) for group in groups))
 
     def _gather(self, X: Floats) -> None:
+        d = X.shape[1]
         while len(X):
             unfinished = self._pieces and self._pieces[-1].n < self._size
             room = self._size - self._pieces[-1].n if unfinished else self._size
@@ -193,6 +197,8 @@ class BlockGatherer:
                 self._pieces.append(piece)
             X = X[room:]
             if len(self._pieces) == 2 * _PIECES and self._pieces[-1].n == self._size:
+                held = 8.0 * 2 * _PIECES * d * min(2 * self._size, d)
+                memory.claim(held, f"a table of more than {self.n:,} rows x {d:,} columns", "Use fewer columns.")
                 pairs = zip(self._pieces[::2], self._pieces[1::2], strict=True)
                 self._pieces = [first.merge(second) for first, second in pairs]
                 self._size *= 2

@@ -42,9 +42,9 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     >>> choose_components(BlockMoments.of(X), scale=False).n_components
     3
     """
-    everything = _correlation(blocks.total, scale=scale)[1]
-    n, d = blocks.total.n, blocks.total.n_features
-    eigenvalues = np.linalg.eigvalsh(everything)[::-1]
+    total = blocks.total
+    n, d = total.n, total.n_features
+    eigenvalues = total.scaled(total.mean, _std(total, scale=scale)).sample.eigenvalues()
     if n < 2 or not eigenvalues[0] > 0:
         return ComponentChoice(1, np.zeros(1))  # whoever fits the model refuses it
     rank = int((eigenvalues > _NO_VARIANCE * eigenvalues[0]).sum()) if n > d else d
@@ -54,11 +54,9 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
         if not block.n:
             continue
         others = blocks.without(k)
-        std, correlation = _correlation(others, scale=scale)
-        variances, axes = np.linalg.eigh(correlation)
-        variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1]
-        seen = _second_moments(block, others.mean, std)
-        along = np.einsum("ij,ij->j", axes, seen @ axes)
+        std = _std(others, scale=scale)
+        axes, variances = others.scaled(others.mean, std).sample.eigen()
+        along = _along(block.scaled(others.mean, std), axes)
         curves.append(_log_likelihood(variances[:rank], along[:rank], most, _FLOOR * float(eigenvalues[0])))
         weights.append(block.n)
     return _best(curves, weights)
@@ -69,16 +67,21 @@ def _best(curves: Sequence[Floats], weights: Sequence[float]) -> ComponentChoice
     return ComponentChoice(int(np.argmax(curve)) + 1, curve)
 
 
-def _correlation(moments: Moments, *, scale: bool) -> tuple[Floats, Floats]:
-    covariance = moments.covariance
-    std = spread(moments.mean, np.diag(covariance)) if scale else np.ones(len(covariance))
-    return std, covariance / np.outer(std, std)
+def _std(moments: Moments, *, scale: bool) -> Floats:
+    return spread(moments.mean, moments.variances) if scale else np.ones(moments.n_features)
 
 
-def _second_moments(block: Moments, mean: Floats, std: Floats) -> Floats:
-    """Mean of x x^T over a block, for rows centred and scaled by the others' mean and standard deviation."""
-    shift = (block.mean - mean) / std
-    return np.asarray(block.scatter / block.n / np.outer(std, std) + np.outer(shift, shift))
+def _along(block: Moments, axes: Floats) -> Floats:
+    """m_j of all directions, (d,), for a block that is centred and scaled like the others.
+
+    Where rows are few, there are axes only for the directions in which the others vary. The rest of the squares is spread
+    over the remaining directions, because only their sum matters.
+    """
+    along, d = block.mean_squares(axes), block.n_features
+    if len(along) == d:
+        return along
+    rest = float(block.about_mean.diagonal.sum() / block.n + (block.mean**2).sum() - along.sum())
+    return np.concatenate([along, np.full(d - len(along), max(rest, 0.0) / (d - len(along)))])
 
 
 def _log_likelihood(variances: Floats, along: Floats, most: int, floor: float) -> Floats:

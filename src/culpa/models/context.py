@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats
 from culpa._core.words import count
 from culpa.models.moments import Moments, spread
+from culpa.models.scatter import Scatter
 
 _SAME = 1e-10  # eigenvalue of the correlation of given features below which one of them repeats the others
 
@@ -82,8 +83,11 @@ class Context:
         back[np.arange(len(self.others)), self.others] = 1.0
         back[:, self.given] = -self.coefficients
         reference = moments.reference[self.others] - self.coefficients @ (moments.reference[self.given] - self.centre)
+        offset = back @ moments.offset
+        if moments.about_mean.factor is not None:
+            return Moments(moments.n, reference, offset, Scatter.of_factor(moments.about_mean.factor @ back.T))
         scatter = back @ moments.scatter @ back.T
-        return Moments(moments.n, reference, back @ moments.offset, (scatter + scatter.T) / 2)
+        return Moments(moments.n, reference, offset, Scatter.of_matrix((scatter + scatter.T) / 2))
 
     def joint_moments(self, adjusted: Moments) -> Moments:
         """Moments of whole rows, from those of adjusted training rows."""
@@ -96,7 +100,7 @@ class Context:
         scatter[np.ix_(self.others, self.given)] = across
         scatter[np.ix_(self.given, self.others)] = across.T
         scatter[np.ix_(self.others, self.others)] = adjusted.scatter + across @ self.coefficients.T
-        return Moments(adjusted.n, mean, np.zeros(d), scatter)
+        return Moments(adjusted.n, mean, np.zeros(d), Scatter.of_matrix(scatter))
 
 
 def _inverse(covariance: Floats) -> Floats:

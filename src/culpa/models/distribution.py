@@ -40,6 +40,11 @@ class Distribution(Expecting, Protocol):
         """Covariance of normal rows, (d, d)."""
         ...
 
+    @property
+    def variances(self) -> Floats:
+        """Its diagonal, (d,)."""
+        ...
+
     def impute(self, X: ArrayLike) -> Floats:
         """The rows with every missing cell at its conditional mean given the observed ones."""
         ...

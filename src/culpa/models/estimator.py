@@ -13,6 +13,7 @@ from culpa.models.context import Context
 from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
 from culpa.models.mixture import LatentMixture
+from culpa.models.scatter import Scatter
 
 
 class KnowsRows(BaseEstimator, ABC):
@@ -20,7 +21,7 @@ class KnowsRows(BaseEstimator, ABC):
 
     if TYPE_CHECKING:  # attributes that the estimators set
         shrinkage: float
-        covariance_: Floats
+        sample_: Scatter
         n_samples_: float
 
     @abstractmethod
@@ -53,7 +54,7 @@ class KnowsRows(BaseEstimator, ABC):
             self._distribution(),
             centre,
             scale,
-            self.covariance_,
+            self.sample_,
             self.n_samples_,
             lagged_names(columns.names, lags) if lags else columns.known_names,
             columns if lags or columns.given else None,

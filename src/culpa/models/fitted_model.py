@@ -17,6 +17,7 @@ from culpa.models.context import Context
 from culpa.models.latent import LatentGaussian
 from culpa.models.margins import Margins
 from culpa.models.mixture import LatentMixture
+from culpa.models.scatter import Scatter
 
 
 class SeveralModesError(ValueError):
@@ -41,7 +42,7 @@ class OwnChoices:
 class FittedModel:
     """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``distribution``.
 
-    ``sample_covariance`` (of scaled data) is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
+    ``sample``, the covariance of scaled data, is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
     that ``feature_names`` names; ``None`` where they are the same. With a ``context``, all of this is about rows that were
     adjusted to the usual context, and rows hold the given features, too. With ``margins``, all of this is about the rows'
@@ -53,7 +54,7 @@ class FittedModel:
     distribution: LatentGaussian | LatentMixture
     centre: Floats
     scale: Floats
-    sample_covariance: Floats | None = None
+    sample: Scatter | None = None
     n_samples: float | None = None  # the sum of their weights
     feature_names: tuple[str, ...] | None = None
     encoding: Columns | None = None
@@ -97,9 +98,19 @@ class FittedModel:
             return self
         mixture = self.distribution
         n = None if self.n_samples is None else self.n_samples * float(mixture.weights[mode])
-        return replace(self, distribution=mixture.modes[mode], sample_covariance=None, n_samples=n, mode_units={})
+        return replace(self, distribution=mixture.modes[mode], sample=None, n_samples=n, mode_units={})
 
     @property
+    def scatter(self) -> Scatter:
+        """Covariance of scaled data: the sample's where it is known, or else the model's."""
+        return self.gaussian.scatter if self.sample is None else self.sample
+
+    @property
+    def sample_covariance(self) -> Floats | None:
+        """Covariance of scaled data, (d, d)."""
+        return None if self.sample is None else self.sample.matrix
+
+    @cached_property
     def columns(self) -> Columns:
         """The user's columns."""
         return self.encoding or Plain(self.feature_names, self.distribution.n_features)
@@ -162,10 +173,10 @@ class FittedModel:
     @property
     def spread(self) -> Floats:
         """Standard deviations of standardised features: the sample's where they are known, or else the model's."""
-        modelled = np.diag(self.distribution.covariance)
-        if self.sample_covariance is None:
+        modelled = self.distribution.variances
+        if self.sample is None:
             return np.asarray(np.sqrt(modelled))
-        sampled = np.diag(self.sample_covariance)
+        sampled = self.sample.diagonal
         return np.asarray(np.sqrt(np.where(sampled > 0, sampled, modelled)))
 
     @property

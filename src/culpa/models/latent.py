@@ -31,8 +31,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
+from culpa._core import memory
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
+from culpa.models.scatter import Scatter
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
@@ -174,7 +176,18 @@ class LatentGaussian:
     @cached_property
     def covariance(self) -> Floats:
         """C = W W^T + Psi, (d, d)."""
+        memory.claim_square(self.n_features, "the covariance")
         return self.loadings @ self.loadings.T + np.diag(self.noise)
+
+    @property
+    def scatter(self) -> Scatter:
+        """C, as what sample covariances are compared with."""
+        return Scatter.of_matrix(self.covariance)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Of the features, (d,): the diagonal of C."""
+        return np.asarray((self.loadings**2).sum(axis=1) + self.noise)
 
     @cached_property
     def signal(self) -> Floats:
@@ -208,6 +221,7 @@ class LatentGaussian:
     @cached_property
     def residual_map(self) -> Floats:
         """(d, d): maps a centred row to its residual x - x_hat."""
+        memory.claim_square(self.n_features, "the map of residuals", copies=4)
         return np.eye(self.n_features) - self.decoder @ self.encoder
 
     def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> "LatentGaussian":

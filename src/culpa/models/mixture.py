@@ -79,6 +79,12 @@ class LatentMixture:
         within = sum(weight * mode.covariance for weight, mode in zip(self.weights, self.modes, strict=True))
         return np.asarray(within + (offsets.T * self.weights) @ offsets)
 
+    @cached_property
+    def variances(self) -> Floats:
+        """Of the features, (d,): the diagonal of the covariance."""
+        offsets = np.array([mode.mean for mode in self.modes]) - self.mean
+        return np.asarray(self.weights @ (np.array([mode.variances for mode in self.modes]) + offsets**2))
+
     def centred(self) -> Self:
         """The same mixture around 0."""
         return replace(self, modes=tuple(replace(mode, mean=mode.mean - self.mean) for mode in self.modes))

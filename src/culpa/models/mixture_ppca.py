@@ -20,6 +20,7 @@ from culpa.models import mixture_em
 from culpa.models.estimator import KnowsRows
 from culpa.models.mixture import LatentMixture
 from culpa.models.ppca import refuse_constant, refuse_empty_columns
+from culpa.models.scatter import Scatter
 
 _PATIENCE = 2  # numbers of modes to try after the one with the lowest BIC
 
@@ -160,6 +161,7 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
             float(weight * (np.trace(covariance) - _explained(covariance, mode.n_components)))
             for weight, covariance, mode in zip(self.weights_, mode_covariances, mixture.modes, strict=True)
         ]
+        self.sample_ = Scatter.of_matrix(self.covariance_)
         self.explained_variance_ = 1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)
         return self
 

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from culpa._core.types import Floats
+from culpa.models.scatter import Scatter
 
 _CONSTANT = 10 * np.finfo(np.float64).eps  # standard deviation, relative to the mean, that is rounding
 
@@ -31,7 +32,7 @@ class Moments:
     Rows may have weights: a row of weight 0.5 counts as half a row, and ``n`` is the sum of the weights.
 
     Differences to a nearby point are exact in floating point, so that data whose mean is 1e8 times its spread keep all
-    their digits. Scatter is the sum of (x - mean)(x - mean)^T.
+    their digits. ``about_mean`` is the sum of (x - mean)(x - mean)^T, kept as a factor where rows are few.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 3)) + 1e8
@@ -47,7 +48,7 @@ class Moments:
     n: float  # a whole number unless rows have weights
     reference: Floats
     offset: Floats  # mean minus reference
-    scatter: Floats
+    about_mean: Scatter
 
     @classmethod
     def of(cls, X: Floats, reference: Floats | None = None, weights: Floats | None = None) -> Self:
@@ -56,7 +57,7 @@ class Moments:
             reference = X[0].copy() if len(X) else np.zeros(X.shape[1])
         d = X.shape[1]
         if not len(X):
-            return cls(0, reference, np.zeros(d), np.zeros((d, d)))
+            return cls(0, reference, np.zeros(d), Scatter.of_factor(np.zeros((0, d))))
         near = X - reference
         if weights is not None:
             n = float(weights.sum())
@@ -64,12 +65,12 @@ class Moments:
             centred = near - offset
             offset = offset + weights @ centred / n
             centred = (near - offset) * np.sqrt(weights)[:, None]
-            return cls(n, reference, offset, centred.T @ centred)
+            return cls(n, reference, offset, Scatter.of_factor(centred))
         offset = near.mean(axis=0)
         centred = near - offset
         offset = offset + centred.mean(axis=0)
         centred = near - offset
-        return cls(len(X), reference, offset, centred.T @ centred)
+        return cls(len(X), reference, offset, Scatter.of_factor(centred))
 
     def merge(self, other: "Moments") -> "Moments":
         """Moments of both sets of rows together."""
@@ -77,12 +78,12 @@ class Moments:
             return self if self.n else other
         n = self.n + other.n
         step = (other.reference - self.reference) + other.offset - self.offset
-        scatter = self.scatter + other.scatter + np.outer(step, step) * (self.n * other.n / n)
-        return Moments(n, self.reference, self.offset + step * (other.n / n), scatter)
+        about_mean = self.about_mean.plus(other.about_mean, step, self.n * other.n / n)
+        return Moments(n, self.reference, self.offset + step * (other.n / n), about_mean)
 
     def weighted(self, factor: float) -> "Moments":
         """Moments of the same rows with every weight multiplied by a factor."""
-        return Moments(self.n * factor, self.reference, self.offset, self.scatter * factor)
+        return Moments(self.n * factor, self.reference, self.offset, self.about_mean.times(factor))
 
     def then(self, X: Floats, forget: float = 0.0) -> "Moments":
         """Moments after more rows, each of which takes a share ``forget`` off the weight of every row before it.
@@ -96,17 +97,23 @@ class Moments:
 
     def without(self, other: "Moments") -> "Moments":
         """Moments of the rows that are left when those of ``other`` are taken away: `merge` undone."""
-        return self.merge(Moments(-other.n, other.reference, other.offset, -other.scatter))
+        return self.merge(Moments(-other.n, other.reference, other.offset, other.about_mean.times(-1.0)))
 
     def column(self, position: int) -> "Moments":
         """Moments of a single column."""
         at = slice(position, position + 1)
-        return Moments(self.n, self.reference[at], self.offset[at], self.scatter[at, at])
+        variance = self.about_mean.diagonal[at]
+        return Moments(self.n, self.reference[at], self.offset[at], Scatter.of_matrix(variance[:, None]))
 
     @property
     def n_features(self) -> int:
         """d."""
         return len(self.reference)
+
+    @property
+    def scatter(self) -> Floats:
+        """Sum of (x - mean)(x - mean)^T, (d, d)."""
+        return self.about_mean.matrix
 
     @property
     def second(self) -> Floats:
@@ -124,7 +131,23 @@ class Moments:
         """Sample covariance, divisor n - 1."""
         return self.scatter / max(self.n - 1, 1)
 
+    @property
+    def sample(self) -> Scatter:
+        """The sample covariance, as a factor where rows are few."""
+        if self.about_mean.is_thin:
+            return self.about_mean.times(1 / max(self.n - 1, 1))
+        return Scatter.of_matrix(self.covariance)
+
+    @property
+    def variances(self) -> Floats:
+        """Sample variances, (d,)."""
+        return self.about_mean.diagonal / max(self.n - 1, 1)
+
+    def mean_squares(self, axes: Floats) -> Floats:
+        """Mean of (a . x)^2, not centred, for each of some axes, given as rows."""
+        return self.about_mean.along(axes) / self.n + (axes @ self.mean) ** 2
+
     def scaled(self, centre: Floats, scale: Floats) -> "Moments":
         """Moments of the rows (x - centre) / scale."""
         offset = (self.offset - (centre - self.reference)) / scale
-        return Moments(self.n, np.zeros(self.n_features), offset, self.scatter / np.outer(scale, scale))
+        return Moments(self.n, np.zeros(self.n_features), offset, self.about_mean.over(scale))

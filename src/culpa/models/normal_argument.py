@@ -39,7 +39,7 @@ def _fitted(rows: Floats, names: tuple[str, ...] | None) -> FittedModel:
     filled = np.where(np.isnan(standard), 0.0, standard)  # at the mean, to choose the number of components only
     p = choose_components(BlockMoments.of(filled), scale=False).n_components
     ppca = PPCA(min(p, rows.shape[1] - 1)).fit(standard)
-    return FittedModel(ppca.gaussian_, centre, scale, ppca.covariance_, len(rows), names)
+    return FittedModel(ppca.gaussian_, centre, scale, ppca.sample_, len(rows), names)
 
 
 def _checked(normal: Any, columns: Columns | None) -> FittedModel:
@@ -62,7 +62,7 @@ def in_user_units(model: FittedModel) -> "UnscaledModel":
     else:
         distribution = _unscaled(own, model.centre, scale)
     d = len(scale)
-    sampled = None if model.sample_covariance is None else model.sample_covariance * np.outer(scale, scale)
+    sampled = None if model.sample is None else model.sample.over(1 / scale)
     known = {name: getattr(model, name) for name in ("n_samples", "feature_names", "encoding", "shrinkage")}
     return UnscaledModel(distribution, np.zeros(d), np.ones(d), sampled, scaled=model, **known)
 

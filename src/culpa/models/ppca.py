@@ -23,6 +23,7 @@ from culpa.models.em import NothingVariesError, em, expected_covariance
 from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
+from culpa.models.scatter import Scatter
 
 
 def _merges(model: "PPCA") -> bool:
@@ -49,6 +50,8 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         weights if ``partial_fit`` forgets rows, so it need not be a whole number.
     covariance_ : ndarray of shape (d, d)
         Sample covariance; with missing cells, its expectation under the fitted model.
+    sample_ : Scatter
+        The same, kept as a factor where rows are fewer than features.
     gaussian_ : LatentGaussian
         The fitted distribution.
     n_iter_, converged_ : int, bool
@@ -110,7 +113,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError("n_components='mle' and method='em' need the rows themselves: use fit.")
         self.n_samples_ = moments.n
         self._moments = None
-        self._keep_closed_form(moments.mean, *_eigen(moments.covariance))
+        self._keep_closed_form(moments.mean, *moments.sample.eigen())
         return self
 
     @available_if(_merges)
@@ -138,7 +141,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "more rows: use fit on all of them."
             )
         n = self.n_samples_
-        return self._moments or Moments(n, self.mean_, np.zeros_like(self.mean_), self.covariance_ * (n - 1))
+        return self._moments or Moments(n, self.mean_, np.zeros_like(self.mean_), self.sample_.times(n - 1))
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
@@ -150,15 +153,20 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         return np.asarray(self.mean_ + np.asarray(X, dtype=np.float64) @ self.components_)
 
-    def restore(self, gaussian: LatentGaussian, axes: Floats, covariance: Floats) -> Self:
+    def restore(self, gaussian: LatentGaussian, axes: Floats, sample: Scatter) -> Self:
         """Become fitted again from what a model file keeps."""
-        self.mean_, self.covariance_, self.components_ = gaussian.mean, covariance, axes
+        self.mean_, self.sample_, self.components_ = gaussian.mean, sample, axes
         self._keep(gaussian)
         return self
 
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
         return self._distribution().covariance
+
+    @property
+    def covariance_(self) -> Floats:
+        """Sample covariance, (d, d)."""
+        return self.sample_.matrix
 
     @property
     def _n_features_out(self) -> int:
@@ -180,7 +188,10 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _keep_closed_form(self, mean: Floats, axes: Floats, variances: Floats, centred: Floats | None = None) -> None:
         """The maximum-likelihood model, from all principal axes and the variances along them."""
         self.mean_ = mean
-        self.covariance_ = (axes.T * variances[: len(axes)]) @ axes
+        if len(axes) < len(mean):
+            self.sample_ = Scatter.of_factor(np.sqrt(variances[: len(axes)])[:, None] * axes)
+        else:
+            self.sample_ = Scatter.of_matrix((axes.T * variances) @ axes)
         if centred is None:  # only its shape matters, unless "mle" asks for the rows
             centred = np.broadcast_to(np.zeros(()), (round(self.n_samples_), len(mean)))
         p = self._choose_n_components(variances, centred)
@@ -224,7 +235,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _keep_em(self, model: LatentGaussian, X: Floats, centre: Floats) -> None:
         """The model of X - centre that expectation-maximisation found; it has divisor n."""
         unbiased, p = len(X) / (len(X) - 1), model.n_components
-        self.covariance_ = expected_covariance(X - centre, model) * unbiased
+        self.sample_ = Scatter.of_matrix(expected_covariance(X - centre, model) * unbiased)
         self.mean_ = centre + model.mean
         variances = np.full(X.shape[1], float(model.noise_variance) * unbiased)
         variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
@@ -233,7 +244,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _keep_eigen(self, axes: Floats, variances: Floats, p: int, degrees_of_freedom: float = math.inf) -> None:
         """The model with p components, from at least the p leading axes and the variances along all of them."""
         if self.shrinkage:
-            axes, variances = _eigen(shrunk(self.covariance_, self.shrinkage))
+            axes, variances = Scatter.of_matrix(shrunk(self.covariance_, self.shrinkage)).eigen()
         noise = self.noise * float(variances[p:].mean())
         self.components_ = axes[:p]
         self._keep(LatentGaussian.from_eigen(self.mean_, axes[:p], variances[:p], noise, degrees_of_freedom))
@@ -242,8 +253,8 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.gaussian_ = gaussian
         self.n_components_ = gaussian.n_components
         self.noise_variance_ = float(gaussian.noise_variance)
-        self.explained_variance_ = np.einsum("pi,ij,pj->p", self.components_, self.covariance_, self.components_)
-        total = np.trace(self.covariance_)
+        self.explained_variance_ = self.sample_.along(self.components_)
+        total = float(self.sample_.diagonal.sum())
         self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
 
     def _check_parameters(self) -> None:
@@ -273,19 +284,11 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return min(int(np.searchsorted(explained, wanted - 1e-12)) + 1, most)
 
 
-def _eigen(covariance: Floats) -> tuple[Floats, Floats]:
-    """Principal axes, in rows, and the variances along them, largest first."""
-    variances, axes = np.linalg.eigh(covariance)
-    variances, axes = np.maximum(variances[::-1], 0.0), axes[:, ::-1].T
-    # the sign convention of scikit-learn's PCA: the largest loading of every axis is positive
-    return axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None], variances
-
-
 def _refuse_few(moments: Moments) -> None:
     for n, noun in ((moments.n, "complete row"), (moments.n_features, "feature")):
         if n < 2:
             raise ValueError(f"{count_are(n, noun)} too few to learn from: at least 2 are needed.")
-    refuse_constant(moments.covariance)
+    refuse_constant(moments.variances)
 
 
 def refuse_constant(centred: Floats) -> None:

@@ -14,6 +14,7 @@ from culpa._core.validation import check_estimator_input
 from culpa.models.latent import LatentGaussian
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA, refuse_constant, refuse_empty_columns
+from culpa.models.scatter import Scatter
 from culpa.models.student_em import StudentResult, robust_start, student_em, weighted_rows
 
 _ROUGHLY = 1e-4  # tolerance for choosing the number of components
@@ -129,7 +130,7 @@ class StudentPPCA(PPCA):
         scale, nu = result.scale, result.degrees_of_freedom
         stretch = len(X) / (len(X) - 1) * nu / (nu - 2)
         rows = weighted_rows(X, scale, nu)
-        self.covariance_ = rows.scatter / rows.weights.sum() * stretch
+        self.sample_ = Scatter.of_matrix(rows.scatter / rows.weights.sum() * stretch)
         self.mean_ = centre + scale.mean
         p = scale.n_components
         variances = np.full(X.shape[1], float(scale.noise_variance) * stretch)

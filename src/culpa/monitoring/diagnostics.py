@@ -85,7 +85,7 @@ def unfinished(model: PPCA | MixturePPCA) -> list[str]:
 
 
 def _did_not_vary(fitted: FittedDetector) -> Mask:
-    variance = np.diag(fitted.ppca.covariance_)
+    variance = fitted.ppca.sample_.diagonal
     if fitted.parameters[
         "scale"
     ]:  # then other columns have a variance of 1, and constant ones only what missing cells add
@@ -175,30 +175,39 @@ def _why_a_formula(fitted: FittedDetector, remedies: Remedies) -> str:
         )
     if lags and n < N_BLOCKS * (FEWEST_PER_BLOCK + 2 * lags + 1):
         return f"{n:,.0f} rows are too few to check it on held-out rows with {count(lags, 'lag')}"
-    if len(blocks) > 1 and any(not blocks.without(k).scatter.any() for k in range(len(blocks))):
+    if len(blocks) > 1 and any(not blocks.without(k).variances.any() for k in range(len(blocks))):
         return "the rows vary only within one stretch, so it cannot be checked on other stretches"
     return f"rows that are read only once cannot be held out. Use {remedies.read_again}"
 
 
 def _about_columns(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
-    model, names = fitted.ppca, lagged_names(fitted.columns.names, fitted.columns.lags)
-    variance = np.diag(model.covariance_)
+    names = lagged_names(fitted.columns.names, fitted.columns.lags)
     constant = [name for name, still in zip(names, _did_not_vary(fitted), strict=True) if still]
     if constant:
         yield (
             f"column {constant[0]!r} did not vary in training, so the model cannot tell which of its values are "
             f"unusual. If the column may change, {remedies.drop}."
         )
-    std = np.sqrt(np.where(variance > 0, variance, 1.0))
-    n = len(fitted.columns.names)  # present values only: the past of a column cannot be dropped
-    correlation = np.triu(np.abs(model.covariance_ / np.outer(std, std)), 1)[:n, :n]
-    for a, b in np.argwhere(correlation > _SAME):
-        if not {names[a], names[b]} & set(constant):
-            yield (
-                f"columns {names[a]!r} and {names[b]!r} always move together. If one is computed from the other, "
-                f"{remedies.drop}. If both are measured, keep them, because a difference shows that one of them is faulty."
-            )
-            break
+    same = next((pair for pair in _same_columns(fitted) if not {names[at] for at in pair} & set(constant)), None)
+    if same is not None:
+        a, b = (names[at] for at in same)
+        yield (
+            f"columns {a!r} and {b!r} always move together. If one is computed from the other, "
+            f"{remedies.drop}. If both are measured, keep them, because a difference shows that one of them is faulty."
+        )
+
+
+def _same_columns(fitted: FittedDetector) -> Iterator[tuple[int, int]]:
+    """Pairs of columns with a correlation of 1 in training; the past of columns cannot be dropped and does not count."""
+    n, sample = len(fitted.columns.names), fitted.ppca.sample_
+    std = np.sqrt(np.where(sample.diagonal > 0, sample.diagonal, 1.0))
+    for start, strip in sample.over(std).strips():
+        np.abs(strip, out=strip)
+        strip[np.tril_indices(len(strip))] = 0.0
+        if strip.max() > _SAME:
+            for a, b in (start + np.argwhere(strip > _SAME)).tolist():
+                if max(a, b) < n:
+                    yield a, b
 
 
 def _about_components(fitted: FittedDetector) -> Iterator[str]:

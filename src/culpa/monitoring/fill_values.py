@@ -30,6 +30,7 @@ from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.models import Moments
+from culpa.models.scatter import Scatter
 
 _CODE, _REPEATED, _LONE = 1.0, 10.0, 50.0  # widths
 _OFTEN = 3
@@ -249,4 +250,4 @@ def _distance(value: FillValue, rest: Moments, whole: Moments) -> str:
 
 
 def _repeated(value: float, count: int) -> Moments:
-    return Moments(count, np.array([value]), np.zeros(1), np.zeros((1, 1)))
+    return Moments(count, np.array([value]), np.zeros(1), Scatter.of_matrix(np.zeros((1, 1))))

@@ -5,15 +5,16 @@ and scaled as its features are, the residual is F x + r, and the score is its sq
 rows is reconstructed perfectly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from culpa._core.types import Floats
+from culpa._core.types import Array, Floats
 from culpa.models import FittedModel
 from culpa.models.linear_maps import LinearMap
+from culpa.models.scatter import Scatter
 from culpa.scores.quadratic import QuadraticScore
 
 _ROUNDING = 1e-12  # of what normal rows vary: an offset below it is one
@@ -48,11 +49,28 @@ class QuadraticForm(QuadraticScore):
         spread = ((self.root @ g.loadings) ** 2).sum() + (self.root**2).sum(axis=0) @ g.noise
         return float(spread + self.form_offset @ self.form_offset)
 
-    def spectrum(self, covariance: Floats) -> Floats:
+    def spectrum(self, covariance: Scatter) -> Floats:
         """Eigenvalues of A S. There are none that describe a score with an offset."""
         if self.form_offset.any():
             raise ValueError("the score is not smallest at the mean of normal rows, so it is no sum of chi-squares.")
-        return np.asarray(np.maximum(np.linalg.eigvalsh(self.root @ covariance @ self.root.T), 0.0), dtype=np.float64)
+        if covariance.is_thin:
+            return super().spectrum(covariance)
+        eigenvalues = np.linalg.eigvalsh(self.root @ covariance.matrix @ self.root.T)
+        return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
+
+    def parts(self, X: Floats) -> Floats:
+        """F x of each row."""
+        return X @ self.root.T
+
+    def response(self, X: Array, convert: Callable[[Floats], Array] = np.asarray) -> Array:
+        """A x of each row."""
+        root = convert(self.root)
+        return X @ root.T @ root
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """Of A, (d,)."""
+        return np.asarray((self.root**2).sum(axis=0))
 
     def complete(self, X: Floats) -> Floats:
         """Score of complete rows."""

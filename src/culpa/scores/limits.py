@@ -225,8 +225,7 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
     if kind == "formula":
         kind = Limits(model).kind_of(score)
-    covariance = score.gaussian.covariance if model.sample_covariance is None else model.sample_covariance
-    eigenvalues = score.spectrum(covariance)
+    eigenvalues = score.spectrum(score.gaussian.scatter if model.sample is None else model.sample)
     if kind in ("f", "beta"):
         if score.name != "t2":
             raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'formula'.")

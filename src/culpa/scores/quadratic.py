@@ -13,7 +13,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 | error of some features | 1 for those, else 0 | 0 |
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,9 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.missing import mostly_alone, patterns
-from culpa._core.types import Floats, Mask
+from culpa._core.types import Array, Floats, Mask
 from culpa.models import LatentGaussian
+from culpa.models.scatter import Scatter
 from culpa.scores.fixing import Fixing
+
+_WIDE = 512  # features from which on a d x d matrix is avoided at the price of a few digits
+_CANCELLED = 1e-3  # share of its terms below which a difference is computed otherwise, to keep its digits
+_CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +110,43 @@ class QuadraticScore(Fixing):
         """r of scores q(x) = |F x + r|^2; 0 for those that are smallest at the mean of normal rows."""
         return 0.0
 
+    @property
+    def slope(self) -> Floats | float:
+        """F^T r, half the gradient at the mean of normal rows."""
+        return 0.0
+
     @cached_property
     def matrix(self) -> Floats:
         """A, (d, d)."""
         return self.root.T @ self.root
+
+    def parts(self, X: Floats) -> Floats:
+        """F x of each row, (n, d + p), without forming F."""
+        z = X @ self.gaussian.encoder.T
+        residuals = X - z @ self.gaussian.decoder.T
+        return np.hstack([np.sqrt(self.residual_weights) * residuals, np.sqrt(self.latent_weights) * z])
+
+    def response(self, X: Array, convert: Callable[[Floats], Array] = np.asarray) -> Array:
+        """A x of each row, without forming A; ``convert`` makes arrays of the same kind as ``X``."""
+        g, weights = self.gaussian, (self.residual_weights, self.latent_weights)
+        encoder, decoder, a, b = (convert(array) for array in (g.encoder, g.decoder, *weights))
+        z = X @ encoder.T
+        weighted = a * (X - z @ decoder.T)
+        return weighted + (b * z - weighted @ decoder) @ encoder
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """Of A, (d,), without forming A."""
+        g, a = self.gaussian, self.residual_weights
+        inner = (g.decoder.T * a) @ g.decoder + np.diag(self.latent_weights)
+        from_latent = np.einsum("pi,pi->i", inner @ g.encoder, g.encoder)
+        result = np.asarray(a + from_latent - 2 * a * np.einsum("ip,pi->i", g.decoder, g.encoder))
+        # a feature that the others explain almost entirely: what is left of it is a difference of large numbers
+        rounded = np.flatnonzero(result < _CANCELLED * (a + from_latent))
+        step = max(1, _CELLS_PER_CHUNK // g.n_features)
+        for at in (rounded[start : start + step] for start in range(0, len(rounded), step)):
+            result[at] = (self.parts(_unit_rows(at, g.n_features)) ** 2).sum(axis=1)
+        return result
 
     def root_given(self, observed: NDArray[np.intp]) -> Floats:
         """The root of the score as a function of the observed features, the others at their conditional mean.
@@ -136,10 +174,13 @@ class QuadraticScore(Fixing):
         g = self.gaussian
         return float(self.residual_weights @ g.residual_variance + self.latent_weights @ g.latent_variance)
 
-    def spectrum(self, covariance: Floats) -> Floats:
-        """Eigenvalues of A S: the score of N(0, S) rows is a sum of chi-squares with these weights."""
+    def spectrum(self, covariance: Scatter) -> Floats:
+        """Eigenvalues of A S but for zeros: the score of N(0, S) rows is a sum of chi-squares with these weights."""
+        if covariance.factor is not None:
+            parts = self.parts(covariance.factor)
+            return np.asarray(np.maximum(np.linalg.eigvalsh(parts @ parts.T), 0.0), dtype=np.float64)
         root = self.root[np.concatenate([self.residual_weights, self.latent_weights]) > 0]
-        eigenvalues = np.linalg.eigvalsh(root @ covariance @ root.T)
+        eigenvalues = np.linalg.eigvalsh(root @ covariance.matrix @ root.T)
         return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
     def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
@@ -147,6 +188,8 @@ class QuadraticScore(Fixing):
 
         ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
+        if X.shape[1] > _WIDE and not np.isnan(X).any():
+            return self._if_fixed_wide(X, score, expected - X, blocks)
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
@@ -161,6 +204,20 @@ class QuadraticScore(Fixing):
                 # no score is below 0, though what rounding leaves of a large one may be
                 result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
         return result
+
+    def _if_fixed_wide(self, X: Floats, score: Floats, steps: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+        """`if_fixed` of complete rows, each block moved by its steps, without forming A."""
+        change = steps * 2 * (self.response(X) + self.slope)
+        alone = change + steps**2 * self.diagonal
+        result = np.empty((len(X), len(blocks)))
+        for k, block in enumerate(blocks):
+            if len(block) == 1:
+                result[:, k] = alone[:, block[0]]
+                continue
+            parts = self.parts(_unit_rows(block, X.shape[1]))
+            result[:, k] = change[:, block].sum(axis=1) + ((steps[:, block] @ parts) ** 2).sum(axis=1)
+        # no score is below 0, though what rounding leaves of a large one may be
+        return np.asarray(np.maximum(score[:, None] + result, 0.0))
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:
@@ -211,6 +268,13 @@ def _score(
         np.broadcast_to(np.asarray(residual_weights, dtype=np.float64), (d,)),
         np.broadcast_to(np.asarray(latent_weights, dtype=np.float64), (p,)),
     )
+
+
+def _unit_rows(at: Sequence[int] | NDArray[np.intp], n_features: int) -> Floats:
+    """Rows that are 1 at one feature each, and 0 elsewhere."""
+    rows = np.zeros((len(at), n_features))
+    rows[np.arange(len(at)), at] = 1.0
+    return rows
 
 
 def response(X: Floats, root: Floats) -> Floats:

@@ -155,8 +155,10 @@ class Engine:
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or not self.can_compile:
+        if self._forms is not None or not self.can_compile or not self._n_rows:
             return False
+        if not plan.forms_fit(self.game, len(self.players), self.settings.memory_bytes):
+            return False  # whatever the rule, which takes time to find
         rule = self._rule_of_complete_rows()
         n_down_sets = None if self._down_sets is None else len(self._down_sets)
         return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.settings.memory_bytes, n_down_sets)

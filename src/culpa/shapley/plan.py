@@ -89,6 +89,11 @@ def net_for_tolerance(
     )
 
 
+def forms_fit(game: Game, n_players: int, memory: float, replicates: int = 1) -> bool:
+    """Whether quadratic forms fit into ``memory`` bytes."""
+    return 8.0 * replicates * n_players * game.n_features**2 <= memory
+
+
 def compiling_pays(
     game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float, n_down_sets: int | None = None
 ) -> bool:
@@ -97,7 +102,7 @@ def compiling_pays(
     Without a rule values are exact: from all coalitions, or from as many down-sets.
     """
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
-    if not (game.quadratic and game.forms_keep_digits) or 8.0 * replicates * len(players) * d**2 > memory:
+    if not (game.quadratic and game.forms_keep_digits and forms_fit(game, len(players), memory, replicates)):
         return False
     evaluate = replicates * len(players) * 2.0 * n_products(d)
     if rule is None:

@@ -10,6 +10,8 @@ The default rule reduces the variance in two ways:
 - Control variates correct what the nets leave uneven. They are functions of the order (a player's position, and who comes
   before it) whose means and covariances over all orders are known. A player's marginal contributions are regressed on
   them, and the part that their imbalance explains is subtracted. The result is still a weighted sum of contributions.
+  With hundreds of players, only the position is used. The orders needed are then fewer than the other players, so that
+  controls for each of these would add more noise than they remove.
 
 The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
 """
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.stats import qmc
 
+from culpa._core import memory
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats
 
@@ -31,7 +34,8 @@ Orders = NDArray[np.intp]
 N_NETS = 6
 _DEGREE = 4  # of the polynomial in the position
 _ORDERS_PER_CONTROL = 2  # fewer, and estimating the controls' covariance adds more noise than it removes
-_MOST_CONTROLS = 400  # estimating it takes players x orders x controls^2 operations
+_MOST_CONTROLS = 400  # estimating their covariance takes players x orders x controls^2 operations
+_MOST_SOBOL = qmc.Sobol.MAXDIM
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,17 +76,20 @@ def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int
 @lru_cache(maxsize=16)
 def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
     """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected."""
+    memory.claim_orders(n_nets << log2_net, n_players, n_nets)
     rng = np.random.default_rng(seed)
-    nets = [
-        np.argsort(qmc.Sobol(n_players, scramble=True, rng=rng).random_base2(log2_net), axis=1) for _ in range(n_nets)
-    ]
+    nets = [np.argsort(_points(n_players, log2_net, rng), axis=1) for _ in range(n_nets)]
     if n_players < 3:
         return averaging_rule(nets)
     positions = np.argsort(np.concatenate(nets), axis=1)
     weights = np.empty((n_nets, *positions.shape))
+    curves = _curves(n_players)
 
     def correct(player: int) -> None:
-        weights[:, :, player] = _corrected_weights(_controls(positions, player), n_nets)
+        controls = curves[positions[:, player]]
+        if _pairs_are_controls(n_players):
+            controls = np.hstack([controls, _pair_controls(positions, player)])
+        weights[:, :, player] = _corrected_weights(controls, n_nets)
 
     in_threads(correct, range(n_players), -1)
     return Rule(np.concatenate(nets), weights)
@@ -90,14 +97,26 @@ def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS)
 
 def smallest_regression_net(n_players: int) -> int:
     """log2 of the smallest net from which on the default rule is at its best."""
-    return math.ceil(math.log2(_ORDERS_PER_CONTROL * (n_players + _DEGREE) / (N_NETS - 1)))
+    n_controls = n_players + _DEGREE if _pairs_are_controls(n_players) else _DEGREE
+    return math.ceil(math.log2(_ORDERS_PER_CONTROL * n_controls / (N_NETS - 1)))
+
+
+def _points(n_players: int, log2_net: int, rng: np.random.Generator) -> Floats:
+    """A scrambled Sobol net (points, players); independent points where players are more than Sobol's dimensions."""
+    if n_players > _MOST_SOBOL:
+        return rng.random((1 << log2_net, n_players))
+    return np.asarray(qmc.Sobol(n_players, scramble=True, rng=rng).random_base2(log2_net), dtype=np.float64)
+
+
+def _pairs_are_controls(n_players: int) -> bool:
+    return n_players + _DEGREE <= _MOST_CONTROLS
 
 
 def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     """Jackknife pseudo-value weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
 
     Over a set of Q orders with control means z and covariance S, regression corrects the mean of y for z to
-    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves.
+    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy, I serves.
     """
     Q, m = controls.shape
     kept = Q - Q // n_nets
@@ -105,7 +124,7 @@ def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     # row 0: all nets; row 1 + k: all but net k
     means = np.vstack([sums.sum(axis=0) / Q, (sums.sum(axis=0) - sums) / kept])
     slopes = means
-    if m <= _MOST_CONTROLS and kept >= _ORDERS_PER_CONTROL * m:
+    if kept >= _ORDERS_PER_CONTROL * m:
         # one S serves all; the ridge stands in for the direction in which the controls always add up to 0
         spread = controls.T @ controls / Q - np.outer(means[0], means[0]) + 1e-9 * np.eye(m)
         slopes = linalg.solve(spread, means.T, assume_a="pos").T
@@ -116,18 +135,23 @@ def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     return np.asarray(corrections[:, 0] / Q - (n_nets - 1) * (without - without.mean(axis=0)))
 
 
-def _controls(positions: Orders, player: int) -> Floats:
-    """Functions of each order that have mean 0 and variance 1 over all orders, (Q, m).
+# Controls are functions of each order that have mean 0 and variance 1 over all orders. They are uncorrelated, except that
+# those of pairs add up to 0, which a common factor accounts for.
 
-    They are uncorrelated, except that the last ones add up to 0, which a common factor accounts for.
-    """
+
+def _curves(n_players: int) -> Floats:
+    """Controls by a player's position, (positions, degree): orthonormal polynomials, without the constant."""
+    places = 2 * np.arange(n_players) / (n_players - 1) - 1
+    curves = np.linalg.qr(np.vander(places, min(_DEGREE, n_players - 1) + 1, increasing=True))[0][:, 1:]
+    return np.asarray(curves * np.sqrt(n_players))
+
+
+def _pair_controls(positions: Orders, player: int) -> Floats:
+    """Controls by who comes before a player, (Q, players - 1): given its position, everybody with the same probability."""
     n_players = positions.shape[1]
     mine = positions[:, player]
     share = np.arange(n_players) / (n_players - 1)
-    # orthonormal polynomials of my position, without the constant
-    curves = np.linalg.qr(np.vander(2 * share - 1, min(_DEGREE, n_players - 1) + 1, increasing=True))[0][:, 1:]
-    # who comes before me: given my position, everybody with the same probability
     before = np.delete(positions < mine[:, None], player, axis=1) - share[mine][:, None]
     # their covariance is v (I - J / (P - 1)) (P - 1) / (P - 2); on vectors that add up to 0 that is a multiple of I
     v = (share * (1 - share)).mean() * (n_players - 1) / (n_players - 2)
-    return np.hstack([curves[mine] * np.sqrt(n_players), before / np.sqrt(v)])
+    return np.asarray(before / np.sqrt(v))

@@ -29,6 +29,8 @@ def size_for_tolerance(
     A row meets it if the norm of its standard errors is at most ``tolerance`` times the norm of its values. ``warning``
     says what a size took and what else could be done, for a warning if the largest size does not meet the tolerance.
     """
+    if progress is not None:
+        progress(0.0, None)
     size = effort.first
     while True:
         shares = estimate(size)

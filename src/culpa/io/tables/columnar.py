@@ -67,8 +67,9 @@ class ColumnarTable:
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
         find_all((*features, *carried), self.schema.names, self.name)
+        columns = self.columns()
         for name in features:
-            check_numeric(name, self.columns()[name], self.name)
+            check_numeric(name, columns[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))
         self._done = 0
         try:

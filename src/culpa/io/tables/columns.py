@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -51,7 +52,7 @@ def find(name: str, names: Sequence[str], table: str) -> str:
 def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
     """Refuse names that a table lacks or has twice, all of them at once."""
     errors = []
-    for name in dict.fromkeys(names):
+    for name in _odd(names, known):
         try:
             find(name, known, table)
         except TableError as error:
@@ -60,6 +61,18 @@ def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
         raise errors[0]
     if errors:
         raise TableProblems(table, [Problem(str(error).removeprefix(f"{table}: ").rstrip(".")) for error in errors])
+
+
+def check_each(names: Iterable[str], known: Sequence[str], table: str) -> None:
+    """Refuse the first name that a table lacks or has twice."""
+    for name in _odd(names, known):
+        find(name, known, table)
+
+
+def _odd(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Names that are not among the known ones exactly once, found in one pass over wide tables."""
+    counts = Counter(known)
+    return [name for name in dict.fromkeys(names) if counts[name] != 1]
 
 
 def near_miss(name: str, names: Sequence[str]) -> str:

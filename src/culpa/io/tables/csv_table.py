@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_numeric, find, find_all, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_each, check_numeric, find_all, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
@@ -79,9 +80,12 @@ class CsvTable:
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds as the first rows suggest."""
+        return self._checked_columns
+
+    @cached_property
+    def _checked_columns(self) -> Mapping[str, Column]:
         self._check_header()
-        for name in self._columns:
-            find(name, self.names, self.name)
+        check_each(self._columns, self.names, self.name)
         return self._columns
 
     def files(self) -> Sequence[Source]:

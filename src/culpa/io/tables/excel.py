@@ -3,6 +3,7 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from culpa._core.types import Floats
 from culpa.io.tables import layout, marks
-from culpa.io.tables.columns import check_numeric, find, find_all, near_miss, take_as_missing
+from culpa.io.tables.columns import check_each, check_numeric, find_all, near_miss, take_as_missing
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.reading import Options
@@ -67,8 +68,11 @@ class ExcelTable:
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds as the first rows suggest."""
-        for name in self._columns:
-            find(name, self.layout.names, self.name)
+        return self._checked_columns
+
+    @cached_property
+    def _checked_columns(self) -> Mapping[str, Column]:
+        check_each(self._columns, self.layout.names, self.name)
         return self._columns
 
     def files(self) -> Sequence[Source]:

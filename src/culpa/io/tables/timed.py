@@ -134,6 +134,10 @@ class TimedTable:
         """Of the table within."""
         return self.inner.columns()
 
+    @cached_property
+    def _columns(self) -> Mapping[str, Column]:
+        return self.inner.columns()  # asked for once, not once per column
+
     def files(self) -> Sequence[Source]:
         """Of the table within."""
         return self.inner.files()
@@ -187,7 +191,7 @@ class TimedTable:
 
     def holds_times(self, name: str) -> bool:
         """Whether a column holds nothing but times."""
-        column = self.inner.columns()[name]
+        column = self._columns[name]
         if column.kind == "time":
             cells = self.inner.look(name)
             return not (cells and isinstance(cells[0], str)) or bool(readings(cells)) or _are_clocks(cells)

@@ -170,8 +170,7 @@ class Loadings:
         lengths = np.linalg.norm(loadings, axis=0)
         axes = loadings / np.where(lengths > 0, lengths, 1.0)
         axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
-        covariance = fitted.gaussian.covariance if fitted.sample_covariance is None else fitted.sample_covariance
-        explained = np.einsum("dp,de,ep->p", axes, covariance, axes) / np.trace(covariance)
+        explained = fitted.scatter.along(axes.T) / fitted.scatter.diagonal.sum()
         select = Selection.largest(axes**2 @ explained, max_features)
         shown = np.sort(select.shown)
         names = fitted.feature_names or default_names(len(axes))

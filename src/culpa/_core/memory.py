@@ -1,0 +1,92 @@
+"""How much memory a step needs, and how much there is: large steps say so before they take it, or are refused.
+
+What is available is read from ``/proc/meminfo`` and the limits of control groups (containers). On systems without these
+files, nothing is refused.
+"""
+
+import warnings
+from pathlib import Path
+
+_LITTLE = 1 << 26  # bytes that nobody needs to ask for
+_LARGE = 1 << 31  # bytes from which on the need is stated in a warning
+_MEMINFO = Path("/proc/meminfo")
+_CGROUPS = (  # limit and use: of control groups, version 2, and of version 1
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+
+
+class NotEnoughMemoryError(ValueError, MemoryError):
+    """A step that needs more memory than there is, refused before it began."""
+
+
+class MemoryWarning(UserWarning):
+    """A step that needs much memory."""
+
+
+def claim(n_bytes: float, what: str, remedy: str) -> None:
+    """State that ``what`` needs so much memory if that is much, and refuse it if there is less."""
+    if n_bytes < _LITTLE:
+        return
+    left = available()
+    if left is not None and n_bytes > left:
+        raise NotEnoughMemoryError(
+            f"{what} needs about {in_words(n_bytes)} of memory, and {in_words(left)} are free. {remedy}"
+        )
+    if n_bytes >= _LARGE:
+        warnings.warn(f"{what} needs about {in_words(n_bytes)} of memory.", MemoryWarning, stacklevel=3)
+
+
+def claim_fit(n_rows: float, n_columns: int, *, thin: bool) -> None:
+    """`claim` what a fit needs: ``thin`` if it makes no square matrix. The numbers of copies are measured."""
+    table, square = n_rows * n_columns, n_columns**2
+    need = 28.0 * table if thin else 12.0 * table + 25.0 * square
+    remedy = "Use fewer columns or rows." if thin else "Use fewer columns."
+    claim(8 * need, f"fitting {n_rows:,.0f} rows x {n_columns:,} columns", remedy)
+
+
+def claim_explanation(n_rows: int, n_columns: int) -> None:
+    """`claim` what explaining rows needs."""
+    what = f"explaining {n_rows:,} rows x {n_columns:,} columns"
+    claim(8 * 12.0 * n_rows * n_columns, what, "Explain fewer rows at a time.")
+
+
+def claim_orders(n_orders: int, n_columns: int, n_replicates: int) -> None:
+    """`claim` what orders of many players and their weights need."""
+    what = f"sampling {n_orders:,} orders of {n_columns:,} players"
+    claim(8.0 * (n_replicates + 3) * n_orders * n_columns, what, "Raise the tolerance, or put columns into groups.")
+
+
+def claim_square(n_features: int, what: str, copies: int = 2) -> None:
+    """`claim` what a matrix with a number for every two features needs, with the copies on the way to it."""
+    claim(8.0 * copies * n_features**2, f"{what} of {n_features:,} features", "Use fewer columns.")
+
+
+def available() -> float | None:
+    """Bytes that can be taken without swapping, as far as the system tells."""
+    free = [bytes for bytes in (_of_machine(), *(_of_group(*files) for files in _CGROUPS)) if bytes is not None]
+    return min(free, default=None)
+
+
+def in_words(n_bytes: float) -> str:
+    """A number of bytes.
+
+    >>> in_words(3.2e9), in_words(45_000_000)
+    ('3.2 GB', '45 MB')
+    """
+    return f"{n_bytes / 1e9:,.{1 if n_bytes < 1e11 else 0}f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
+
+
+def _of_machine() -> float | None:
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _of_group(limit: Path, use: Path) -> float | None:
+    try:
+        return float(limit.read_text()) - float(use.read_text())  # "max" is no number: there is no limit
+    except (OSError, ValueError):
+        return None

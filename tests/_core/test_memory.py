@@ -1,0 +1,72 @@
+"""Large steps say how much memory they need, or are refused before they begin."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from culpa import PCADetector
+from culpa._core import memory
+
+
+def set_free(monkeypatch, tmp_path, *, machine=None, limit=None, use=0):
+    """A machine with so many bytes available, in a container with a limit."""
+    meminfo, maximum, current = tmp_path / "meminfo", tmp_path / "memory.max", tmp_path / "memory.current"
+    if machine is not None:
+        meminfo.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {machine // 1024} kB\n")
+    if limit is not None:
+        maximum.write_text(f"{limit}\n")
+        current.write_text(f"{use}\n")
+    monkeypatch.setattr(memory, "_MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "_CGROUPS", ((maximum, current),))
+
+
+def test_available_is_what_machine_and_container_leave(monkeypatch, tmp_path):
+    set_free(monkeypatch, tmp_path)
+    assert memory.available() is None
+    with pytest.warns(memory.MemoryWarning):  # but nothing is refused, because nobody knows
+        memory.claim(1e18, "anything", "")
+    set_free(monkeypatch, tmp_path, machine=1 << 30)
+    assert memory.available() == 1 << 30
+    set_free(monkeypatch, tmp_path, machine=1 << 30, limit="max")
+    assert memory.available() == 1 << 30
+    set_free(monkeypatch, tmp_path, machine=1 << 30, limit=1 << 28, use=1 << 27)
+    assert memory.available() == 1 << 27
+
+
+def test_large_needs_are_stated_and_too_large_ones_refused(monkeypatch, tmp_path):
+    set_free(monkeypatch, tmp_path, machine=8 << 30)
+    memory.claim(1e9, "a step", "Do less.")
+    with pytest.warns(memory.MemoryWarning, match=r"^a step needs about 5\.0 GB of memory\.$"):
+        memory.claim(5e9, "a step", "Do less.")
+    with pytest.raises(MemoryError, match=r"^a step needs about 9\.0 GB of memory, and 8\.6 GB are free\. Do less\.$"):
+        memory.claim(9e9, "a step", "Do less.")
+
+
+@pytest.mark.filterwarnings("ignore::culpa.FitWarning")
+def test_wide_work_is_refused_in_one_sentence(monkeypatch, tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 400))
+    detector = PCADetector(2).fit(X)
+    monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
+    set_free(monkeypatch, tmp_path, machine=1 << 20)
+    steps = {
+        "fitting 30 rows x 400 columns": lambda: PCADetector(2).fit(X),
+        "explaining 300 rows x 400 columns": lambda: detector.explain(np.repeat(X, 10, axis=0), game="interventional"),
+        "the covariance of 400 features": lambda: detector.model_.covariance_,
+        r"sampling [\d,]+ orders of 400 players": lambda: detector.explain(X[:1]),
+    }
+    for what, step in steps.items():
+        with pytest.raises(memory.NotEnoughMemoryError, match=f"^{what} needs about"):
+            step()
+
+
+@pytest.mark.parametrize("shape", [(150, 900), (900, 150)])
+def test_the_estimate_of_a_fit_is_about_right(monkeypatch, shape):
+    """Between half and four times what it takes."""
+    X, seen = np.random.default_rng(0).normal(size=shape), []
+    monkeypatch.setattr(memory, "claim", lambda need, what, remedy: seen.append(need))
+    tracemalloc.start()
+    PCADetector(3).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * peak < max(seen) < 4 * peak

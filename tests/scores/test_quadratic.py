@@ -1,0 +1,45 @@
+"""Quadratic scores of wide tables: what does without the d x d matrix equals what forms it."""
+
+import numpy as np
+import pytest
+
+from culpa import LatentGaussian, scores
+from culpa.games import Interventional
+from culpa.shapley import exact
+
+
+def loadings(d, p=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(d, p)) * np.linspace(1, 0.4, p)
+
+
+@pytest.mark.parametrize("build", [scores.spe, scores.mahalanobis, scores.t2])
+@pytest.mark.parametrize("noise", [0.7, 1e-9])
+@pytest.mark.parametrize("rule", ["least-squares", "posterior"])
+def test_fixes_without_the_matrix_equal_those_with_it(monkeypatch, build, noise, rule):
+    gaussian = LatentGaussian(np.zeros(20), loadings(20), noise, rule)
+    score, rng = build(gaussian), np.random.default_rng(2)
+    X = gaussian.sample(7, 3) + (rng.random((7, 20)) < 0.1) * 3 * np.sqrt(noise)
+    scale = float(np.abs(score.matrix).max())
+    np.testing.assert_allclose(score.diagonal, np.diag(score.matrix), rtol=1e-10, atol=1e-14 * scale)
+    np.testing.assert_allclose(score.parts(X), X @ score.root.T, atol=1e-12 * np.abs(X @ score.root.T).max())
+    np.testing.assert_allclose(score.response(X), X @ score.root.T @ score.root, rtol=0, atol=1e-10 * scale)
+    for blocks in ([[i] for i in range(20)], [[0, 4, 7], [2], list(range(8, 20))]):
+        expected = gaussian.expected(X, blocks)
+        usual = score.if_fixed(X, score(X), expected, blocks)
+        with monkeypatch.context() as patch:
+            patch.setattr("culpa.scores.quadratic._WIDE", 1)
+            wide = score.if_fixed(X, score(X), expected, blocks)
+        np.testing.assert_allclose(wide, usual, rtol=1e-8, atol=1e-9 * score(X).max())
+
+
+@pytest.mark.parametrize("build", [scores.spe, scores.mahalanobis])
+@pytest.mark.parametrize("players", [[[i] for i in range(9)], [[0, 4], [1], [2, 3, 8], [5, 6, 7]], [[0], [3, 4], [8]]])
+def test_the_closed_form_equals_all_coalitions(monkeypatch, build, players):
+    """Also for features with noise of their own, for groups, and where some features are nobody's."""
+    noise = 0.3 if build is scores.spe else np.linspace(0.2, 0.9, 9)
+    game = Interventional(build(LatentGaussian(np.zeros(9), loadings(9, 3), noise)))
+    X = np.random.default_rng(1).normal(size=(5, 9))
+    found = game.closed_form(X, players)
+    assert "_mixed" not in vars(game)
+    monkeypatch.setattr(Interventional, "closed_form", lambda self, X, players: None)
+    np.testing.assert_allclose(found, exact(game, X, players).values, rtol=1e-10, atol=1e-12)
