@@ -194,7 +194,8 @@ class OnePass:
         if "score_if_fixed" in fields:
             fields["score_if_fixed"][at] = self.score.if_fixed(standard, rows.score[at], expected, self.players)
         if "expected" in fields:
-            fields["expected"][at] = self.model.to_cells(expected, rows.reading.choose(at), self.columns)
+            reading = rows.reading if len(standard) == len(rows) else rows.reading.choose(at)
+            fields["expected"][at] = self.model.to_cells(expected, reading, self.columns)
 
     def _fill_by_pattern(self, job: _Job, at: Positions) -> Positions:
         """Fill in what rows with the same features observed share; returns the positions of rows with none."""

@@ -30,6 +30,8 @@ _LOADED_BY = {
 
 def to_frame(X: Any, argument: str = "X") -> Any:
     """A narwhals data frame, or ``X`` itself if it is not a data frame."""
+    if X is None or type(X) is np.ndarray:  # narwhals would take a while to see that
+        return X
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:
@@ -62,6 +64,8 @@ def given_as(X: Any, frame: nw.DataFrame[Any]) -> Any:
 
 def emptied(native: Any) -> Any:
     """The table without its rows: enough to answer in kind, and it keeps no data alive."""
+    if native is None:
+        return None
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame.head(0).to_native()
