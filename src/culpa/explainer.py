@@ -278,6 +278,10 @@ class Explainer:
         """Whether `compile` would have paid for the complete rows counted so far."""
         return self._engine.compiling_is_due
 
+    def compiles_within(self, operations: float) -> bool:
+        """Whether `compile` would take up to so many operations, and pay after many rows."""
+        return self._engine.compiles_within(operations)
+
     @property
     def forms(self) -> QuadraticForms | None:
         """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""

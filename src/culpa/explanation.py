@@ -266,6 +266,11 @@ class Explanation:
         may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
         ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
+        columns = self.top_columns(k)
+        return frame_like(self.native, columns, columns["row"])
+
+    def top_columns(self, k: int = 3) -> dict[str, Any]:
+        """The columns of `top` by name, as arrays and lists; where a table of one row would take longer than its answer."""
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
@@ -294,7 +299,7 @@ class Explanation:
             cells = getattr(self, name)[row, single]
             columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return frame_like(self.native, columns, columns["row"])
+        return columns
 
     def nonnegative(self) -> Self:
         """The same explanation without negative values: the closest values that have none and the same sum.

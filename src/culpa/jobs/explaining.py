@@ -116,7 +116,8 @@ def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: f
 def _by_row(why: Explanation, k: int) -> dict[int, list[dict[str, Any]]]:
     """The worst culprits of each row, as plain dictionaries."""
     result: dict[int, list[dict[str, Any]]] = {}
-    for line in why.top(k).to_pylist():
-        culprit = {name: to_json_value(cell) for name, cell in line.items() if name not in _KNOWN}
-        result.setdefault(line["row"], []).append(culprit)
+    columns = {name: to_json_value(cells) for name, cells in why.top_columns(k).items()}
+    rows, told = columns["row"], {name: cells for name, cells in columns.items() if name not in _KNOWN}
+    for row, *cells in zip(rows, *told.values(), strict=True):
+        result.setdefault(row, []).append(dict(zip(told, cells, strict=True)))
     return result
