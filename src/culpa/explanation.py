@@ -122,7 +122,7 @@ class Explanation:
         def __getattr__(self, name: str) -> Any:
             if part := FIELDS_OF_PARTS.get(name):
                 raise AttributeError(f"{name} was not computed: call explain without parts, or add {part!r} to them.")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return object.__getattribute__(self, name)  # raises the error again, that of a property with its own words
 
     @property
     def parts(self) -> tuple[PartName, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from culpa._core.choices import Parts
+from culpa._core.choices import Parts, parts_of
 from culpa._core.types import Floats
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
@@ -26,7 +26,8 @@ class BatchExplainer:
 
     def explain(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
         """Everything there is to say about some rows, or some parts of it."""
-        self._compile_if_due(rows)
+        if "values" in parts_of(parts):
+            self._compile_if_due(rows)
         return self.explainer.explain_scored(rows, parts)
 
     def values(self, rows: ScoredRows) -> Floats:
