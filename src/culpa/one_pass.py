@@ -29,7 +29,7 @@ from culpa.shapley.engine import Engine
 from culpa.shapley.simulated import Simulation
 
 _ROWS_TOGETHER = 1 << 16  # so that memory beyond the result does not grow with the number of rows
-_CELLS_IN_CACHE, _FEWEST_ROWS = 1 << 15, 256  # of a chunk
+_CELLS_IN_CACHE, _FEWEST_ROWS = 90_000, 256  # of a chunk: the cache is that which cores share
 
 Wanted = Collection[PartName | Literal["suspicion"]]
 
