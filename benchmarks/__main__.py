@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, peers_table
+from benchmarks import engine, peers_table, whole
 from benchmarks.fit import fit_times
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    named = "peers, exact, sampled, compiled, soon, tight, first, busy, fit, mixture, models, long or wide"
+    named = "peers, exact, sampled, compiled, whole, row, pipe, soon, tight, first, busy, fit, mixture, models, long, wide"
     parser.add_argument("--only", help=f"run one part: {named}")
     options = parser.parse_args()
     console = Console(width=140)
@@ -42,6 +42,9 @@ def main() -> None:
         "exact": lambda: engine.exact_walks(options.quick),
         "sampled": lambda: engine.sampled_walks(large),
         "compiled": lambda: engine.compiled_rows(options.quick),
+        "whole": lambda: whole.whole_explanations(options.quick),
+        "row": whole.one_row,
+        "pipe": whole.pipes,
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
         "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "tight": lambda: [engine.tight(problem) for problem in large],

@@ -2,7 +2,8 @@
 
 Each version runs in a process of its own and measures when it is told to. The two take turns, so that a busy machine
 slows both down alike, and the shortest time of each counts. A ratio above 1 means that AFTER is slower. Kernels are
-compiled beforehand; `--first-use` measures instead what a new installation, a new process and a second call take.
+compiled beforehand; `--first-use` measures instead what a new installation, a new process and a second call take, and
+`--pipes` lines on a pipe.
 """
 
 import argparse
@@ -89,6 +90,21 @@ def first_use(sources: list[Path], rounds: int) -> dict[str, list[float]]:
     return best
 
 
+def pipes(sources: list[Path], rounds: int) -> dict[str, list[float]]:
+    """Shortest seconds from a line on a pipe to its answer, after the first lines."""
+    from benchmarks.whole import pipes as run_pipes
+
+    best: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for which, source in enumerate(sources):
+            for line in run_pipes(source):
+                times = best.setdefault(f"a line of {line['format']}, d={line['d']}", [float("inf")] * 2)
+                times[which] = min(times[which], line["shortest, ms"] / 1e3)
+    for name, times in best.items():
+        report(name, times)
+    return best
+
+
 def report(job: str, times: list[float]) -> None:
     before, after = times
     print(f"{job:55s} {before:10.5f} s {after:10.5f} s   ratio {after / before:5.3f}", flush=True)
@@ -101,12 +117,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="turns that each version takes (default 10)")
     parser.add_argument("--only", default="", help="only jobs whose name contains this")
     parser.add_argument("--first-use", action="store_true", help="measure the first explanation instead")
+    parser.add_argument("--pipes", action="store_true", help="measure lines on a pipe instead")
     options = parser.parse_args()
     sources = [options.before.resolve(), options.after.resolve()]
     print(f"{'':55s} {'before':>12s} {'after':>12s}")
-    ratios = (
-        first_use(sources, options.rounds) if options.first_use else alternate(sources, options.rounds, options.only)
-    )
+    if options.first_use:
+        ratios = first_use(sources, options.rounds)
+    elif options.pipes:
+        ratios = pipes(sources, options.rounds)
+    else:
+        ratios = alternate(sources, options.rounds, options.only)
     worst = max(ratios, key=lambda job: ratios[job][1] / ratios[job][0])
     print(f"worst: {worst}, ratio {ratios[worst][1] / ratios[worst][0]:.3f}")
 

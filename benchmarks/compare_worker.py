@@ -47,6 +47,28 @@ def forms(d: int, p: int) -> Any:
     return shapley.compile_exact(game, players)
 
 
+@cache
+def compiled(n_groups: int = 0) -> Explainer:
+    named = {f"g{k}": [int(i) for i in part] for k, part in enumerate(np.array_split(np.arange(21), n_groups or 1))}
+    model = LatentGaussian(np.zeros(21), np.random.default_rng(0).normal(size=(21, 13)), 0.3)
+    return Explainer(model, groups=named if n_groups else None, n_jobs=1).compile()
+
+
+@cache
+def holey() -> Explainer:
+    return Explainer(LatentGaussian(np.zeros(12), np.random.default_rng(0).normal(size=(12, 5)), 0.3), n_jobs=1)
+
+
+@cache
+def with_holes() -> np.ndarray:
+    """Rows of which a third lack one of twelve pairs of cells."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2_000, 12))
+    for row in range(0, len(X), 3):
+        X[row, [row % 12, (row + 5) % 12]] = np.nan
+    return X
+
+
 def jobs() -> dict[str, Callable[[], Any]]:
     rule = cache(lambda d: shapley.default_rule(d, 8, 0))
     found: dict[str, Callable[[], Any]] = {}
@@ -66,6 +88,12 @@ def jobs() -> dict[str, Callable[[], Any]]:
     explainer = Explainer(LatentGaussian(np.zeros(11), np.random.default_rng(0).normal(size=(11, 8)), 0.3))
     row = np.ones((1, 11))
     found["explain one row d=11"] = lambda: explainer.explain(row)
+    found["explain 100,000 rows d=21, compiled"] = lambda: compiled().explain(problem(21, 13, 100_000, 0.3)[1])
+    found["explain one row d=21, compiled"] = lambda: compiled().explain(np.ones((1, 21)))
+    found["explain 20,000 rows d=21 in 7 groups, compiled"] = lambda: compiled(7).explain(
+        problem(21, 13, 20_000, 0.3)[1]
+    )
+    found["explain 2,000 rows d=12 with holes"] = lambda: holey().explain(with_holes())
     found["fit 100,000 x 20"] = lambda: PCADetector().fit(normal_rows())  # with whatever limit is the default
     return found
 

@@ -340,8 +340,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """The fitted core: what judges and explains rows, as one immutable object."""
         check_is_fitted(self, "model_")
         core = self._fitted
-        parameters = self._parameters()
-        now = {name: parameters[name] for name in _NEED_NO_FIT}
+        now = {name: getattr(self, name) for name in _NEED_NO_FIT} | {"groups": plain_groups(self.groups)}
         if all(core.parameters.get(name) == value for name, value in now.items()):
             return core
         return replace(core, parameters={**core.parameters, **now})

@@ -1,7 +1,7 @@
 """model + score + game + engine -> Explanation."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
@@ -10,32 +10,40 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
-from culpa._core import memory
-from culpa._core.choices import DeviceName, GameName, Method, Ranking, RetrainingRank, ScoreName, unknown
-from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.choices import (
+    DeviceName,
+    GameName,
+    Method,
+    PartName,
+    Parts,
+    Ranking,
+    RetrainingRank,
+    ScoreName,
+    parts_of,
+    unknown,
+)
+from culpa._core.missing import warn_about_empty_rows
 from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.progress import as_progress
-from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats, Positions
+from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
 from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
-from culpa.explanation import Explanation
+from culpa.explanation import FIELDS_OF_PARTS, Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.models.latent import shrunk
-from culpa.models.normal_argument import UnscaledModel
+from culpa.one_pass import Answer, OnePass, Wanted
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
-from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows, score_by_name
+from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows
 from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
 from culpa.shapley.simulated import Simulation
 
-_ROWS_PER_CHUNK = 1 << 16  # rows explained at a time, so that memory beyond the result does not grow with their number
 _REFERENCE_ROWS = 48
 
 
@@ -159,83 +167,68 @@ class Explainer:
         """What the method means for this model: how many coalitions are valued, and how."""
         return self._engine.chosen
 
-    def explain(self, X: Any, rows: Any = None) -> Explanation:
+    def explain(self, X: Any, rows: Any = None, *, parts: Parts = None) -> Explanation:
         """Split the score of every row among its features.
 
         ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
-        back in time, the others still count as what went before.
+        back in time, the others still count as what went before. ``parts`` names the fields of the explanation to compute,
+        one or several of "values", "score", "expected" and "score_if_fixed"; by default all of them.
         """
+        wanted = parts_of(parts)
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
-        self.count_rows(reading.features)
-        if self.compiling_is_due:
-            self.compile()
-        starts = range(0, len(reading.labels), _ROWS_PER_CHUNK)
-        pieces = (reading.choose(slice(start, start + _ROWS_PER_CHUNK)) for start in starts)
-        return self._explanation(reading, (ScoredRows.of(piece, self.model, self.score) for piece in pieces))
+        if "values" in wanted:
+            self.count_rows(reading.features)
+            if self.compiling_is_due:
+                self.compile()
+        return self._explanation(reading, self._one_pass.explain(reading, self._with_suspicion(wanted)))
 
-    def explain_scored(self, rows: ScoredRows) -> Explanation:
+    def explain_scored(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
         """`explain`, of rows that are scored already, without ever compiling."""
         if rows.statistic is not self.score:
             rows = ScoredRows.of(rows.reading, self.model, self.score)
-        return self._explanation(rows.reading, [rows])
+        answer = self._one_pass.explain_scored(rows, self._with_suspicion(parts_of(parts)))
+        return self._explanation(rows.reading, answer)
 
     def values_of_scored(self, rows: ScoredRows) -> Floats:
         """Shapley values alone, (rows, players), without ever compiling; NaN for rows without any observed feature."""
-        result = np.empty((len(rows), len(self.players)))
-        for at, present, shares in self._shares_by_pattern(rows.standard):
-            result[at] = np.nan if shares is None else 0.0
-            if shares is not None:
-                result[at[:, None], present] = shares.values
-        return result
+        return np.asarray(self._one_pass.explain_scored(rows, parts_of("values")).fields["values"])
 
-    def _explanation(self, reading: Reading, chunks: Iterable[ScoredRows]) -> Explanation:
-        n, n_players = len(reading.labels), len(self.players)
-        memory.claim_explanation(n, self.game.n_features)
-        shown = self.columns.decode(self.model.location[None])
-        parts: dict[str, Any] = {
-            "values": np.empty((n, n_players)),
-            "std_error": np.zeros((n, n_players)),
-            "score": np.empty(n),
-            "expected": np.empty((n, shown.shape[1]), dtype=shown.dtype),
-            "score_if_fixed": np.empty((n, n_players)),
-        }
-        if self.game.base_varies:
-            parts["base_value"] = np.full(n, np.nan)
-        if self.ranking != "shapley":
-            parts["suspicion"] = np.empty((n, n_players))
-        done, replicates, evaluations = 0, 0, 0
-        with one_blas_thread(n):
-            for rows in chunks:
-                part = {name: array[done : done + len(rows)] for name, array in parts.items()}
-                taken = self._explain_rows(rows, part)
-                replicates, evaluations = max(replicates, taken[0]), max(evaluations, taken[1])
-                done += len(rows)
+    def _with_suspicion(self, wanted: Sequence[PartName]) -> Wanted:
+        """The parts, together with whatever else ranks players."""
+        return (*wanted, "suspicion") if "values" in wanted and self.ranking != "shapley" else wanted
+
+    def _explanation(self, reading: Reading, answer: Answer) -> Explanation:
+        if len(answer.empty):
+            warn_about_empty_rows(reading.labels[answer.empty], context=self.model.context is not None)
+        sampled = answer.n_replicates > 0
+        left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
         return Explanation(
-            **({"base_value": self.game.base_value} | parts),
+            **(left_out | {"base_value": self._base_value} | answer.fields),
             data=reading.cells,
             feature_names=self.columns.known_names or reading.names or self.columns.names,
             row_labels=reading.labels,
             groups=self.groups,
-            exact=not replicates,
-            n_evaluations=evaluations,
-            n_replicates=replicates,
+            exact=not sampled,
+            n_evaluations=answer.n_evaluations,
+            n_replicates=answer.n_replicates,
             score_name=self.score.name,
             game=self.game_name,
             ranking=self.ranking,
-            method=self._engine.method_used(exact=not replicates),
+            method=self._engine.method_used(exact=not sampled),
             native=emptied(reading.native),
             origin=Origin.of(self, reading),
         )
 
+    @property
+    def _base_value(self) -> float | None:
+        """That of all rows, if there is one."""
+        return None if self.game.base_varies else self.game.base_value
+
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
-        reading = self.columns.read(X)
-        if rows is not None:
-            reading = reading.choose(rows)
-        expected = self._expected(self.model.standardise(reading.features))
-        return np.asarray(self.model.to_cells(expected, reading, self.columns))
+        return self.explain(X, rows, parts="expected").expected
 
     def shares(self, X: Any) -> Shares:
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
@@ -277,12 +270,17 @@ class Explainer:
 
     def count_rows(self, features: Floats) -> None:
         """Note that these rows are being explained: enough of them make compiling worth while."""
-        self._engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
+        if self.forms is None:
+            self._engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
 
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
         return self._engine.compiling_is_due
+
+    def compiles_within(self, operations: float) -> bool:
+        """Whether `compile` would take up to so many operations, and pay after many rows."""
+        return self._engine.compiles_within(operations)
 
     @property
     def forms(self) -> QuadraticForms | None:
@@ -334,67 +332,20 @@ class Explainer:
         """Names of the columns, or of the groups of columns."""
         return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
-    def _explain_rows(self, rows: ScoredRows, part: dict[str, Any]) -> tuple[int, int]:
-        """Fill in the parts of the explanation; returns numbers of replicates and of evaluations."""
-        replicates, evaluations = 0, 0
-        standard = rows.standard
-        for at, present, shares in self._shares_by_pattern(standard):
-            if shares is None:
-                warn_about_empty_rows(rows.reading.labels[at], context=self.model.context is not None)
-                part["values"][at], part["std_error"][at], part["score"][at] = np.nan, np.nan, np.nan
-                continue
-            part["values"][at] = 0.0
-            part["values"][at[:, None], present] = shares.values
-            if shares.n_replicates:
-                part["std_error"][at[:, None], present] = shares.std_error
-            part["score"][at] = self._explained_score(rows, at)
-            if self.game.base_varies:
-                game = self.game.where(~np.isnan(standard[at[0]]))
-                part["base_value"][at] = game.base_values(np.nan_to_num(standard[at], nan=0.0))
-            replicates, evaluations = max(replicates, shares.n_replicates), max(evaluations, shares.n_evaluations)
-        expected = self._expected(standard)
-        part["expected"][:] = self.model.to_cells(expected, rows.reading, self.columns)
-        if "suspicion" in part:
-            part["suspicion"][:] = contributions.of_players(self._suspicion(standard), self.players)
-        part["score_if_fixed"][:] = self.score.if_fixed(standard, rows.score, expected, self.players)
-        return replicates, evaluations
-
-    def _shares_by_pattern(self, standard: Floats) -> Iterator[tuple[Positions, list[int], Shares | None]]:
-        """Rows with the same features observed, the players among them, and their Shapley values (``None`` for no one)."""
-        for at, observed in patterns(standard):
-            if not len(observed):
-                yield at, [], None
-                continue
-            if len(observed) == standard.shape[1] and all(self.players):
-                yield at, list(range(len(self.players))), self._engine.share_out(standard[at], self.players)
-                continue
-            present = [k for k, player in enumerate(self.players) if np.isin(player, observed).any()]
-            members = [np.intersect1d(self.players[k], observed).tolist() for k in present]
-            if not present:  # nothing but given features
-                nothing = np.zeros((len(at), 0))
-                yield at, present, Shares(nothing, nothing, 0, 0)
-                continue
-            yield at, present, self._engine.share_out(standard[at], members, present)
-
-    def _explained_score(self, rows: ScoredRows, at: Positions) -> Floats:
-        """What the values of rows with the same features observed add up to: the score, but for some games."""
-        if self.game_name == "conditional":
-            return rows.score[at]
-        standard = rows.standard[at]
-        return self._whole_game.total(standard, np.flatnonzero(~np.isnan(standard[0])))
-
-    def _expected(self, rows: Floats) -> Floats:
-        alone = all(len(player) == 1 for player in self.players)
-        return self.score.distribution.expected(rows, None if alone else self.players)
-
-    def _suspicion(self, standard: Floats) -> Floats:
-        """Contributions of features by the criterion that is not a Shapley value."""
-        if not isinstance(self.score, FunctionScore):
-            return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        assert isinstance(self.model, UnscaledModel)
-        model = self.model.scaled
-        return contributions.of_rows(
-            model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
+    @cached_property
+    def _one_pass(self) -> OnePass:
+        """What computes explanations."""
+        return OnePass(
+            self.model,
+            self.columns,
+            self.score,
+            self.game,
+            self._whole_game,
+            self.game_name == "conditional",
+            self._engine,
+            self.players,
+            self.ranking,
+            self.n_jobs,
         )
 
     def _check_game(self, features: object, upstream: object) -> None:

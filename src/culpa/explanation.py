@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core import markup
+from culpa._core.choices import PART_NAMES, PartName
 from culpa._core.json_values import to_json_value
 from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from culpa.readable.origin import Origin
 
 _NOT_STORED = ("native", "origin")  # fields that are not data
+# Fields that ``explain(parts=...)`` can leave out, and the parts that they belong to.
+FIELDS_OF_PARTS: dict[str, PartName] = {
+    "values": "values",
+    "std_error": "values",
+    "base_value": "values",
+    "score": "score",
+    "expected": "expected",
+    "score_if_fixed": "score_if_fixed",
+}
 
 _ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
 
@@ -42,7 +52,8 @@ _PER_ROW = (
 class Explanation:
     """Who is to blame for each row's score.
 
-    ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1".
+    ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1". Fields that were left out with
+    ``explain(X, parts=...)`` raise an error that says so; `parts` has those that are there.
 
     Attributes
     ----------
@@ -101,11 +112,37 @@ class Explanation:
     native: Any = None  # the table that was explained, without its rows, to answer in kind
     origin: "Origin | None" = field(default=None, repr=False)  # what made it, kept for further questions
 
+    def __post_init__(self) -> None:
+        for name in FIELDS_OF_PARTS:
+            if vars(self)[name] is None:  # not computed: without the attribute, `__getattr__` explains that
+                object.__delattr__(self, name)
+
+    if not TYPE_CHECKING:  # or a type checker would take any attribute for granted
+
+        def __getattr__(self, name: str) -> Any:
+            if part := FIELDS_OF_PARTS.get(name):
+                raise AttributeError(f"{name} was not computed: call explain without parts, or add {part!r} to them.")
+            return object.__getattribute__(self, name)  # raises the error again, that of a property with its own words
+
+    @property
+    def parts(self) -> tuple[PartName, ...]:
+        """What was computed: all of `culpa.explanation.FIELDS_OF_PARTS`, unless ``explain`` was asked for less."""
+        return tuple(name for name in PART_NAMES if name in vars(self))
+
+    def judged_by(self, limit: float) -> Self:
+        """The same explanation, by a detector with this limit: what `counterfactual` aims at."""
+        return self._but(origin=None if self.origin is None else self.origin.judged_by(limit))
+
+    def _but(self, **changes: Any) -> Self:
+        """The same explanation with other fields."""
+        left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
+        return type(self)(**(left_out | vars(self) | changes))
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"origin": None}  # an explainer may hold large compiled forms
 
     def __len__(self) -> int:
-        return len(self.score)
+        return len(self.row_labels)
 
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))
@@ -117,7 +154,7 @@ class Explanation:
                 raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
             key = [int(key)]
         origin = None if self.origin is None else self.origin.choose(key)
-        return replace(self, origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
+        return self._but(origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.score_name}: {self._size}, {self._how}>"
@@ -133,7 +170,9 @@ class Explanation:
         return f"{self.method}, {count(self.n_evaluations, 'evaluation')}"
 
     def _repr_html_(self) -> str:
-        shown = replace(self[:_ROWS_SHOWN], native=None)
+        if set(self.parts) < set(PART_NAMES):
+            return markup.block(f"Explanation of {self.score_name}: {self._size}", markup.note(", ".join(self.parts)))
+        shown = self[:_ROWS_SHOWN]._but(native=None)
         lines = shown.top(_CULPRITS_SHOWN)
         longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines) else 1.0
         first = lines["rank"].eq(1).tolist()
@@ -209,7 +248,7 @@ class Explanation:
         from culpa.readable.origin import Origin
 
         origin = Origin.joined([part.origin for part in parts])
-        return replace(first, **joined, **counts, exact=all(part.exact for part in parts), origin=origin)
+        return first._but(**joined, **counts, exact=all(part.exact for part in parts), origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
@@ -227,6 +266,11 @@ class Explanation:
         may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
         ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
+        columns = self.top_columns(k)
+        return frame_like(self.native, columns, columns["row"])
+
+    def top_columns(self, k: int = 3) -> dict[str, Any]:
+        """The columns of `top` by name, as arrays and lists; where a table of one row would take longer than its answer."""
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
@@ -255,7 +299,7 @@ class Explanation:
             cells = getattr(self, name)[row, single]
             columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
         columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return frame_like(self.native, columns, columns["row"])
+        return columns
 
     def nonnegative(self) -> Self:
         """The same explanation without negative values: the closest values that have none and the same sum.
@@ -267,7 +311,7 @@ class Explanation:
         from culpa.readable.shortest import nonnegative
 
         base = np.minimum(self.base_value, np.where(np.isnan(self.score), np.inf, self.score))
-        return replace(self, values=nonnegative(self.values, self.observed), base_value=base)
+        return self._but(values=nonnegative(self.values, self.observed), base_value=base)
 
     def shortest(self, share: float = 0.9) -> "Shortest":
         """The fewest players of each row whose values add up to a share of the score less the base value."""
@@ -322,7 +366,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` reads it back."""
         return {
-            field.name: to_json_value(getattr(self, field.name))
+            field.name: to_json_value(vars(self).get(field.name))
             for field in fields(self)
             if field.name not in _NOT_STORED
         }
@@ -334,9 +378,13 @@ class Explanation:
         if missing := known - content.keys():
             raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
         read = {name: content[name] for name in known}
-        n, d, players = len(read["score"]), len(read["feature_names"]), len(read["groups"] or read["feature_names"])
+        n, d, players = (
+            len(read["row_labels"]),
+            len(read["feature_names"]),
+            len(read["groups"] or read["feature_names"]),
+        )
         for name in ("data", "expected"):
-            read[name] = _cells(read[name], (n, d))
+            read[name] = None if read[name] is None else _cells(read[name], (n, d))
         for name in ("values", "std_error", "score", "score_if_fixed", "suspicion"):
             if read[name] is None:
                 continue
@@ -368,7 +416,7 @@ class Explanation:
         )
 
     def _per_row(self) -> Iterator[str]:
-        return (name for name in _PER_ROW if isinstance(getattr(self, name), np.ndarray))
+        return (name for name in _PER_ROW if isinstance(getattr(self, name, None), np.ndarray))
 
 
 def _readable(cells: NDArray[Any]) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa import scores
+from culpa._core.choices import Parts
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import check_keywords
 from culpa._core.parameters import EXPLAINER
@@ -256,13 +257,13 @@ class FittedDetector:
         groups = without_given(self.groups, given or [], self.columns.names)
         return {"score": self.statistic.name, "groups": groups or None} | own
 
-    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
+    def explain(
+        self, X: Any, rows: Any = None, *, parts: Parts = None, **options: Unpack[ExplainerOptions]
+    ) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
         explainer = self.explainer(**options)
-        why = explainer.explain(X, rows)
-        if explainer.score is not self.statistic or why.origin is None:
-            return why
-        return replace(why, origin=why.origin.judged_by(self.limit))
+        why = explainer.explain(X, rows, parts=parts)
+        return why.judged_by(self.limit) if explainer.score is self.statistic else why
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""

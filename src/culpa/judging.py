@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.choices import Criterion, ScoreName
+from culpa._core.choices import Criterion, Parts, ScoreName
 from culpa._core.native import same_kind
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table
@@ -82,15 +82,18 @@ class JudgesRows:
         table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
         return table
 
-    def explain(self, X: Any, rows: Any = None, **options: Unpack[ExplainerOptions]) -> Explanation:
+    def explain(
+        self, X: Any, rows: Any = None, *, parts: Parts = None, **options: Unpack[ExplainerOptions]
+    ) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks.
 
         ``rows`` are positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a pandas
-        Index holds labels. ``options`` are those of `Explainer`. A detector with ``groups`` blames these; ``groups=None``
-        opens them and blames single features. No rows give an empty explanation. With lags, give whole stretches of
-        consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        Index holds labels. ``parts`` names the fields of the explanation to compute, one or several of "values", "score",
+        "expected" and "score_if_fixed"; by default all of them. ``options`` are those of `Explainer`. A detector with
+        ``groups`` blames these; ``groups=None`` opens them and blames single features. No rows give an empty explanation.
+        With lags, give whole stretches of consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
-        return self.fitted.explain(self.read(X, min_rows=0), rows, **options)
+        return self.fitted.explain(self.read(X, min_rows=0), rows, parts=parts, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.

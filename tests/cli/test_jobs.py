@@ -559,6 +559,27 @@ def test_each_line_is_answered_as_it_arrives(folder):
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
+def test_each_line_of_csv_is_answered_as_it_arrives_and_like_a_file(folder):
+    table = frame(4)
+    write(table, folder / "whole.csv")
+    header, *lines = (folder / "whole.csv").read_bytes().splitlines(keepends=True)
+    whole = run("explain", folder / "whole.csv", "-m", folder / "plant.culpa", "--all", "-q").stdout.splitlines()
+    process = start("explain", "-", "-m", folder / "plant.culpa", "--all", "-q")
+    process.stdin.write(header)
+    answers = []
+    for row, line in enumerate(lines):
+        process.stdin.write(line)
+        process.stdin.flush()
+        answers += [process.stdout.readline() for _ in range(1 if row else 2)]  # the first comes with a header
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+    assert answers[0].decode().strip() == whole[0]
+    for answer, expected in zip(answers[1:], whole[1:], strict=True):
+        pairs = zip(answer.decode().strip().split(","), expected.split(","), strict=True)
+        for own, other in pairs:
+            assert own == other or float(own) == pytest.approx(float(other), rel=1e-9)
+
+
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet", "o.ndjson"])
 def test_a_killed_run_leaves_no_output(folder, how, code, output):

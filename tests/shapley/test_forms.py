@@ -13,7 +13,7 @@ import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional, Retraining
 from culpa.games.arrays import as_array_like
-from culpa.jobs.batch_explainer import BatchExplainer
+from culpa.jobs import batch_explainer
 from culpa.scores import ScoredRows
 from culpa.shapley import QuadraticForms, engine, plan
 
@@ -188,17 +188,20 @@ class TestCompiledExplainer:
         assert explainer.forms is not None
         np.testing.assert_allclose(last.values, first.values, rtol=1e-9, atol=1e-10)
 
-    @pytest.mark.parametrize("live", [False, True])
-    def test_who_waits_for_a_line_waits_for_nothing_else(self, live):
+    @pytest.mark.parametrize(("live", "most", "compiled_after"), [(False, 0, 79), (True, 1e12, 2), (True, 1e3, None)])
+    def test_a_pipe_compiles_soon_or_never(self, live, most, compiled_after, monkeypatch):
+        """A file compiles as soon as it pays, a pipe with its second line, unless that would take long."""
+        monkeypatch.setattr(batch_explainer, "_LIVE_OPERATIONS", most)
         rng = np.random.default_rng(0)
-        X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 18)) + 0.3 * rng.normal(size=(300, 18))
-        explainer, notes = Explainer(PPCA(5).fit(X)), []
-        by_batch = BatchExplainer(explainer, live=live, note=notes.append)
+        X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 12)) + 0.3 * rng.normal(size=(300, 12))
+        explainer, notes, compiled = Explainer(PPCA(5).fit(X)), [], []
+        by_batch = batch_explainer.BatchExplainer(explainer, live=live, note=notes.append)
         for row in X:
             reading = explainer.columns.read(row[None])
             by_batch.explain(ScoredRows.of(reading, explainer.model, explainer.score))
-        assert (explainer.forms is None) == live
-        assert notes == [] if live else ["preparing to explain many rows", ""]
+            compiled.append(explainer.forms is not None)
+        assert (compiled.index(True) + 1 if any(compiled) else None) == compiled_after
+        assert notes == ([] if compiled_after is None else ["preparing to explain many rows", ""])
 
     def test_rows_with_missing_cells_are_walked(self, table):
         explainer = Explainer(PPCA(4).fit(table)).compile()

@@ -1,6 +1,6 @@
 """The names that users choose from, once as types for type checkers and once as tuples for checks and help texts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Literal, NoReturn, get_args
 
@@ -48,6 +48,9 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(_FaultOfARow)  # in rows that are 
 LASTING_FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)  # with lags
 TableFormat = Literal["csv", "parquet", "arrow", "ndjson"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+PartName = Literal["values", "score", "expected", "score_if_fixed"]  # of an explanation
+PART_NAMES: tuple[PartName, ...] = get_args(PartName)
+Parts = PartName | Sequence[PartName] | None
 InputFormat = Literal[TableFormat, "excel"]
 INPUT_FORMATS: tuple[InputFormat, ...] = get_args(InputFormat)
 
@@ -58,6 +61,18 @@ def one_of(value: str, allowed: Iterable[str], argument: str) -> str:
     if value not in allowed:
         unknown(value, allowed, argument)
     return value
+
+
+def parts_of(parts: Parts) -> tuple[PartName, ...]:
+    """Names of the parts of an explanation that were asked for: one, several, or all if nothing was asked."""
+    if parts is None:
+        return PART_NAMES
+    named = (parts,) if isinstance(parts, str) else tuple(parts)
+    if not named:
+        raise ValueError(f"parts names nothing to compute: choose from {', '.join(map(repr, PART_NAMES))}.")
+    for name in named:
+        one_of(name, PART_NAMES, "part")
+    return named
 
 
 def unknown(value: object, allowed: Iterable[str], argument: str) -> NoReturn:

@@ -48,7 +48,7 @@ def claim_fit(n_rows: float, n_columns: int, *, thin: bool) -> None:
 def claim_explanation(n_rows: int, n_columns: int) -> None:
     """`claim` what explaining rows needs."""
     what = f"explaining {n_rows:,} rows x {n_columns:,} columns"
-    claim(8 * 12.0 * n_rows * n_columns, what, "Explain fewer rows at a time.")
+    claim(8 * 6.0 * n_rows * n_columns, what, "Explain fewer rows at a time.")
 
 
 def claim_orders(n_orders: int, n_columns: int, n_replicates: int) -> None:

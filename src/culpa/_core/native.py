@@ -30,6 +30,8 @@ _LOADED_BY = {
 
 def to_frame(X: Any, argument: str = "X") -> Any:
     """A narwhals data frame, or ``X`` itself if it is not a data frame."""
+    if X is None or type(X) is np.ndarray:  # narwhals would take a while to see that
+        return X
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:
@@ -62,10 +64,14 @@ def given_as(X: Any, frame: nw.DataFrame[Any]) -> Any:
 
 def emptied(native: Any) -> Any:
     """The table without its rows: enough to answer in kind, and it keeps no data alive."""
+    if native is None:
+        return None
+    if _is_arrow(native):
+        return native.slice(0, 0)
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame.head(0).to_native()
-    return native[:0] if _is_record_batch(native) else None
+    return None
 
 
 def index_labels(native: Any, n_rows: int) -> NDArray[Any]:
@@ -76,6 +82,8 @@ def index_labels(native: Any, n_rows: int) -> NDArray[Any]:
 
 def column_labels(native: Any, names: Sequence[str]) -> list[Any]:
     """The table's own labels of columns with these names: numbers and tuples are names in pandas."""
+    if _index(native) is None:
+        return list(names)
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     labels: Sequence[Any] = frame.columns if isinstance(frame, nw.DataFrame) else ()
     own = {str(label): label for label in labels}
@@ -132,8 +140,12 @@ def index_of(native: Any, labels: NDArray[Any]) -> Any:
     return pd.Index(labels, dtype=own.dtype, name=own.name)
 
 
+def _is_arrow(native: Any) -> bool:
+    return type(native).__module__.partition(".")[0] == "pyarrow"
+
+
 def _is_record_batch(native: Any) -> bool:
-    return type(native).__name__ == "RecordBatch" and type(native).__module__.startswith("pyarrow")
+    return type(native).__name__ == "RecordBatch" and _is_arrow(native)
 
 
 def _as_given(native: Any, result: Any) -> Any:

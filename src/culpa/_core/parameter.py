@@ -67,7 +67,7 @@ class Parameters(Mapping[str, Parameter]):
     def __len__(self) -> int:
         return len(self._by_name)
 
-    @property
+    @functools.cached_property
     def keywords(self) -> list[str]:
         """All names, aliases included."""
         return [name for each in self.values() for name in (each.name, each.alias) if name]

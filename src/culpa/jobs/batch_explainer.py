@@ -2,27 +2,33 @@
 
 from collections.abc import Callable
 
+from culpa._core.choices import Parts, parts_of
 from culpa._core.types import Floats
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.scores import ScoredRows
 
-_COMPILED_LIVE_UP_TO = 16  # features: compiling takes too little time to notice while waiting for a line
+_LIVE_OPERATIONS = 5e10  # half a second: what a pipe may wait once for answers that come faster from then on
 
 
 class BatchExplainer:
-    """An explainer that reports when it compiles, and does not compile for long if a pipe waits for answers."""
+    """An explainer that reports when it compiles.
+
+    A ``live`` table has no end, so compiling always pays, but nobody wants to wait for it: it compiles with its second
+    batch if that takes a moment, and never otherwise.
+    """
 
     def __init__(
         self, explainer: Explainer, *, live: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
-        self.explainer, self.note = explainer, note
-        self._may_compile = not (live and explainer.model.distribution.n_features > _COMPILED_LIVE_UP_TO)
+        self.explainer, self.note, self.live = explainer, note, live
+        self._n_batches = 0
 
-    def explain(self, rows: ScoredRows) -> Explanation:
-        """Everything there is to say about some rows."""
-        self._compile_if_due(rows)
-        return self.explainer.explain_scored(rows)
+    def explain(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
+        """Everything there is to say about some rows, or some parts of it."""
+        if "values" in parts_of(parts):
+            self._compile_if_due(rows)
+        return self.explainer.explain_scored(rows, parts)
 
     def values(self, rows: ScoredRows) -> Floats:
         """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
@@ -30,8 +36,14 @@ class BatchExplainer:
         return self.explainer.values_of_scored(rows)
 
     def _compile_if_due(self, rows: ScoredRows) -> None:
+        self._n_batches += 1
         self.explainer.count_rows(rows.standard)
-        if self._may_compile and self.explainer.compiling_is_due:
+        if self._is_due():
             self.note("preparing to explain many rows")
             self.explainer.compile()
             self.note("")
+
+    def _is_due(self) -> bool:
+        if self.live:
+            return self._n_batches > 1 and self.explainer.compiles_within(_LIVE_OPERATIONS)
+        return self.explainer.compiling_is_due

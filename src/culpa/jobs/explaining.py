@@ -1,10 +1,12 @@
 """`culpa explain`: which features are to blame for the score of each row of a table."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from culpa._core.choices import Parts
 from culpa._core.json_values import to_json_value
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Mask
@@ -24,6 +26,7 @@ from culpa.jobs.batches import (
     verdict,
 )
 from culpa.options import ExplainerOptions
+from culpa.scores import ScoredRows
 
 _KNOWN = ("row", "score")  # columns of a table of culprits that the answer has already
 
@@ -52,6 +55,7 @@ def explain(
     explained carry a list of their worst culprits. ``upstream`` is that of `culpa.Explainer`.
     """
     lines = _lines_of(top, shortest, fitted.limit if counterfactual else None)
+    parts: Parts = "score" if counterfactual else None
     summary = Summary()
     options: ExplainerOptions = {"upstream": upstream} if upstream else {}
     explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
@@ -63,7 +67,7 @@ def explain(
             elif lines is None:
                 sink.write(_wide(scored, keep | all_rows, explainer, fitted.limit))
             else:
-                sink.write(_long(scored, keep, explainer, fitted.limit, lines))
+                sink.write(_long(scored, keep, partial(explainer.explain, parts=parts), fitted.limit, lines))
     return summary
 
 
@@ -84,10 +88,14 @@ def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: flo
 
 
 def _long(
-    scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, lines: Callable[[Explanation], Any]
+    scored: ScoredBatch,
+    keep: Mask,
+    explain: Callable[[ScoredRows], Explanation],
+    limit: float,
+    lines: Callable[[Explanation], Any],
 ) -> dict[str, Any]:
     which = np.flatnonzero(keep)
-    table = lines(explainer.explain(scored.rows.choose(which)))
+    table = lines(explain(scored.rows.choose(which)))
     at = table.column("row").to_numpy() if table.num_rows else which[:0]  # positions in the batch
     labels = {"row": scored.batch.rows[at]}
     if scored.batch.carried:
@@ -116,7 +124,8 @@ def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: f
 def _by_row(why: Explanation, k: int) -> dict[int, list[dict[str, Any]]]:
     """The worst culprits of each row, as plain dictionaries."""
     result: dict[int, list[dict[str, Any]]] = {}
-    for line in why.top(k).to_pylist():
-        culprit = {name: to_json_value(cell) for name, cell in line.items() if name not in _KNOWN}
-        result.setdefault(line["row"], []).append(culprit)
+    columns = {name: to_json_value(cells) for name, cells in why.top_columns(k).items()}
+    rows, told = columns["row"], {name: cells for name, cells in columns.items() if name not in _KNOWN}
+    for row, *cells in zip(rows, *told.values(), strict=True):
+        result.setdefault(row, []).append(dict(zip(told, cells, strict=True)))
     return result

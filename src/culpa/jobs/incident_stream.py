@@ -56,7 +56,7 @@ def incidents(
                 continue
             names = RowNames(scored.batch.rows, scored.batch.rows if times is None else times)
             batch = Batch(names, scored.rows, scored.anomaly, times)
-            why = explainer.explain(scored.rows.choose(batch.flagged_at)) if scored.anomaly.any() else None
+            why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
         assert finder is not None

@@ -135,18 +135,26 @@ class FittedModel:
         """The model's mean in the user's units; with margins, in normal scores."""
         return self.centre + self.scale * self.distribution.mean
 
+    @cached_property
+    def _zero(self) -> Floats:
+        """`location`, which standardising a single row should not compute anew."""
+        return self.location
+
     def standardise(self, X: Floats) -> Floats:
         """Rows as the model sees them: adjusted to the usual context, centred at the model's mean, scaled."""
         if self.margins is not None:
             X = self.margins.to_normal(X)
         if self.context is not None:
             X = self.context.adjust(X)
-        return (X - self.location) / self.scale
+        standard = X - self._zero
+        standard /= self.scale
+        return standard
 
     def to_user_units(self, Z: Floats, X: Floats | None = None) -> Floats:
         """Inverse of `standardise`, in the context of the rows ``X``; without rows, in the usual context."""
         if self.margins is None:
-            readings = self.location + self.scale * Z
+            readings = self.scale * Z
+            readings += self._zero
             return readings if self.context is None or X is None else readings + self.context.shift(X)
         scores = self.location + self.scale * Z
         if self.context is None:

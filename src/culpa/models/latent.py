@@ -34,13 +34,13 @@ from scipy import linalg, special
 from culpa._core import memory
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.types import Floats, Mask
+from culpa.models.leaving_out import LeavingOut
 from culpa.models.scatter import Scatter
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
-# Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
-_THIN = 1e-6
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
+_BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ class LatentGaussian:
             return Z
         for rows, observed in patterns(X):
             centred = X[np.ix_(rows, observed)] - self.mean[observed]
-            gain = self.encoder if len(observed) == self.n_features else self._posterior(observed)[0]
+            gain = self.encoder if len(observed) == self.n_features else self.posterior(observed)[0]
             Z[rows] = centred @ gain.T
         return Z
 
@@ -264,7 +264,7 @@ class LatentGaussian:
         """
         observed = np.asarray(observed, dtype=np.intp)
         hidden = np.setdiff1d(np.arange(self.n_features), observed)
-        gain, root = self._posterior(observed)
+        gain, root = self.posterior(observed)
         mean = self._rows(X).copy()
         z = (mean[:, observed] - self.mean[observed]) @ gain.T
         mean[:, hidden] = self.mean[hidden] + z @ self.loadings[hidden].T
@@ -303,12 +303,16 @@ class LatentGaussian:
         ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
         """
         X = self._rows(X)
+        if not np.isnan(X).any():
+            return self._leaving_out(blocks)(X)
         result = np.empty_like(X)
         for rows, observed in patterns(X):
             result[rows] = self.impute(X[rows])
             seen = set(observed.tolist())
-            kept = [[i for i in block if i in seen] for block in blocks or [[i] for i in observed.tolist()]]
-            result[np.ix_(rows, observed)] = self._leave_out(X[rows], observed, [block for block in kept if block])
+            kept = None if blocks is None else [[i for i in block if i in seen] for block in blocks]
+            leave_out = LeavingOut.of(self, observed, None if kept is None else filter(None, kept))
+            here = np.ix_(rows, observed)
+            result[here] = leave_out(X[here])
         return result
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
@@ -330,7 +334,7 @@ class LatentGaussian:
             if not len(observed):
                 continue
             centred = X[np.ix_(rows, observed)] - self.mean[observed]
-            gain, root = self._posterior(observed)
+            gain, root = self.posterior(observed)
             z = centred @ gain.T
             noise = self.noise[observed]
             # x^T C^-1 x as a sum of squares, so that it cannot cancel
@@ -353,7 +357,7 @@ class LatentGaussian:
             raise ValueError(f"expected rows of {self.n_features} features, got an array of shape {X.shape}.")
         return X
 
-    def _posterior(self, observed: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    def posterior(self, observed: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Gain (p, |S|) and covariance root (p, p) of the latent variables given the features S.
 
         From one QR factorisation of [Psi^-1/2 W_S; I], which squares no condition number: with Q = [Q1; Q2] the
@@ -379,29 +383,18 @@ class LatentGaussian:
             root = q[:, d:]
             yield rows, root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
-    def _leave_out(self, X: Floats, observed: NDArray[np.intp], blocks: list[list[int]]) -> Floats:
-        """Conditional mean of each block given the other observed features: x_B - (C^-1)_BB^-1 (C^-1 x)_B."""
-        gain, root = self._posterior(observed)
-        centred = X[:, observed] - self.mean[observed]
-        W, noise = self.loadings[observed], self.noise[observed]
-        surprise = centred - centred @ gain.T @ W.T  # Psi C^-1 x
-        spread = W @ root / np.sqrt(noise)[:, None]  # Psi^1/2 C^-1 Psi^1/2 = I - spread spread^T
-        alone = 1 - (spread**2).sum(axis=1)
-        result = np.asarray(X[:, observed] - surprise / np.where(alone > _THIN, alone, 1.0))
-        position = {feature: k for k, feature in enumerate(observed.tolist())}
-        for block in blocks:
-            at = [position[feature] for feature in block]
-            if len(at) == 1 and alone[at[0]] > _THIN:
-                continue  # done above, all at once
-            left = np.eye(len(at)) - spread[at] @ spread[at].T
-            if np.linalg.eigvalsh(left)[0] > _THIN:
-                scale = np.sqrt(noise[at])
-                result[:, at] = X[:, block] - np.linalg.solve(left, (surprise[:, at] / scale).T).T * scale
-            else:
-                others = np.setdiff1d(observed, block)
-                z = (X[:, others] - self.mean[others]) @ self._posterior(others)[0].T
-                result[:, at] = self.mean[block] + z @ self.loadings[block].T
-        return result
+    def _leaving_out(self, blocks: Sequence[Sequence[int]] | None) -> LeavingOut:
+        """Blocks of complete rows, prepared once."""
+        key = None if blocks is None else tuple(map(tuple, blocks))
+        if key not in self._prepared:
+            if len(self._prepared) >= _BLOCKINGS_KEPT:
+                self._prepared.clear()
+            self._prepared[key] = LeavingOut.of(self, np.arange(self.n_features), blocks)
+        return self._prepared[key]
+
+    @cached_property
+    def _prepared(self) -> dict[tuple[tuple[int, ...], ...] | None, LeavingOut]:
+        return {}
 
 
 def shrunk(covariance: Floats, share: float) -> Floats:

@@ -185,7 +185,7 @@ def _explained(explainer: Explainer, batch: Batch) -> Explanation | None:
     explainer.count_rows(rows.standard)
     if explainer.compiling_is_due:
         explainer.compile()
-    return explainer.explain_scored(rows)
+    return explainer.explain_scored(rows, "values")
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:

@@ -74,7 +74,8 @@ class Period:
         explained = np.zeros((len(standard), 2 * len(self.explainer.players) + 1))
         if one_by_one.any():
             why = self.explainer.explain_scored(
-                ScoredRows.of(reading.choose(one_by_one), self.explainer.model, self.explainer.score)
+                ScoredRows.of(reading.choose(one_by_one), self.explainer.model, self.explainer.score),
+                ("values", "score"),
             )
             explained[one_by_one] = np.column_stack([why.values, why.std_error, why.score])
         start = 0

@@ -16,6 +16,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +58,10 @@ class QuadraticScore(Fixing):
 
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
-        result = self.complete(self.gaussian.impute(X))
         missing = np.isnan(X)
         if not missing.any():
-            return result
+            return self.complete(X)
+        result = self.complete(self.gaussian.impute(X))
         factor = self.gaussian.spread_factor(X)
         if mostly_alone(missing):
             result += factor * self._from_missing(missing)
@@ -90,10 +91,14 @@ class QuadraticScore(Fixing):
     def complete(self, X: Floats) -> Floats:
         """Score of complete rows."""
         z = X @ self.gaussian.encoder.T
-        result = z**2 @ self.latent_weights
+        result = np.zeros(len(X))
         if self.residual_weights.any():
-            result += (X - z @ self.gaussian.decoder.T) ** 2 @ self.residual_weights
-        return np.asarray(result)
+            residuals = z @ self.gaussian.decoder.T
+            np.subtract(X, residuals, out=residuals)
+            result += np.square(residuals, out=residuals) @ self.residual_weights
+        if self.latent_weights.any():
+            result += np.square(z, out=z) @ self.latent_weights
+        return result
 
     @cached_property
     def root(self) -> Floats:
@@ -188,25 +193,21 @@ class QuadraticScore(Fixing):
 
         ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
-        if X.shape[1] > _WIDE and not np.isnan(X).any():
-            return self._if_fixed_wide(X, score, expected - X, blocks)
+        if not np.isnan(X).any():
+            if X.shape[1] > _WIDE:
+                return self._fixed_wide(X, score, expected - X, blocks)
+            return self._fixed(X, score, expected - X, self._bending, blocks)
         result = np.empty((len(X), len(blocks)))
         for rows, observed in patterns(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
-            root = self._whole_root_given(observed)
-            curvature = root.T @ root
-            change_of_score = 2 * (np.where(seen, X[rows], 0.0) @ root.T + self.offset) @ root
-            step = np.where(seen, expected[rows] - X[rows], 0.0)
-            for k, block in enumerate(blocks):
-                part = step[:, block]
-                bend = ((part @ curvature[np.ix_(block, block)]) * part).sum(axis=1)
-                fixed = score[rows] + (part * change_of_score[:, block]).sum(axis=1) + bend
-                # no score is below 0, though what rounding leaves of a large one may be
-                result[rows, k] = np.maximum(fixed, 0.0) if seen[list(block)].any() else np.nan
+            steps = np.where(seen, expected[rows] - X[rows], 0.0)
+            bending = _Bending.of(self._whole_root_given(observed), self.offset)
+            result[rows] = self._fixed(np.where(seen, X[rows], 0.0), score[rows], steps, bending, blocks)
+            result[rows[:, None], [k for k, block in enumerate(blocks) if not seen[list(block)].any()]] = np.nan
         return result
 
-    def _if_fixed_wide(self, X: Floats, score: Floats, steps: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """`if_fixed` of complete rows, each block moved by its steps, without forming A."""
+    def _fixed_wide(self, X: Floats, score: Floats, steps: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+        """The same as `_fixed`, for complete rows, without forming A."""
         change = steps * 2 * (self.response(X) + self.slope)
         alone = change + steps**2 * self.diagonal
         result = np.empty((len(X), len(blocks)))
@@ -218,6 +219,52 @@ class QuadraticScore(Fixing):
             result[:, k] = change[:, block].sum(axis=1) + ((steps[:, block] @ parts) ** 2).sum(axis=1)
         # no score is below 0, though what rounding leaves of a large one may be
         return np.asarray(np.maximum(score[:, None] + result, 0.0))
+
+    @cached_property
+    def _bending(self) -> "_Bending":
+        return _Bending.of(self.root, self.offset)
+
+    @staticmethod
+    def _fixed(X: Floats, score: Floats, steps: Floats, bending: "_Bending", blocks: Sequence[Sequence[int]]) -> Floats:
+        """Score of each row with one block of features moved by its steps, (n, blocks)."""
+        slope = bending.slope(X)
+        if all(len(block) == 1 for block in blocks):
+            at = [block[0] for block in blocks]
+            if at != list(range(X.shape[1])):
+                steps, slope = steps[:, at], slope[:, at]
+            result = steps * bending.curvature.diagonal()[at]
+            result += slope
+            result *= steps
+        else:
+            result = np.empty((len(X), len(blocks)))
+            for k, block in enumerate(blocks):
+                part = steps[:, block]
+                bend = part @ bending.curvature[np.ix_(block, block)] + slope[:, block]
+                result[:, k] = (bend * part).sum(axis=1)
+        result += score[:, None]
+        # no score is below 0, though what rounding leaves of a large one may be
+        return np.maximum(result, 0.0, out=result)
+
+
+class _Bending(NamedTuple):
+    """How a score |F x + r|^2 changes as features move: q(x + s) = q(x) + slope . s + s^T curvature s."""
+
+    root: Floats  # F, without rows that are 0
+    offset: Floats | float  # r
+    curvature: Floats  # F^T F
+
+    @classmethod
+    def of(cls, root: Floats, offset: Floats | float) -> Self:
+        kept = root.any(axis=1)
+        return cls(root[kept], offset if isinstance(offset, float) else offset[kept], root.T @ root)
+
+    def slope(self, X: Floats) -> Floats:
+        """Of each row, (n, d)."""
+        result = X @ self.root.T
+        result += self.offset
+        slope = result @ self.root
+        slope *= 2
+        return np.asarray(slope)
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:

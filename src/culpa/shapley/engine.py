@@ -157,11 +157,21 @@ class Engine:
         """Whether `compile` would have paid for the complete rows counted so far."""
         if self._forms is not None or not self.can_compile or not self._n_rows:
             return False
+        return self._forms_cost is not None and self._forms_cost.pays(self._n_rows)
+
+    def compiles_within(self, operations: float) -> bool:
+        """Whether `compile` would take up to so many operations, and pay after many rows."""
+        if self._forms is not None or not self.can_compile or self._forms_cost is None:
+            return False
+        return self._forms_cost.prepare <= operations and self._forms_cost.evaluate < self._forms_cost.walk
+
+    @cached_property
+    def _forms_cost(self) -> plan.FormsCost | None:
         if not plan.forms_fit(self.game, len(self.players), self.settings.memory_bytes):
-            return False  # whatever the rule, which takes time to find
+            return None  # whatever the rule, which takes time to find
         rule = self._rule_of_complete_rows()
         n_down_sets = None if self._down_sets is None else len(self._down_sets)
-        return plan.compiling_pays(self.game, self.players, rule, self._n_rows, self.settings.memory_bytes, n_down_sets)
+        return plan.forms_cost(self.game, self.players, rule, self.settings.memory_bytes, n_down_sets)
 
     @property
     def forms(self) -> QuadraticForms | None:

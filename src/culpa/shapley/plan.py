@@ -7,6 +7,7 @@ here has side effects. The caller counts the rows.
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
@@ -94,16 +95,28 @@ def forms_fit(game: Game, n_players: int, memory: float, replicates: int = 1) ->
     return 8.0 * replicates * n_players * game.n_features**2 <= memory
 
 
-def compiling_pays(
-    game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float, n_down_sets: int | None = None
-) -> bool:
-    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows.
+class FormsCost(NamedTuple):
+    """Operations of finding quadratic forms, of a row by the forms, and of a row without them."""
+
+    prepare: float
+    evaluate: float
+    walk: float
+
+    def pays(self, n_rows: int) -> bool:
+        """Whether forms are cheaper than walking so many rows."""
+        return self.prepare + n_rows * self.evaluate < n_rows * self.walk
+
+
+def forms_cost(
+    game: Game, players: Players, rule: Rule | None, memory: float, n_down_sets: int | None = None
+) -> FormsCost | None:
+    """What quadratic forms cost; ``None`` if they are not accurate, or do not fit into ``memory`` bytes.
 
     Without a rule values are exact: from all coalitions, or from as many down-sets.
     """
     d, replicates = game.n_features, 1 if rule is None else rule.n_replicates
     if not (game.quadratic and game.forms_keep_digits and forms_fit(game, len(players), memory, replicates)):
-        return False
+        return None
     evaluate = replicates * len(players) * 2.0 * n_products(d)
     if rule is None:
         walk = game.cost.tree_row * 2.0 ** len(players)
@@ -115,7 +128,15 @@ def compiling_pays(
         prepare = rule.n_evaluations * (game.cost.order_row * d + replicates * 2.0 * d**2)
         if not game.factorises:
             prepare = walk * n_products(d)
-    return prepare + n_rows * evaluate < n_rows * walk
+    return FormsCost(prepare, evaluate, walk)
+
+
+def compiling_pays(
+    game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float, n_down_sets: int | None = None
+) -> bool:
+    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows."""
+    cost = forms_cost(game, players, rule, memory, n_down_sets)
+    return cost is not None and cost.pays(n_rows)
 
 
 def _duration(seconds: float) -> str:

@@ -102,6 +102,10 @@ class Simulation:
     def count_rows(self, n_complete: int) -> None:
         """Nothing is ever compiled."""
 
+    def compiles_within(self, operations: float) -> bool:
+        """Nothing is ever compiled."""
+        return False
+
     def compile(self) -> None:
         """Nothing is ever compiled; `culpa.Explainer` says so."""
 

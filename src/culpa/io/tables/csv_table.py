@@ -19,6 +19,7 @@ from culpa.io.tables.lines import WHITESPACE, Lines, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
+from culpa.io.tables.plain_line import plain_cells, plain_numbers
 from culpa.io.tables.problems import explained
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import Batch, Column, Source, TableError
@@ -124,6 +125,9 @@ class CsvTable:
             raise TableError(f"{self.name}: no row could be used.")
 
     def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
+        plain = self._plain_batch(block, features, carried, done) if self.live else None
+        if plain is not None:
+            return plain
         ragged = self._note_ragged(done) if self.options.skip_ragged else None
         arrays, n = self._parse(block, features, carried, done, ragged=ragged)
         rows = self._places(done, n)
@@ -131,6 +135,20 @@ class CsvTable:
         self._count_missing(block, features, X)
         back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
         return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
+
+    def _plain_batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch | None:
+        """A single row without anything special; ``None`` if there is more to a block."""
+        special = self._by_text or self.decimal != "." or self.coded or self._booleans or self.missing.numbers
+        mark = b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode()
+        cells = None if special else plain_cells(block, mark, len(self.names))
+        if cells is None:
+            return None
+        by_name = dict(zip(self.names, cells, strict=True))
+        X = plain_numbers([by_name[name] for name in features])
+        if X is None:
+            return None
+        texts = {name: pa.array([by_name[name].decode()], pa.string()) for name in carried}
+        return Batch(self._places(done, 1), X, texts)
 
     def _usable(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Iterator[Batch]:
         """The rows of a pipe one by one: a bad one is reported and skipped, so that it does not stop the answers."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
@@ -224,6 +225,9 @@ def _fit(array: Any, field: Any) -> Any:
 def _to_list(cells: Any) -> list[Any]:
     if isinstance(cells, list):
         return cells
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":  # Arrow would take longer for a line of a pipe
+        numbers: list[Any] = cells.tolist()
+        return [None if number != number else number for number in numbers] if cells.dtype.kind == "f" else numbers
     array = _array(cells)
     if types.is_temporal(array.type) or types.is_decimal(array.type):
         array = array.cast(pa.string())

@@ -1,0 +1,246 @@
+"""What an explanation says about rows, all of it in one pass over the rows.
+
+A few rows at a time are standardised, scored, explained and fixed while they are in the processor's cache, and threads
+share these chunks. Two things are put off until many rows are together, because rows share work there:
+
+- Rows with missing cells. Those that miss the same features are one small problem of linear algebra.
+- Shapley values that are not compiled.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from culpa._core import memory
+from culpa._core.choices import PartName, Ranking
+from culpa._core.missing import patterns
+from culpa._core.threads import in_threads, one_blas_thread
+from culpa._core.types import Floats, Positions
+from culpa.columns import Columns, Reading
+from culpa.games import Game
+from culpa.models import FittedModel
+from culpa.models.normal_argument import UnscaledModel
+from culpa.ranking import contributions
+from culpa.scores import FunctionScore, Score, ScoredRows, score_by_name
+from culpa.shapley import Players
+from culpa.shapley.engine import Engine
+from culpa.shapley.simulated import Simulation
+
+_ROWS_TOGETHER = 1 << 16  # so that memory beyond the result does not grow with the number of rows
+_CELLS_IN_CACHE, _FEWEST_ROWS = 90_000, 256  # of a chunk: the cache is that which cores share
+
+Wanted = Collection[PartName | Literal["suspicion"]]
+
+
+class Answer(NamedTuple):
+    """Fields of an `Explanation` with an entry per row, what the values took, and the rows without any observed feature."""
+
+    fields: dict[str, Any]
+    n_replicates: int
+    n_evaluations: int
+    empty: Positions
+
+
+@dataclass
+class _Job:
+    """Some rows, the fields to fill in for them, and what that took so far."""
+
+    rows: ScoredRows
+    fields: dict[str, Any]
+    known: bool  # whether the rows are standardised and scored already
+    compiled: bool  # whether Shapley values are
+    n_replicates: int = 0
+    n_evaluations: int = 0
+
+    def takes(self, n_replicates: int, n_evaluations: int) -> None:
+        self.n_replicates = max(self.n_replicates, n_replicates)
+        self.n_evaluations = max(self.n_evaluations, n_evaluations)
+
+
+@dataclass(frozen=True, eq=False)
+class OnePass:
+    """Computes what an explainer says about rows.
+
+    ``whole_game`` is the game in which no feature is given. ``explains_score`` tells whether its total is the score; in
+    some games it is not, where cells are missing.
+    """
+
+    model: FittedModel
+    columns: Columns
+    score: Score
+    game: Game
+    whole_game: Game
+    explains_score: bool
+    engine: Engine | Simulation
+    players: Players
+    ranking: Ranking
+    n_jobs: int | None
+
+    def explain(self, reading: Reading, wanted: Wanted) -> Answer:
+        """Rows that were read, of any number."""
+        n = len(reading.labels)
+        memory.claim_explanation(n, self.game.n_features)
+        standard, score = np.empty((min(n, _ROWS_TOGETHER), self.game.n_features)), np.empty(min(n, _ROWS_TOGETHER))
+        fields = self._fields(n, wanted)
+        replicates, evaluations, empty = 0, 0, [np.empty(0, dtype=np.intp)]
+        with one_blas_thread(n):
+            for start in range(0, n, _ROWS_TOGETHER):
+                piece = reading if n <= _ROWS_TOGETHER else reading.choose(slice(start, start + _ROWS_TOGETHER))
+                stop = start + len(piece.labels)
+                rows = ScoredRows(piece, standard[: stop - start], score[: stop - start], self.score)
+                here = {name: array[start:stop] for name, array in fields.items()}
+                job = _Job(rows, here, known=False, compiled=self.engine.forms is not None)
+                empty.append(start + self._fill(job))
+                replicates, evaluations = max(replicates, job.n_replicates), max(evaluations, job.n_evaluations)
+        return Answer(fields, replicates, evaluations, np.concatenate(empty))
+
+    def explain_scored(self, rows: ScoredRows, wanted: Wanted) -> Answer:
+        """Rows that are standardised and scored already."""
+        job = _Job(rows, self._fields(len(rows), wanted), known=True, compiled=self.engine.forms is not None)
+        with one_blas_thread(len(rows)):
+            empty = self._fill(job)
+        return Answer(job.fields, job.n_replicates, job.n_evaluations, empty)
+
+    def expected(self, standard: Floats) -> Floats:
+        """What the other players imply each cell of standardised rows should have been."""
+        return self.score.distribution.expected(standard, self._blocks)
+
+    @cached_property
+    def _blocks(self) -> Players | None:
+        """Features that are left out together; ``None`` if each is left out alone."""
+        return None if all(len(player) == 1 for player in self.players) else self.players
+
+    @cached_property
+    def _chunk(self) -> int | None:
+        """Rows that stay in cache together; ``None`` if a function of the user's scores them, which gets all at once."""
+        if isinstance(self.score, FunctionScore):
+            return None
+        return max(_FEWEST_ROWS, _CELLS_IN_CACHE // self.game.n_features)
+
+    @cached_property
+    def _kind_of_cells(self) -> tuple[int, Any]:
+        """Number and type of the cells that a row has for the user."""
+        shown = self.columns.decode(self.model.location[None])
+        return shown.shape[1], shown.dtype
+
+    def _fields(self, n: int, wanted: Wanted) -> dict[str, Any]:
+        """Arrays to be filled in."""
+        shape, (n_cells, dtype) = (n, len(self.players)), self._kind_of_cells
+        fields: dict[str, Any] = {}
+        if "values" in wanted:
+            fields |= {"values": np.empty(shape), "std_error": np.zeros(shape)}
+            if self.game.base_varies:
+                fields["base_value"] = np.full(n, np.nan)
+        if "suspicion" in wanted:
+            fields["suspicion"] = np.empty(shape)
+        if "score" in wanted:
+            fields["score"] = np.empty(n)
+        if "expected" in wanted:
+            fields["expected"] = np.empty((n, n_cells), dtype=dtype)
+        if "score_if_fixed" in wanted:
+            fields["score_if_fixed"] = np.empty(shape)
+        return fields
+
+    def _fill(self, job: _Job) -> Positions:
+        """Fill in the fields; returns the positions of rows without any observed feature."""
+        n = len(job.rows.standard)
+        step = self._chunk or max(1, n)
+        chunks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        others = in_threads(lambda chunk: self._fill_complete(job, chunk), chunks, self.n_jobs)
+        incomplete = others[0] if len(others) == 1 else np.concatenate([np.empty(0, dtype=np.intp), *others])
+        if len(incomplete):
+            self._fill_all_but_values(job, incomplete)
+        if "suspicion" in job.fields:
+            job.fields["suspicion"][:] = contributions.of_players(self._suspicion(job.rows.standard), self.players)
+        return self._fill_by_pattern(job, np.arange(n) if self._has_shared_work(job) else incomplete)
+
+    def _has_shared_work(self, job: _Job) -> bool:
+        """Whether complete rows, too, have fields in which they share work."""
+        other_total = "score" in job.fields and not self.explains_score
+        return ("values" in job.fields and not job.compiled) or "base_value" in job.fields or other_total
+
+    def _fill_complete(self, job: _Job, chunk: slice) -> Positions:
+        """Fill in what needs no other rows, of rows without missing cells; returns the positions of the others."""
+        rows = job.rows
+        if not job.known:
+            rows.standard[chunk] = self.model.standardise(rows.reading.features[chunk])
+        missing = np.isnan(rows.standard[chunk])
+        complete: slice | Positions = chunk
+        others = np.empty(0, dtype=np.intp)
+        if missing.any():
+            some = missing.any(axis=1)
+            complete, others = chunk.start + np.flatnonzero(~some), chunk.start + np.flatnonzero(some)
+        self._fill_all_but_values(job, complete)
+        if "values" in job.fields and job.compiled:
+            shares = self.engine.share_out(rows.standard[complete], self.players)
+            job.fields["values"][complete] = shares.values
+            if shares.n_replicates:
+                job.fields["std_error"][complete] = shares.std_error
+            job.takes(shares.n_replicates, shares.n_evaluations)
+        return others
+
+    def _fill_all_but_values(self, job: _Job, at: slice | Positions) -> None:
+        """Scores, expected values and scores after fixing."""
+        rows, fields = job.rows, job.fields
+        standard = rows.standard[at]
+        if not job.known and ("score" in fields or "score_if_fixed" in fields):
+            rows.score[at] = self.score(standard)
+        if "score" in fields and self.explains_score:
+            fields["score"][at] = rows.score[at]
+        if "expected" not in fields and "score_if_fixed" not in fields:
+            return
+        expected = self.expected(standard)
+        if "score_if_fixed" in fields:
+            fields["score_if_fixed"][at] = self.score.if_fixed(standard, rows.score[at], expected, self.players)
+        if "expected" in fields:
+            reading = rows.reading if len(standard) == len(rows) else rows.reading.choose(at)
+            fields["expected"][at] = self.model.to_cells(expected, reading, self.columns)
+
+    def _fill_by_pattern(self, job: _Job, at: Positions) -> Positions:
+        """Fill in what rows with the same features observed share; returns the positions of rows with none."""
+        empty, fields = np.empty(0, dtype=np.intp), job.fields
+        if not len(at):
+            return empty
+        for some, observed in patterns(job.rows.standard[at]):
+            where = at[some]
+            if not len(observed):
+                empty = where
+                for name in fields.keys() & {"values", "std_error", "score"}:
+                    fields[name][where] = np.nan
+                continue
+            standard = job.rows.standard[where]
+            if "score" in fields and not self.explains_score:
+                fields["score"][where] = self.whole_game.total(standard, observed)
+            if "base_value" in fields:
+                game = self.game.where(~np.isnan(standard[0]))
+                fields["base_value"][where] = game.base_values(np.nan_to_num(standard, nan=0.0))
+            if "values" in fields and not (job.compiled and len(observed) == standard.shape[1]):
+                self._fill_values(job, where, standard, set(observed.tolist()))
+        return empty
+
+    def _fill_values(self, job: _Job, where: Positions, standard: Floats, observed: set[int]) -> None:
+        """Shapley values of rows with the same features observed."""
+        values, std_error = job.fields["values"], job.fields["std_error"]
+        members = [[feature for feature in player if feature in observed] for player in self.players]
+        present = [k for k, player in enumerate(members) if player]
+        values[where] = 0.0
+        if not present:  # nothing but given features
+            return
+        shares = self.engine.share_out(standard, [members[k] for k in present], present)
+        values[where[:, None], present] = shares.values
+        if shares.n_replicates:
+            std_error[where[:, None], present] = shares.std_error
+        job.takes(shares.n_replicates, shares.n_evaluations)
+
+    def _suspicion(self, standard: Floats) -> Floats:
+        """Contributions of features by the criterion that is not a Shapley value."""
+        if not isinstance(self.score, FunctionScore):
+            return contributions.of_rows(self.model, standard, self.ranking, self.score)
+        assert isinstance(self.model, UnscaledModel)
+        model = self.model.scaled
+        return contributions.of_rows(
+            model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
+        )
