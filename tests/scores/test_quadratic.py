@@ -43,3 +43,12 @@ def test_the_closed_form_equals_all_coalitions(monkeypatch, build, players):
     assert "_mixed" not in vars(game)
     monkeypatch.setattr(Interventional, "closed_form", lambda self, X, players: None)
     np.testing.assert_allclose(found, exact(game, X, players).values, rtol=1e-10, atol=1e-12)
+
+
+def test_the_diagonal_keeps_its_digits_where_a_feature_is_a_component_of_its_own():
+    """What is left of such a feature is a difference of numbers that agree in ten digits."""
+    W = loadings(20)
+    W[0], W[0, 3] = 0.0, 1e5
+    score = scores.spe(LatentGaussian(np.zeros(20), W, 0.7))
+    assert score.diagonal[0] < 1e-8
+    np.testing.assert_allclose(score.diagonal, np.diag(score.matrix), rtol=1e-9)
