@@ -32,13 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
 from culpa._core.missing import mostly_alone, patterns
-from culpa._core.types import Floats, Mask
+from culpa._core.types import Floats, Mask, Positions
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
 # Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
 _THIN = 1e-6
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
+_FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +290,25 @@ class LatentGaussian:
         ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
         """
         X = self._rows(X)
+        result = self._leave_each_out(X, blocks)
+        for rows, block in self._far_cells(X, blocks):
+            without = X[rows]
+            without[:, block] = np.nan
+            result[np.ix_(rows, block)] = self.impute(without)[:, block]
+        return result
+
+    def _far_cells(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Iterator[tuple[Positions, Positions]]:
+        """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
+        far = np.abs(X - self.mean) > _FAR * np.sqrt((self.loadings**2).sum(axis=1) + self.noise)
+        if not far.any():
+            return
+        for block in blocks or [[i] for i in range(self.n_features)]:
+            affected = np.flatnonzero(far[:, block].any(axis=1))
+            for rows, observed in patterns(X[np.ix_(affected, block)]):
+                yield affected[rows], np.asarray(block, dtype=np.intp)[observed]
+
+    def _leave_each_out(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Floats:
+        """`expected`, by one formula for all features and rows, which subtracts each feature from itself."""
         result = np.empty_like(X)
         for rows, observed in patterns(X):
             result[rows] = self.impute(X[rows])
