@@ -318,6 +318,7 @@ class Explainer:
             self.model.gaussian.n_components,
             mean=self.score.name == "mse",
             rank=self.retraining_rank,
+            gaussian=self.model.centred,
         )
 
     @cached_property

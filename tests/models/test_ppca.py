@@ -71,7 +71,6 @@ def test_expected_of_blocks_ignores_the_block(gaussian):
     np.testing.assert_allclose(expected[:, [0, 3]], mean[:, [0, 3]], atol=1e-12)
 
 
-
 @pytest.mark.parametrize("blocks", [None, [[0, 3], [1, 2], [4]]])
 def test_a_huge_cell_does_not_change_what_the_others_imply_for_it(gaussian, blocks):
     X = np.random.default_rng(1).normal(size=(4, 5))

@@ -303,9 +303,10 @@ class LatentGaussian:
         if not far.any():
             return
         for block in blocks or [[i] for i in range(self.n_features)]:
-            affected = np.flatnonzero(far[:, block].any(axis=1))
-            for rows, observed in patterns(X[np.ix_(affected, block)]):
-                yield affected[rows], np.asarray(block, dtype=np.intp)[observed]
+            at = np.asarray(block, dtype=np.intp)
+            affected = np.flatnonzero(far[:, at].any(axis=1))
+            for rows, observed in patterns(X[np.ix_(affected, at)]):
+                yield affected[rows], at[observed]
 
     def _leave_each_out(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Floats:
         """`expected`, by one formula for all features and rows, which subtracts each feature from itself."""

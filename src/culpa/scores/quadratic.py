@@ -130,6 +130,15 @@ class QuadraticScore(Fixing):
         weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
         return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
 
+    def given(self, observed: NDArray[np.intp]) -> tuple[Floats, float]:
+        """The score of rows that have these features only, as a function of them.
+
+        Returns a root G with zeros for the other features and a constant: E[q(x) given x_observed] = |G x|^2 + constant,
+        or |G x + r|^2 + constant with an `offset` r.
+        """
+        added = self._uncertainty(observed) / (1 + self.gaussian.tail * len(observed))
+        return self._whole_root_given(observed), max(added, 0.0)
+
     @cached_property
     def expectation(self) -> float:
         """Mean score of normal rows, Tr(A C): the base value of every game."""
