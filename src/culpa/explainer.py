@@ -169,7 +169,7 @@ class Explainer:
             reading = reading.choose(rows)
         self.count_rows(reading.features)
         if self.compiling_is_due:
-            self.compile()
+            self._engine.compile()
         starts = range(0, len(reading.labels), _ROWS_PER_CHUNK)
         pieces = (reading.choose(slice(start, start + _ROWS_PER_CHUNK)) for start in starts)
         return self._explanation(reading, (ScoredRows.of(piece, self.model, self.score) for piece in pieces))
@@ -257,20 +257,20 @@ class Explainer:
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
-        `explain` does this by itself when there have been enough rows to pay for it. Nothing is compiled, and a warning
-        says so, where normal rows would lose digits: with noise below 1e-9 of the largest eigenvalue, for T2 below 1e-4.
+        `explain` does this by itself when there have been enough rows to pay for it. Where noise is tiny, the forms are
+        compared with values of reference rows. If rows would lose digits, nothing is compiled, and a warning says so.
         """
-        if not self.game.forms_keep_digits:
+        if self.game.forms_keep_digits:
+            if self.forms is None and not self._engine.can_compile:
+                raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
+            self._engine.compile()
+        if self.forms is None:
             warnings.warn(
                 "not compiled, because the noise is so small compared with the components that compiled values would lose "
                 "digits. Each row is computed separately.",
                 UserWarning,
                 stacklevel=2,
             )
-            return self
-        if self.forms is None and not self._engine.can_compile:
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
-        self._engine.compile()
         return self
 
     def count_rows(self, features: Floats) -> None:

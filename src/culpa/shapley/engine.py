@@ -28,6 +28,7 @@ from culpa.shapley.rules import Rule, default_rule
 from culpa.shapley.shares import Players, Progress, Shares
 
 _ALGORITHM1_ORDERS = 1000  # per player
+_FORMS_MAY_DIFFER = 1e-9  # from values without forms, relative to the largest value of a row
 
 
 class Settings(NamedTuple):
@@ -64,6 +65,7 @@ class Engine:
         self.game, self.players, self.settings = game, players, settings
         self.order, self.reference = order, reference
         self._forms: QuadraticForms | None = None
+        self._forms_refused = False  # because they would lose digits
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
 
@@ -143,10 +145,12 @@ class Engine:
         return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel")
 
     def compile(self) -> None:
-        """Find the quadratic forms behind the Shapley values of complete rows, unless they are known."""
+        """Find the quadratic forms behind the Shapley values of complete rows, unless they are known or lose digits."""
         with self._compiling:  # so that threads that share an explainer do it once
-            if self._forms is None:
-                self._forms = self._compile()
+            if self._forms is None and not self._forms_refused:
+                forms = self._compile()
+                self._forms_refused = self.game.axes is not None and not self._keep_digits(forms)
+                self._forms = None if self._forms_refused else forms
 
     def count_rows(self, n_complete: int) -> None:
         """Note that so many complete rows are being explained: enough of them make compiling worth while."""
@@ -155,7 +159,7 @@ class Engine:
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or not self.can_compile:
+        if self._forms is not None or self._forms_refused or not self.can_compile:
             return False
         rule = self._rule_of_complete_rows()
         n_down_sets = None if self._down_sets is None else len(self._down_sets)
@@ -276,6 +280,13 @@ class Engine:
             n_jobs=settings.n_jobs,
             progress=settings.progress,
         )
+
+    def _keep_digits(self, forms: QuadraticForms) -> bool:
+        """Whether forms of a model with tiny noise give reference rows the values that they have without forms."""
+        rows = self.reference()
+        walked = self.share_out(rows, self.players).values
+        size = np.abs(walked).max(axis=1) + abs(self.game.base_value) / len(self.players)
+        return bool((np.abs(forms(rows).values - walked).max(axis=1) <= _FORMS_MAY_DIFFER * size).all())
 
     def _compile(self) -> QuadraticForms:
         n_jobs, progress = self.settings.n_jobs, self.settings.progress
