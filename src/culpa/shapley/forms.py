@@ -38,7 +38,8 @@ class QuadraticForms:
     """Shapley values as quadratic forms.
 
     Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players), with d the number of
-    features that rows have. One replicate means exact values. If there are ``coordinates``, the forms apply to X @ coordinates.
+    features that rows have. One replicate means exact values. If there are ``coordinates``, the forms apply to
+    X @ coordinates.
     """
 
     coefficients: Floats
