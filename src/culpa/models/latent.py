@@ -25,13 +25,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
-from culpa._core.missing import mostly_alone, patterns
+from culpa._core.missing import kinds_of_rows, patterns
 from culpa._core.types import Floats, Mask, Positions
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
@@ -223,16 +224,22 @@ class LatentGaussian:
         X = self._rows(X)
         Z = np.empty((len(X), self.n_components))
         missing = np.isnan(X)
-        if mostly_alone(missing):
-            centred = np.where(missing, 0.0, X - self.mean)
-            for some, gains, _ in self.posteriors(~missing):
-                Z[some] = np.einsum("npd,nd->np", gains, centred[some])
-            return Z
-        for rows, observed in patterns(X):
-            centred = X[np.ix_(rows, observed)] - self.mean[observed]
-            gain = self.encoder if len(observed) == self.n_features else self._posterior(observed)[0]
-            Z[rows] = centred @ gain.T
+        if not missing.any():
+            return np.asarray((X - self.mean) @ self.encoder.T)
+        centred = np.where(missing, 0.0, X - self.mean)
+        for rows, _, gain, _ in self.patterns_with_posteriors(X):
+            Z[rows] = centred[rows] @ gain.T
         return Z
+
+    def patterns_with_posteriors(self, X: Floats) -> Iterator[tuple[Positions, Positions, Floats, Floats]]:
+        """Rows that share a pattern of NaN, the features they have, and the latent variables given these.
+
+        Gains (p, d), with zeros for missing features, and roots (p, p), as in `posteriors`.
+        """
+        grouped = patterns(X)
+        for _, gains, roots in self.posteriors(~kinds_of_rows(np.isnan(X))[0]):
+            for gain, root, (rows, observed) in zip(gains, roots, islice(grouped, len(gains)), strict=True):
+                yield rows, observed, gain, root
 
     def reconstruct(self, X: ArrayLike) -> Floats:
         """What the model makes of each row; missing cells are filled in."""
@@ -299,7 +306,7 @@ class LatentGaussian:
 
     def _far_cells(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Iterator[tuple[Positions, Positions]]:
         """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
-        far = np.abs(X - self.mean) > _FAR * np.sqrt((self.loadings**2).sum(axis=1) + self.noise)
+        far = np.abs(X - self.mean) > self._far
         if not far.any():
             return
         for block in blocks or [[i] for i in range(self.n_features)]:
@@ -308,14 +315,20 @@ class LatentGaussian:
             for rows, observed in patterns(X[np.ix_(affected, at)]):
                 yield affected[rows], at[observed]
 
+    @cached_property
+    def _far(self) -> Floats:
+        """Distance from the mean beyond which a cell is far, (d,)."""
+        return np.asarray(_FAR * np.sqrt((self.loadings**2).sum(axis=1) + self.noise))
+
     def _leave_each_out(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Floats:
         """`expected`, by one formula for all features and rows, which subtracts each feature from itself."""
         result = np.empty_like(X)
-        for rows, observed in patterns(X):
-            result[rows] = self.impute(X[rows])
+        for rows, observed, gain, root in self.patterns_with_posteriors(X):
+            here, gain = np.ix_(rows, observed), gain[:, observed]
+            result[rows] = self.mean + (X[here] - self.mean[observed]) @ gain.T @ self.loadings.T
             seen = set(observed.tolist())
             kept = [[i for i in block if i in seen] for block in blocks or [[i] for i in observed.tolist()]]
-            result[np.ix_(rows, observed)] = self._leave_out(X[rows], observed, [block for block in kept if block])
+            result[here] = self._leave_out(X[rows], observed, [block for block in kept if block], gain, root)
         return result
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
@@ -386,9 +399,10 @@ class LatentGaussian:
             root = q[:, d:]
             yield rows, root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
-    def _leave_out(self, X: Floats, observed: NDArray[np.intp], blocks: list[list[int]]) -> Floats:
+    def _leave_out(
+        self, X: Floats, observed: NDArray[np.intp], blocks: list[list[int]], gain: Floats, root: Floats
+    ) -> Floats:
         """Conditional mean of each block given the other observed features: x_B - (C^-1)_BB^-1 (C^-1 x)_B."""
-        gain, root = self._posterior(observed)
         centred = X[:, observed] - self.mean[observed]
         W, noise = self.loadings[observed], self.noise[observed]
         surprise = centred - centred @ gain.T @ W.T  # Psi C^-1 x

@@ -13,14 +13,14 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 | error of some features | 1 for those, else 0 | 0 |
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.missing import mostly_alone, patterns
+from culpa._core.missing import kinds_of_rows, patterns
 from culpa._core.types import Floats, Mask
 from culpa.models import LatentGaussian
 from culpa.scores.fixing import Fixing
@@ -57,15 +57,9 @@ class QuadraticScore(Fixing):
         if not missing.any():
             return result
         factor = self.gaussian.spread_factor(X)
-        if mostly_alone(missing):
-            result += factor * self._from_missing(missing)
-            result[missing.all(axis=1)] = np.nan
-            return result
-        for rows, observed in patterns(X):
-            if not len(observed):
-                result[rows] = np.nan
-            elif len(observed) < X.shape[1]:
-                result[rows] += factor[rows] * self._uncertainty(observed)
+        kinds, kind_of_row = kinds_of_rows(missing)
+        result += factor * self._from_missing(kinds)[kind_of_row]
+        result[missing.all(axis=1)] = np.nan
         return result
 
     def _uncertainty(self, observed: NDArray[np.intp]) -> float:
@@ -130,6 +124,17 @@ class QuadraticScore(Fixing):
         weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
         return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
 
+    def _roots_given(self, X: Floats) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
+        """Rows that share a pattern of NaN, the features they have, and their `_whole_root_given`; all patterns at once."""
+        missing, model = np.isnan(X), self.gaussian
+        if model.tail or not missing.any():
+            yield from ((rows, observed, self._whole_root_given(observed)) for rows, observed in patterns(X))
+            return
+        for rows, observed, gain, _ in model.patterns_with_posteriors(X):
+            seen = np.isin(np.arange(X.shape[1]), observed)
+            moves = (self.root[:, ~seen] @ model.loadings[~seen]) @ gain
+            yield rows, observed, np.where(seen, self.root + moves, 0.0)
+
     def given(self, observed: NDArray[np.intp]) -> tuple[Floats, float]:
         """The score of rows that have these features only, as a function of them.
 
@@ -157,9 +162,8 @@ class QuadraticScore(Fixing):
         ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
         result = np.empty((len(X), len(blocks)))
-        for rows, observed in patterns(X):
+        for rows, observed, root in self._roots_given(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
-            root = self._whole_root_given(observed)
             curvature = root.T @ root
             change_of_score = 2 * (np.where(seen, X[rows], 0.0) @ root.T + self.offset) @ root
             step = np.where(seen, expected[rows] - X[rows], 0.0)
