@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks import engine, peers_table, whole
 from benchmarks.fit import fit_times
+from benchmarks.forms import compiled_t2, missing_patterns
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
@@ -30,8 +31,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    named = "peers, exact, sampled, compiled, whole, row, pipe, soon, tight, first, busy, fit, mixture, models, long, wide"
-    parser.add_argument("--only", help=f"run one part: {named}")
+    named = (
+        "peers, exact, sampled, compiled, whole, row, pipe, soon, tight, first, busy, fit, mixture, models, long, wide"
+    )
+    parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -55,6 +58,8 @@ def main() -> None:
         "models": lambda: model_costs(options.quick),
         "long": lambda: long_tables(options.quick),
         "wide": lambda: wide_tables(options.quick),
+        "compiled T2": lambda: compiled_t2(options.quick),
+        "missing patterns": lambda: missing_patterns(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

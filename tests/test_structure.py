@@ -71,6 +71,8 @@ def test_there_are_at_most_fourteen_layers():
 
 # tests that look at several modules of a room together
 ACROSS_MODULES = {
+    "cli/test_blame_adds_up.py",
+    "games/test_missing_cells.py",
     "shapley/test_axioms.py",
     "shapley/test_engines.py",
     "games/test_numerics.py",

@@ -58,18 +58,27 @@ def retraining_value(covariance, x, S, p, *, mean, share=False):
     return error / len(S) if mean else error
 
 
-def minimal_value(A, x, S, gamma, missing=()):
-    """Smallest x^T A x + gamma |move|^2 by least squares; missing features move from 0 at no cost."""
+def minimal_value(A, x, S, gamma):
+    """Smallest x^T A x + gamma |move|^2 by least squares."""
     d = len(x)
     variances, axes = np.linalg.eigh(A)
     root = (axes * np.sqrt(np.maximum(variances, 0))).T
-    x = np.where(np.isin(np.arange(d), missing), 0.0, x)
     free = [i for i in range(d) if i not in S]
-    cost = np.array([0.0 if i in missing else np.sqrt(gamma) for i in free])
-    system = np.vstack([root[:, free], np.diag(cost)])
+    system = np.vstack([root[:, free], np.sqrt(gamma) * np.eye(len(free))])
     aim = np.concatenate([-root @ x, np.zeros(len(free))])
     moves = np.linalg.lstsq(system, aim, rcond=1e-12)[0] if free else np.zeros(0)
     return ((system @ moves - aim) ** 2).sum()
+
+
+def observed_score(C, A, observed):
+    """Matrix and constant of E[x^T A x given the observed features of a Gaussian row], with dense matrices."""
+    hidden = [i for i in range(len(C)) if i not in observed]
+    gain = np.linalg.solve(C[np.ix_(observed, observed)], C[np.ix_(observed, hidden)])
+    moves = np.zeros((len(C), len(observed)))
+    moves[observed, np.arange(len(observed))] = 1.0
+    moves[hidden] = gain.T
+    spread = C[np.ix_(hidden, hidden)] - C[np.ix_(hidden, observed)] @ gain
+    return moves.T @ A @ moves, (A[np.ix_(hidden, hidden)] * spread).sum()
 
 
 def all_values(value, x):

@@ -181,7 +181,7 @@ class Explainer:
         if "values" in wanted:
             self.count_rows(reading.features)
             if self.compiling_is_due:
-                self.compile()
+                self.try_to_compile()
         return self._explanation(reading, self._one_pass.explain(reading, self._with_suspicion(wanted)))
 
     def explain_scored(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
@@ -252,21 +252,25 @@ class Explainer:
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.
 
-        `explain` does this by itself when there have been enough rows to pay for it. Nothing is compiled, and a warning
-        says so, where normal rows would lose digits: with noise below 1e-9 of the largest eigenvalue, for T2 below 1e-4.
+        `explain` does this by itself when there have been enough rows to pay for it. Where noise is tiny, the forms are
+        compared with values of reference rows. If rows would lose digits, nothing is compiled, and a warning says so.
         """
-        if not self.game.forms_keep_digits:
+        if self.game.forms_keep_digits:
+            if self.forms is None and not self._engine.can_compile:
+                raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
+            self._engine.compile()
+        if self.forms is None:
             warnings.warn(
                 "not compiled, because the noise is so small compared with the components that compiled values would lose "
                 "digits. Each row is computed separately.",
                 UserWarning,
                 stacklevel=2,
             )
-            return self
-        if self.forms is None and not self._engine.can_compile:
-            raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
-        self._engine.compile()
         return self
+
+    def try_to_compile(self) -> None:
+        """`compile`, without a word if rows would lose digits."""
+        self._engine.compile()
 
     def count_rows(self, features: Floats) -> None:
         """Note that these rows are being explained: enough of them make compiling worth while."""
@@ -318,6 +322,7 @@ class Explainer:
             self.model.gaussian.n_components,
             mean=self.score.name == "mse",
             rank=self.retraining_rank,
+            gaussian=self.model.centred,
         )
 
     @cached_property

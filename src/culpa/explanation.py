@@ -62,8 +62,9 @@ class Explanation:
     std_error : ndarray of shape (rows, players)
         Standard errors of the values; zero where exact.
     score : ndarray of shape (rows,)
-        The score that is explained: what the values add up to. Where cells are missing, the interventional, the
-        retraining and the minimal game explain another score than the one that a detector compares with its limit.
+        The score that is explained: what the values add up to. Where cells are missing, it is the expected score given
+        the observed cells, in every game. Only the interventional game of a score that is a function draws missing
+        cells as if they had nothing to do with the observed ones.
     base_value : float, or ndarray of shape (rows,)
         Value of knowing nothing: the mean score of normal rows (0 for the retraining game). Where features are given, the
         value of knowing these in each row. For the minimal game, the smallest score near each row.

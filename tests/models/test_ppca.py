@@ -71,6 +71,19 @@ def test_expected_of_blocks_ignores_the_block(gaussian):
     np.testing.assert_allclose(expected[:, [0, 3]], mean[:, [0, 3]], atol=1e-12)
 
 
+@pytest.mark.parametrize("blocks", [None, [[0, 3], [1, 2], [4]]])
+def test_a_huge_cell_does_not_change_what_the_others_imply_for_it(gaussian, blocks):
+    X = np.random.default_rng(1).normal(size=(4, 5))
+    X[0, 2], X[1, [0, 4]], X[2, 1], X[2, 0] = 1e90, -1e12, 1e5, np.nan
+    expected = gaussian.expected(X, blocks)
+    for row in range(len(X)):
+        for block in blocks or [[i] for i in range(5)]:
+            seen = [i for i in block if not np.isnan(X[row, i])]
+            without = X[[row]]
+            without[:, seen] = np.nan
+            np.testing.assert_allclose(expected[row, seen], gaussian.impute(without)[0, seen], rtol=1e-10)
+
+
 def test_samples_have_the_models_moments(gaussian):
     X = gaussian.sample(200_000, 0)
     np.testing.assert_allclose(X.mean(axis=0), gaussian.mean, atol=0.03)

@@ -28,17 +28,20 @@ from culpa._kernels.factored_steps import FACTORED, factored_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
 from culpa.games.bases import Expected
+from culpa.games.coordinates import axes_of
 from culpa.games.elimination import OPERATIONS, Elimination
 from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
 from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
 from culpa.games.student import SLOWER, Student
+from culpa.models.latent import RELATIVE_FLOOR
 from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
-_FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 1e-9  # the same for quadratic forms
-_MOSTLY_LATENT = 0.01  # weight of residuals relative to latent variables below which a score is mostly about the latter
+# The same for quadratic forms: in the rows' own coordinates, and on axes, where they serve all models but those with
+# Student-t tails. The forms of these are steep along some directions of the noise and flat along others.
+_FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS, _STUDENT_FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 0.9 * RELATIVE_FLOOR, 1e-9
 
 
 class Conditional(Expected[QuadraticScore]):
@@ -75,25 +78,14 @@ class Conditional(Expected[QuadraticScore]):
 
     @cached_property
     def forms_keep_digits(self) -> bool:
-        """Forms take differences of numbers as large as x^2 / noise, which are small for normal rows."""
-        return self._noise_ratio >= _FORMS_KEEP_DIGITS or self.axes is not None
+        """On `axes` they do; in the rows' own coordinates they take differences of numbers as large as x^2 / noise."""
+        return self._noise_ratio >= self._least_noise_on_axes
 
     @cached_property
     def axes(self) -> Axes | None:
-        """Principal axes, as long as the standard deviation along them. With tiny noise they avoid the differences.
-
-        Not for T2 and similar scores, which are small for rows far out along the shortest axes.
-        """
-        g, alike = self.score.gaussian, self._isotropic
-        if alike is None or not _FORMS_ON_AXES_KEEP_DIGITS <= self._noise_ratio < _FORMS_KEEP_DIGITS:
-            return None
-        noise = float(g.noise_variance)
-        if alike[0] * noise < _MOSTLY_LATENT * np.abs(self.score.latent_weights).max(initial=0.0):
-            return None
-        directions, sizes, _ = np.linalg.svd(g.loadings)
-        variance = np.full(self.n_features, noise)
-        variance[: len(sizes)] += sizes**2
-        return Axes((directions * np.sqrt(variance)).T, directions / np.sqrt(variance))
+        """Those of `culpa.games.coordinates`, where noise is tiny."""
+        tiny = self._least_noise_on_axes <= self._noise_ratio < _FORMS_KEEP_DIGITS
+        return axes_of(self.score) if tiny else None
 
     @cached_property
     def scale(self) -> Floats:
@@ -197,6 +189,11 @@ class Conditional(Expected[QuadraticScore]):
         residual = np.diag(g.noise) - (g.decoder - g.loadings) @ g.loadings.T
         weighted = residual.T @ (self.score.residual_weights[:, None] * residual)
         return np.asarray(weighted + (g.loadings * self.score.latent_weights) @ g.loadings.T)
+
+    @property
+    def _least_noise_on_axes(self) -> float:
+        """Smallest ratio of noise to largest eigenvalue with which forms on axes keep digits."""
+        return _STUDENT_FORMS_ON_AXES_KEEP_DIGITS if self._tail else _FORMS_ON_AXES_KEEP_DIGITS
 
     @property
     def _tail(self) -> float:

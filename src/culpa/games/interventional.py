@@ -3,6 +3,9 @@
 v(S) = E[q(x_S, X_T)] = x_S^T A_SS x_S + Tr(A_TT C_TT), T the absent features. It breaks correlations apart, as kernel
 SHAP does, and is here for comparison. Its Shapley values have a closed form, phi_i = x_i (A x)_i - (A C)_ii, so the
 process engineer's "partial decomposition contribution" x_i (A x)_i is a Shapley value up to its base line.
+
+The score of a row with missing cells is a function of the observed ones, E[q(x) given x_observed], and its game is the
+interventional game of this function. So its values add up to the score, from the same base value as in complete rows.
 """
 
 from dataclasses import dataclass, replace
@@ -13,12 +16,13 @@ from typing import Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
 from culpa.games.bases import Expected
 from culpa.games.batch import Batch
 from culpa.games.game import Coalitions, Cost
 from culpa.scores import QuadraticScore
+from culpa.scores.form import given_observed
 
 
 class Interventional(Expected[QuadraticScore]):
@@ -44,6 +48,14 @@ class Interventional(Expected[QuadraticScore]):
         A, mixed = gather_pairs(self.score.matrix, queues, X), gather_pairs(self._mixed, queues, X)
         return _Walk(A, mixed, rows, array_namespace(X).zeros_like(rows), absent)
 
+    def where(self, observed: Mask) -> "Interventional":
+        """Absent features are those observed in the row: the score is a function of them alone."""
+        return self if observed.all() else Interventional(given_observed(self.score, np.flatnonzero(observed)))
+
+    def total(self, X: Floats, observed: Positions) -> Floats:
+        """The score itself, which knows how to treat missing cells."""
+        return self.score(X)
+
     def value(self, X: Floats, members: Positions) -> Floats:
         """The definition."""
         hidden = np.setdiff1d(np.arange(self.n_features), members)
@@ -59,7 +71,7 @@ class Interventional(Expected[QuadraticScore]):
         return True
 
     def closed_form(self, X: Array, players: list[list[int]]) -> Array:
-        """phi_i = x_i (A x)_i - (A C)_ii. Partners of missing features take over their share of the base value."""
+        """phi_i = x_i (A x)_i - (A C)_ii. Features outside are never known, and partners take over their share."""
         xp, members = array_namespace(X), [i for player in players for i in player]
         observed = np.zeros(self.n_features)
         observed[members] = 1.0

@@ -16,12 +16,12 @@ Moves are dear or cheap in comparison with the score, so gamma is the locality t
 a score in other units gives the same explanation in these units, and P is well conditioned: its largest eigenvalue is at
 most 1 + d / locality times its smallest.
 
-Missing features are never known, and there is no value that they should stay near. They take the values that make the
-score smallest, at no cost.
+The score of a row with missing cells is a function of the observed ones, E[q(x) given x_observed] = |G x|^2 + constant.
+Its game is the minimal game of this function, with the gamma of complete rows. So its values add up to the score.
 
 | symbol | code | meaning |
 | --- | --- | --- |
-| F | ``root`` | A = F^T F |
+| F | ``root`` | A = F^T F; G where cells are missing |
 | gamma | ``gamma`` | what a move costs |
 | P | ``P`` | (A + gamma I)^-1 |
 | y | ``moves`` | minus the best move if all features are absent |
@@ -46,12 +46,12 @@ from culpa.games.game import Cost, FactoredCoalitions
 from culpa.games.latent import isotropic_weights
 from culpa.models import LatentGaussian
 from culpa.scores import QuadraticScore, mahalanobis
+from culpa.scores.form import given_observed
 
 # The kernels subtract a trace term, 1 per feature. With rows 2^40 times as large and a score 2^-80 times, the values stay
 # as they are, exactly, and the trace term vanishes.
 _TINY, _LARGE = 2.0**-80, 2.0**40
 _SAME = 1e-12  # eigenvalues of P that differ by less, relative to the largest, are one
-_RANK = 1e-10  # singular values below, relative to the largest, are 0
 
 
 class Minimal(Relative):
@@ -79,10 +79,10 @@ class Minimal(Relative):
     def base_values(self, X: Floats) -> Floats:
         """The smallest score near each row, v({})."""
         moves = self.moves(X)
-        return np.asarray((((X - moves) @ self.root.T) ** 2).sum(axis=1) + self.gamma * (moves**2).sum(axis=1))
+        return np.asarray(self._seen_score.complete(X - moves) + self.gamma * (moves**2).sum(axis=1))
 
     def where(self, observed: Mask) -> "Minimal":
-        """Missing features always take the values that make the score smallest."""
+        """The game of the score as a function of the observed features."""
         return self if (observed == self.observed).all() else Minimal(self.score, self.locality, observed)
 
     def value(self, X: Floats, members: Positions) -> Floats:
@@ -94,7 +94,7 @@ class Minimal(Relative):
         pull = X @ A[:, absent]
         curvature = A[np.ix_(absent, absent)] + self.gamma * np.eye(len(absent))
         gain = (pull * np.linalg.solve(curvature, pull.T).T).sum(axis=1)
-        return np.asarray(((X @ A) * X).sum(axis=1) - gain - self.base_values(X))
+        return np.asarray(self._seen_score.complete(X) - gain - self.base_values(X))
 
     def values(self, X: Array, members: Array) -> Array:
         """y_S^T (P_SS)^-1 y_S, with ones for absent features on the diagonal of P."""
@@ -104,11 +104,8 @@ class Minimal(Relative):
         return np.asarray((np.linalg.solve(P, moves) * moves).sum(axis=1))
 
     def total(self, X: Floats, observed: Positions) -> Floats:
-        """The score; its smallest value where cells are missing."""
-        if not np.isnan(X).any():
-            return self.score(X)
-        game = self.where(np.isin(np.arange(self.n_features), observed))
-        return np.asarray(((np.nan_to_num(X, nan=0.0) @ game.root.T) ** 2).sum(axis=1))
+        """The score itself, which knows how to treat missing cells."""
+        return self.score(X)
 
     def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
         """Empty coalitions: everybody has moved."""
@@ -153,14 +150,14 @@ class Minimal(Relative):
         return (X @ root.T @ root) @ as_array_like(self.P, X)
 
     @cached_property
+    def _seen_score(self) -> QuadraticScore:
+        """The score as a function of the observed features."""
+        return self.score if self.observed.all() else given_observed(self.score, np.flatnonzero(self.observed))
+
+    @property
     def root(self) -> Floats:
-        """F of the score as a function of the observed features, (d + p, d), the others where it is smallest."""
-        F, seen = self.score.root, self.observed
-        if seen.all():
-            return F
-        U, sizes, _ = np.linalg.svd(F[:, ~seen], full_matrices=False)
-        U = U[:, sizes > _RANK * sizes.max(initial=0.0)]
-        return np.asarray(np.where(seen, F - U @ (U.T @ F), 0.0))
+        """F of that, with zeros for the other features."""
+        return self._seen_score.root
 
     @cached_property
     def P(self) -> Floats:

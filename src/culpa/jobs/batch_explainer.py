@@ -40,7 +40,7 @@ class BatchExplainer:
         self.explainer.count_rows(rows.standard)
         if self._is_due():
             self.note("preparing to explain many rows")
-            self.explainer.compile()
+            self.explainer.try_to_compile()
             self.note("")
 
     def _is_due(self) -> bool:

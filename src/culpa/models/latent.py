@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -32,8 +33,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
 from culpa._core import memory
-from culpa._core.missing import mostly_alone, patterns
-from culpa._core.types import Floats, Mask
+from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.types import Floats, Mask, Positions
 from culpa.models.leaving_out import LeavingOut
 from culpa.models.scatter import Scatter
 
@@ -41,6 +42,7 @@ from culpa.models.scatter import Scatter
 RELATIVE_FLOOR = 1e-12
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
 _BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
+_FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,16 +238,22 @@ class LatentGaussian:
         X = self._rows(X)
         Z = np.empty((len(X), self.n_components))
         missing = np.isnan(X)
-        if mostly_alone(missing):
-            centred = np.where(missing, 0.0, X - self.mean)
-            for some, gains, _ in self.posteriors(~missing):
-                Z[some] = np.einsum("npd,nd->np", gains, centred[some])
-            return Z
-        for rows, observed in patterns(X):
-            centred = X[np.ix_(rows, observed)] - self.mean[observed]
-            gain = self.encoder if len(observed) == self.n_features else self.posterior(observed)[0]
-            Z[rows] = centred @ gain.T
+        if not missing.any():
+            return np.asarray((X - self.mean) @ self.encoder.T)
+        centred = np.where(missing, 0.0, X - self.mean)
+        for rows, _, gain, _ in self.patterns_with_posteriors(X):
+            Z[rows] = centred[rows] @ gain.T
         return Z
+
+    def patterns_with_posteriors(self, X: Floats) -> Iterator[tuple[Positions, Positions, Floats, Floats]]:
+        """Rows that share a pattern of NaN, the features they have, and the latent variables given these.
+
+        Gains (p, d), with zeros for missing features, and roots (p, p), as in `posteriors`.
+        """
+        grouped = patterns(X)
+        for _, gains, roots in self.posteriors(~kinds_of_rows(np.isnan(X))[0]):
+            for gain, root, (rows, observed) in zip(gains, roots, islice(grouped, len(gains)), strict=True):
+                yield rows, observed, gain, root
 
     def reconstruct(self, X: ArrayLike) -> Floats:
         """What the model makes of each row; missing cells are filled in."""
@@ -303,15 +311,40 @@ class LatentGaussian:
         ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
         """
         X = self._rows(X)
+        result = self._leave_each_out(X, blocks)
+        for rows, block in self._far_cells(X, blocks):
+            without = X[rows]
+            without[:, block] = np.nan
+            result[np.ix_(rows, block)] = self.impute(without)[:, block]
+        return result
+
+    def _far_cells(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Iterator[tuple[Positions, Positions]]:
+        """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
+        far = np.abs(X - self.mean) > self._far
+        if not far.any():
+            return
+        for block in blocks or [[i] for i in range(self.n_features)]:
+            at = np.asarray(block, dtype=np.intp)
+            affected = np.flatnonzero(far[:, at].any(axis=1))
+            for rows, observed in patterns(X[np.ix_(affected, at)]):
+                yield affected[rows], at[observed]
+
+    @cached_property
+    def _far(self) -> Floats:
+        """Distance from the mean beyond which a cell is far, (d,)."""
+        return np.asarray(_FAR * np.sqrt(self.variances))
+
+    def _leave_each_out(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Floats:
+        """`expected`, by one formula for all features and rows, which subtracts each feature from itself."""
         if not np.isnan(X).any():
             return self._leaving_out(blocks)(X)
         result = np.empty_like(X)
-        for rows, observed in patterns(X):
-            result[rows] = self.impute(X[rows])
+        for rows, observed, gain, root in self.patterns_with_posteriors(X):
+            here, gain = np.ix_(rows, observed), gain[:, observed]
+            result[rows] = self.mean + (X[here] - self.mean[observed]) @ gain.T @ self.loadings.T
             seen = set(observed.tolist())
             kept = None if blocks is None else [[i for i in block if i in seen] for block in blocks]
-            leave_out = LeavingOut.of(self, observed, None if kept is None else filter(None, kept))
-            here = np.ix_(rows, observed)
+            leave_out = LeavingOut.of(self, observed, None if kept is None else filter(None, kept), (gain, root))
             result[here] = leave_out(X[here])
         return result
 

@@ -61,9 +61,18 @@ class LeavingOut:
     blocks: tuple[_Solved | _Regressed, ...]  # those that are more than a division
 
     @classmethod
-    def of(cls, model: "LatentGaussian", observed: Positions, blocks: Iterable[Sequence[int]] | None) -> "LeavingOut":
-        """Blocks are made of observed features; ``None`` means each feature alone."""
-        gain, root = model.posterior(observed)
+    def of(
+        cls,
+        model: "LatentGaussian",
+        observed: Positions,
+        blocks: Iterable[Sequence[int]] | None,
+        posterior: tuple[Floats, Floats] | None = None,
+    ) -> "LeavingOut":
+        """Blocks are made of observed features; ``None`` means each feature alone.
+
+        ``posterior`` is what the model's method of that name says about the observed features, if it is known.
+        """
+        gain, root = model.posterior(observed) if posterior is None else posterior
         noise, W, mean = model.noise[observed], model.loadings[observed], model.mean[observed]
         spread = W @ root / np.sqrt(noise)[:, None]  # Psi^1/2 C^-1 Psi^1/2 = I - spread spread^T
         alone = 1 - (spread**2).sum(axis=1)

@@ -184,7 +184,7 @@ def _explained(explainer: Explainer, batch: Batch) -> Explanation | None:
     rows = batch.rows.choose(batch.flagged_at)
     explainer.count_rows(rows.standard)
     if explainer.compiling_is_due:
-        explainer.compile()
+        explainer.try_to_compile()
     return explainer.explain_scored(rows, "values")
 
 

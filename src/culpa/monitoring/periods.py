@@ -64,7 +64,7 @@ class Period:
         if count:
             self.explainer.count_rows(reading.features)
         if self.explainer.compiling_is_due:
-            self.explainer.compile()
+            self.explainer.try_to_compile()
         standard = self.explainer.model.standardise(reading.features)
         known = np.asarray(~np.isnan(standard).all(axis=1))  # others have no score
         if not known.all():

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from culpa._core.types import Array, Floats
+from culpa._core.types import Array, Floats, Positions
 from culpa.models import FittedModel
 from culpa.models.linear_maps import LinearMap
 from culpa.models.scatter import Scatter
@@ -75,6 +75,18 @@ class QuadraticForm(QuadraticScore):
     def complete(self, X: Floats) -> Floats:
         """Score of complete rows."""
         return np.asarray(((X @ self.root.T + self.form_offset) ** 2).sum(axis=1))
+
+
+def given_observed(score: QuadraticScore, observed: Positions) -> QuadraticForm:
+    """The score of rows that have these features only, as a function of them: E[q(x) given x_observed].
+
+    F is zero for the other features. What their uncertainty adds to the score is a component of r of its own.
+    """
+    root, added = score.given(observed)
+    zeros = np.zeros_like(score.residual_weights), np.zeros_like(score.latent_weights)
+    r = np.zeros(len(root) + 1)
+    r[: len(score.root)], r[-1] = score.offset, np.sqrt(added)
+    return QuadraticForm(score.name, score.gaussian, *zeros, np.vstack([root, np.zeros_like(root[:1])]), r)
 
 
 def reconstruction_error(

@@ -13,7 +13,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 | error of some features | 1 for those, else 0 | 0 |
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.missing import mostly_alone, patterns
+from culpa._core.missing import kinds_of_rows, patterns
 from culpa._core.types import Array, Floats, Mask
 from culpa.models import LatentGaussian
 from culpa.models.scatter import Scatter
@@ -63,15 +63,9 @@ class QuadraticScore(Fixing):
             return self.complete(X)
         result = self.complete(self.gaussian.impute(X))
         factor = self.gaussian.spread_factor(X)
-        if mostly_alone(missing):
-            result += factor * self._from_missing(missing)
-            result[missing.all(axis=1)] = np.nan
-            return result
-        for rows, observed in patterns(X):
-            if not len(observed):
-                result[rows] = np.nan
-            elif len(observed) < X.shape[1]:
-                result[rows] += factor[rows] * self._uncertainty(observed)
+        kinds, kind_of_row = kinds_of_rows(missing)
+        result += factor * self._from_missing(kinds)[kind_of_row]
+        result[missing.all(axis=1)] = np.nan
         return result
 
     def _uncertainty(self, observed: NDArray[np.intp]) -> float:
@@ -173,6 +167,26 @@ class QuadraticScore(Fixing):
         weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
         return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
 
+    def _roots_given(self, X: Floats) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
+        """Rows that share a pattern of NaN, the features they have, and their `_whole_root_given`; all patterns at once."""
+        missing, model = np.isnan(X), self.gaussian
+        if model.tail or not missing.any():
+            yield from ((rows, observed, self._whole_root_given(observed)) for rows, observed in patterns(X))
+            return
+        for rows, observed, gain, _ in model.patterns_with_posteriors(X):
+            seen = np.isin(np.arange(X.shape[1]), observed)
+            moves = (self.root[:, ~seen] @ model.loadings[~seen]) @ gain
+            yield rows, observed, np.where(seen, self.root + moves, 0.0)
+
+    def given(self, observed: NDArray[np.intp]) -> tuple[Floats, float]:
+        """The score of rows that have these features only, as a function of them.
+
+        Returns a root G with zeros for the other features and a constant: E[q(x) given x_observed] = |G x|^2 + constant,
+        or |G x + r|^2 + constant with an `offset` r.
+        """
+        added = self._uncertainty(observed) / (1 + self.gaussian.tail * len(observed))
+        return self._whole_root_given(observed), max(added, 0.0)
+
     @cached_property
     def expectation(self) -> float:
         """Mean score of normal rows, Tr(A C): the base value of every game."""
@@ -198,10 +212,10 @@ class QuadraticScore(Fixing):
                 return self._fixed_wide(X, score, expected - X, blocks)
             return self._fixed(X, score, expected - X, self._bending, blocks)
         result = np.empty((len(X), len(blocks)))
-        for rows, observed in patterns(X):
+        for rows, observed, root in self._roots_given(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
             steps = np.where(seen, expected[rows] - X[rows], 0.0)
-            bending = _Bending.of(self._whole_root_given(observed), self.offset)
+            bending = _Bending.of(root, self.offset)
             result[rows] = self._fixed(np.where(seen, X[rows], 0.0), score[rows], steps, bending, blocks)
             result[rows[:, None], [k for k, block in enumerate(blocks) if not seen[list(block)].any()]] = np.nan
         return result

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.choices import DeviceName, Method
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu, plan
 from culpa.shapley.algorithm1 import algorithm1
@@ -23,11 +23,13 @@ from culpa.shapley.extensions import extension_rule, is_counted
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.partial_order import PartialOrder
+from culpa.shapley.pattern_forms import PatternCost, PatternForms, worth_forms
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import Rule, default_rule
 from culpa.shapley.shares import Players, Progress, Shares
 
 _ALGORITHM1_ORDERS = 1000  # per player
+_FORMS_MAY_DIFFER = 1e-9  # from values without forms, relative to the largest value of a row
 
 
 class Settings(NamedTuple):
@@ -64,6 +66,8 @@ class Engine:
         self.game, self.players, self.settings = game, players, settings
         self.order, self.reference = order, reference
         self._forms: QuadraticForms | None = None
+        self._forms_refused = False  # because they would lose digits
+        self._pattern_forms = PatternForms()
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
 
@@ -123,8 +127,12 @@ class Engine:
         complete = sum(map(len, players)) == sum(map(len, self.players)) and not _any_missing(rows)
         if complete and self._forms is not None:
             return self._forms(rows, n_jobs=n_jobs)
-        if not complete:
-            game = game.where(~np.isnan(rows[0])) if len(rows) else game
+        if not complete and len(rows):
+            observed = ~np.isnan(rows[0])
+            game = game.where(observed)
+            forms = self._forms_where(observed, game, players, len(rows))
+            if forms is not None:
+                return forms(rows[:, observed], n_jobs=n_jobs)
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
         order = self.order if self.order is None or present is None else self.order.among(present)
         if order is not None and order.constrains:
@@ -137,16 +145,34 @@ class Engine:
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
         return permutation(game, rows, players, self._rule(len(players)), n_jobs=n_jobs, progress=progress)
 
+    def _forms_where(self, observed: Mask, game: Game, players: Players, n_rows: int) -> QuadraticForms | None:
+        """Forms of rows with the same cells missing, once there were enough of them and complete rows have forms."""
+        if self._forms is None or self.order is not None or not self.can_compile or not worth_forms(game):
+            return None
+        with self._compiling:
+            forms = self._pattern_forms.get(observed)
+            if forms is not None:
+                return forms
+            rule = None if self._is_exact(len(players)) else self._rule(len(players))
+            cost = PatternCost.of(game, players, int(observed.sum()), rule)
+            if not self._pattern_forms.are_due(observed, cost, n_rows):
+                return None
+            forms = self._find_forms(game, players, rule, features=np.flatnonzero(observed))
+            self._pattern_forms.keep(observed, forms, self.settings.memory_bytes - self._forms.n_bytes)
+            return forms
+
     @property
     def can_compile(self) -> bool:
         """Whether the values that the method computes are quadratic forms of the row, found once."""
         return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel")
 
     def compile(self) -> None:
-        """Find the quadratic forms behind the Shapley values of complete rows, unless they are known."""
+        """Find the quadratic forms behind the Shapley values of complete rows, unless they are known or lose digits."""
         with self._compiling:  # so that threads that share an explainer do it once
-            if self._forms is None:
-                self._forms = self._compile()
+            if self._forms is None and not self._forms_refused:
+                forms = self._compile()
+                self._forms_refused = self.game.axes is not None and not self._keep_digits(forms)
+                self._forms = None if self._forms_refused else forms
 
     def count_rows(self, n_complete: int) -> None:
         """Note that so many complete rows are being explained: enough of them make compiling worth while."""
@@ -155,15 +181,19 @@ class Engine:
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        if self._forms is not None or not self.can_compile or not self._n_rows:
+        if not self._may_compile or not self._n_rows:
             return False
         return self._forms_cost is not None and self._forms_cost.pays(self._n_rows)
 
     def compiles_within(self, operations: float) -> bool:
         """Whether `compile` would take up to so many operations, and pay after many rows."""
-        if self._forms is not None or not self.can_compile or self._forms_cost is None:
+        if not self._may_compile or self._forms_cost is None:
             return False
         return self._forms_cost.prepare <= operations and self._forms_cost.evaluate < self._forms_cost.walk
+
+    @property
+    def _may_compile(self) -> bool:
+        return self._forms is None and not self._forms_refused and self.can_compile
 
     @cached_property
     def _forms_cost(self) -> plan.FormsCost | None:
@@ -289,15 +319,35 @@ class Engine:
             progress=settings.progress,
         )
 
+    def _keep_digits(self, forms: QuadraticForms) -> bool:
+        """Whether forms of a model with tiny noise give reference rows the values that they have without forms."""
+        rows = self.reference()
+        walked = self.share_out(rows, self.players).values
+        size = np.abs(walked).max(axis=1) + abs(self.game.base_value) / len(self.players)
+        return bool((np.abs(forms(rows).values - walked).max(axis=1) <= _FORMS_MAY_DIFFER * size).all())
+
     def _compile(self) -> QuadraticForms:
-        n_jobs, progress = self.settings.n_jobs, self.settings.progress
-        rule = self._rule_of_complete_rows()
-        if rule is None:
-            device = self._device(len(self.players))
-            return compile_exact(
-                self.game, self.players, self._down_sets, n_jobs=n_jobs, progress=progress, device=device
-            )
-        return compile_rule(self.game, self.players, rule, n_jobs=n_jobs, progress=progress)
+        """Forms of complete rows."""
+        return self._find_forms(self.game, self.players, self._rule_of_complete_rows(), down_sets=self._down_sets)
+
+    def _find_forms(
+        self,
+        game: Game,
+        players: Players,
+        rule: Rule | None,
+        *,
+        down_sets: DownSets | None = None,
+        features: Positions | None = None,
+    ) -> QuadraticForms:
+        """Forms of a rule, or exact ones without; see `culpa.shapley.forms`."""
+        how: dict[str, Any] = {
+            "features": features,
+            "n_jobs": self.settings.n_jobs,
+            "progress": self.settings.progress,
+        }
+        if rule is not None:
+            return compile_rule(game, players, rule, **how)
+        return compile_exact(game, players, down_sets, device=self._device(len(players)), **how)
 
 
 def _any_missing(rows: Any) -> bool:

@@ -4,7 +4,7 @@ phi_i(x) = x^T F_i x + c_i, where F and c depend only on the model. They are com
 sampling rule (with one F per replicate, for standard errors). After that, a million rows are one matrix product. F_i is
 stored as the coefficients of the products x_a x_b, a <= b.
 
-Forms serve complete rows only, because every pattern of missing features is a game of its own.
+Every pattern of missing features is a game of its own. Its forms are those of the ``features`` that are observed.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,8 +37,9 @@ _FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule i
 class QuadraticForms:
     """Shapley values as quadratic forms.
 
-    Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players).
-    One replicate means exact values. If there are ``coordinates``, the forms apply to X @ coordinates.
+    Coefficients have shape (replicates, players, d (d + 1) / 2), constants (replicates, players), with d the number of
+    features that rows have. One replicate means exact values. If there are ``coordinates``, the forms apply to
+    X @ coordinates.
     """
 
     coefficients: Floats
@@ -48,7 +49,7 @@ class QuadraticForms:
     coordinates: Floats | None = None
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
-        """Shapley values of complete rows, with standard errors where they were sampled."""
+        """Shapley values of rows, with standard errors where they were sampled."""
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
@@ -58,6 +59,11 @@ class QuadraticForms:
             by_replicate = xp.reshape(values, (X.shape[0], n_replicates, n_players))
             return summarise(xp.permute_dims(by_replicate, (1, 0, 2)), self.n_evaluations)
         return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that they take."""
+        return int(self.coefficients.nbytes + self.constants.nbytes)
 
     def mean(self, second: Floats) -> Floats:
         """Mean Shapley values over any number of complete rows, from the mean of x x^T alone: (replicates, players)."""
@@ -96,37 +102,48 @@ def compile_exact(
     players: Players,
     down_sets: DownSets | None = None,
     *,
+    features: Positions | None = None,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
     device: DeviceName = "auto",
 ) -> QuadraticForms:
     """Exact forms, from the exact values of the 1 + d (d + 1) / 2 rows that determine a quadratic function.
 
-    With ``down_sets``, forms of asymmetric values.
+    With ``down_sets``, forms of asymmetric values. ``features`` are those that rows have, if not all.
     """
+    axes = _axes(game, features)
     if down_sets is None:
-        shares = exact(game, _probes(game), players, n_jobs=n_jobs, progress=progress, device=device)
+        shares = exact(game, _probes(axes), players, n_jobs=n_jobs, progress=progress, device=device)
     else:
-        shares = asymmetric(game, _probes(game), players, down_sets, progress=progress)
-    return _from_probes(game, shares.values[None], shares.n_evaluations)
+        shares = asymmetric(game, _probes(axes), players, down_sets, progress=progress)
+    return _from_probes(game, axes, shares.values[None], shares.n_evaluations)
 
 
 def compile_rule(
-    game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
+    game: Game,
+    players: Players,
+    rule: Rule,
+    *,
+    features: Positions | None = None,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
 ) -> QuadraticForms:
     """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
 
-    If the steps of a game do not factorise, the rows that determine a quadratic function are walked.
+    If the steps of a game do not factorise, the rows that determine a quadratic function are walked. ``features`` are
+    those that rows have, if not all.
     """
+    axes = _axes(game, features)
     if not game.factorises:
-        values = replicated(game, _probes(game), players, rule, n_jobs=n_jobs, progress=progress)
-        return _from_probes(game, values, rule.n_evaluations)
-    d, n_players = game.n_features, len(players)
+        values = replicated(game, _probes(axes), players, rule, n_jobs=n_jobs, progress=progress)
+        return _from_probes(game, axes, values, rule.n_evaluations)
+    unit = axes if game.axes is not None else np.eye(game.n_features)[slice(None) if features is None else features]
+    d, n_players = len(unit), len(players)
     sums = _FormSums(players, rule, d)
-    batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
+    batch = max(n_threads(n_jobs), _FORM_NUMBERS // game.n_features**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
-        sums.add(which, _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
+        sums.add(which, _linear_forms(game, unit, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
     coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
@@ -170,18 +187,21 @@ def _packed(matrices: Floats) -> Floats:
     return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
 
 
-def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
-    """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
-    n_orders, d = len(queues), game.n_features
-    unit = np.eye(d) if game.axes is None else game.axes.directions
-    compiled = usable_order_walk(game, unit, queues.size * (game.cost.order_coalition + d * game.cost.order_row))
+def _linear_forms(game: Game, unit: Floats, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
+    """Each step's change of value as (delta . x)(slope . x) + constant, by feature.
+
+    Delta and slope are (d, B, units), one number for each row of ``unit``. Constants are (d, B).
+    """
+    n_orders, d, n_units = len(queues), game.n_features, len(unit)
+    compiled = usable_order_walk(game, unit, queues.size * (game.cost.order_coalition + n_units * game.cost.order_row))
     if compiled is not None:
         parts = np.array_split(queues, min(n_orders, 4 * n_threads(n_jobs)))
         deltas, slopes, constants = zip(*in_threads(compiled.factors, parts, n_jobs), strict=True)
         return np.concatenate(deltas, axis=1), np.concatenate(slopes, axis=1), np.concatenate(constants, axis=1)
     coalitions = game.start_factored(unit, queues)
     assert coalitions is not None  # compile_rule has asked before
-    delta, slope, constant = np.zeros((d, n_orders, d)), np.zeros((d, n_orders, d)), np.zeros((d, n_orders))
+    delta, slope = np.zeros((d, n_orders, n_units)), np.zeros((d, n_orders, n_units))
+    constant = np.zeros((d, n_orders))
     for step in range(queues.shape[1]):
         coalitions, left, right, rest = coalitions.join_factored()
         who = queues[:, step], np.arange(n_orders)
@@ -202,20 +222,27 @@ def _upper(d: int) -> tuple[Positions, Positions]:
 
 def forms_from_probes(game: Game, evaluate: Callable[[Floats], Floats]) -> QuadraticForms:
     """Forms of any quadratic functions of the row, (n, functions), found like those of Shapley values."""
-    return _from_probes(game, evaluate(_probes(game))[None], 0)
+    axes = _axes(game)
+    return _from_probes(game, axes, evaluate(_probes(axes))[None], 0)
 
 
-def _probes(game: Game) -> Floats:
-    """A row of zeros, each axis alone, and each pair of axes. Without axes, each feature at its natural scale."""
-    alone = np.diag(game.scale) if game.axes is None else game.axes.directions
-    first, second = _upper(game.n_features)
+def _axes(game: Game, features: Positions | None = None) -> Floats:
+    """Rows that span all rows: the game's axes, or each feature, or some of them, at its natural scale."""
+    if game.axes is not None:
+        return game.axes.directions
+    return np.diag(game.scale)[slice(None) if features is None else features]
+
+
+def _probes(axes: Floats) -> Floats:
+    """A row of zeros, each axis alone, and each pair of axes."""
+    first, second = _upper(len(axes))
     apart = first < second
-    return np.vstack([np.zeros((1, game.n_features)), alone, alone[first[apart]] + alone[second[apart]]])
+    return np.vstack([np.zeros_like(axes[:1]), axes, axes[first[apart]] + axes[second[apart]]])
 
 
-def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticForms:
+def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -> QuadraticForms:
     """Forms from values (replicates, probes, players)."""
-    d = game.n_features
+    d = len(axes)
     constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
     first, second = _upper(d)
     apart = first < second
@@ -223,7 +250,8 @@ def _from_probes(game: Game, values: Floats, n_evaluations: int) -> QuadraticFor
     products[:, ~apart] = alone - constants[:, None]
     products[:, apart] = pairs - alone[:, first[apart]] - alone[:, second[apart]] + constants[:, None]
     if game.axes is None:
-        products /= (game.scale[first] * game.scale[second])[:, None]
+        scale = axes.sum(axis=1)
+        products /= (scale[first] * scale[second])[:, None]
     coefficients = np.ascontiguousarray(np.moveaxis(products, 1, 2))
     return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
 
