@@ -70,7 +70,8 @@ class Explanation:
     n_evaluations : int
         Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
-        Number of independent estimates behind each standard error; 0 where exact.
+        Number of independent estimates that each standard error is worth; 0 where exact. Its degrees of freedom are one
+        less.
     score_name, game, method : str
         ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
         where the score is a function.
@@ -212,7 +213,11 @@ class Explanation:
         return replace(first, **joined, **counts, exact=all(part.exact for part in parts), origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
+        """Lower and upper ends of confidence intervals of the values, (rows, players) each.
+
+        The ends are ``std_error`` times a quantile of Student's t with ``n_replicates - 1`` degrees of freedom away from
+        the values. docs/sampling.md shows how often the intervals contain the exact value.
+        """
         from scipy import stats
 
         half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)

@@ -11,7 +11,7 @@ The default rule reduces the variance in two ways:
   before it) whose means and covariances over all orders are known. A player's marginal contributions are regressed on
   them, and the part that their imbalance explains is subtracted. The result is still a weighted sum of contributions.
 
-The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
+A net's replicate is the estimate from all nets, plus the net's mean of what the controls leave unexplained.
 """
 
 import math
@@ -94,26 +94,28 @@ def smallest_regression_net(n_players: int) -> int:
 
 
 def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
-    """Jackknife pseudo-value weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
+    """Weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
 
-    Over a set of Q orders with control means z and covariance S, regression corrects the mean of y for z to
-    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves.
+    With control means z and covariance S over the Q orders, regression corrects the mean of y for z to
+    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves. A net's replicate
+    is that, plus the net's mean of what the regression leaves unexplained.
     """
     Q, m = controls.shape
-    kept = Q - Q // n_nets
-    sums = controls.reshape(n_nets, Q // n_nets, m).sum(axis=1)
-    # row 0: all nets; row 1 + k: all but net k
-    means = np.vstack([sums.sum(axis=0) / Q, (sums.sum(axis=0) - sums) / kept])
-    slopes = means
-    if m <= _MOST_CONTROLS and kept >= _ORDERS_PER_CONTROL * m:
-        # one S serves all; the ridge stands in for the direction in which the controls always add up to 0
-        spread = controls.T @ controls / Q - np.outer(means[0], means[0]) + 1e-9 * np.eye(m)
+    by_net = controls.reshape(n_nets, Q // n_nets, m).mean(axis=1)
+    mean = by_net.mean(axis=0)
+    slopes = means = np.vstack([mean, by_net - mean])
+    if m <= _MOST_CONTROLS and Q - Q // n_nets >= _ORDERS_PER_CONTROL * m:
+        # the ridge stands in for the direction in which the controls always add up to 0
+        spread = controls.T @ controls / Q - np.outer(mean, mean) + 1e-9 * np.eye(m)
         slopes = linalg.solve(spread, means.T, assume_a="pos").T
-    corrections = 1 - controls @ slopes.T + (slopes * means).sum(axis=1)
-    left_out = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
-    without = np.where(left_out, 0.0, corrections[:, 1:].T / kept)
-    # centred on the estimate from all nets, which has less variance than the mean of the pseudo-values
-    return np.asarray(corrections[:, 0] / Q - (n_nets - 1) * (without - without.mean(axis=0)))
+    explained = (controls @ slopes.T - slopes @ mean).T / Q
+    estimate = 1 / Q - explained[0]
+    own = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
+    apart = (n_nets * own - 1) / Q - explained[1:]
+    # The slopes are fitted to the same orders, so too little is left unexplained. For contributions that are pure noise,
+    # the variance of the estimate and what the nets say about it are known up to the same factor.
+    claimed = (apart**2).sum() / (n_nets * (n_nets - 1))
+    return np.asarray(estimate + np.sqrt((estimate**2).sum() / claimed) * apart)
 
 
 def _controls(positions: Orders, player: int) -> Floats:
