@@ -223,6 +223,20 @@ class Explanation:
         half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)
         return self.values - half, self.values + half
 
+    def certain_ranks(self, k: int = 3, confidence: float = 0.95) -> NDArray[np.intp]:
+        """How many of the first ``k`` ranks of Shapley values are certain in each row, (rows,).
+
+        2 means that sampling has settled which player has the highest value and which the second highest. Exact values are
+        certain unless they are equal.
+        """
+        from culpa.shapley.leading import certain_ranks
+
+        known = self.observed & ~np.isnan(self.values)
+        values, errors = np.where(known, self.values, -np.inf), np.where(known, self.std_error, 0.0)
+        return np.minimum(
+            certain_ranks(values, errors, max(1, self.n_replicates - 1), k, confidence), known.sum(axis=1)
+        )
+
     def top(self, k: int = 3) -> DataFrame:
         """The ``k`` worst culprits of each row, as a table a person can act on.
 
