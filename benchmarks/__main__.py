@@ -10,6 +10,7 @@ from rich.table import Table
 from benchmarks import engine, peers_table
 from benchmarks.coverage import coverage
 from benchmarks.fit import fit_times
+from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
@@ -30,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    named = "peers, exact, sampled, compiled, soon, few, coverage, tight, first, busy, fit, mixture, models or long"
+    named = "peers, exact, sampled, compiled, soon, few, coverage, leading, tight, first, busy, fit, mixture, models or long"
     parser.add_argument("--only", help=f"run one part: {named}")
     options = parser.parse_args()
     console = Console(width=140)
@@ -45,6 +46,7 @@ def main() -> None:
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
         "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "coverage": lambda: coverage(options.quick),
+        "leading": lambda: [leading(problem, k) for problem in large for k in (1, 3)],
         "tight": lambda: [engine.tight(problem) for problem in large],
         "first": engine.first_use,
         "busy": engine.busy_machine,

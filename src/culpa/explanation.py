@@ -233,9 +233,8 @@ class Explanation:
 
         known = self.observed & ~np.isnan(self.values)
         values, errors = np.where(known, self.values, -np.inf), np.where(known, self.std_error, 0.0)
-        return np.minimum(
-            certain_ranks(values, errors, max(1, self.n_replicates - 1), k, confidence), known.sum(axis=1)
-        )
+        certain = certain_ranks(values, errors, max(1, self.n_replicates - 1), k, confidence)
+        return np.where(known.sum(axis=1) < certain, known.sum(axis=1), certain)
 
     def top(self, k: int = 3) -> DataFrame:
         """The ``k`` worst culprits of each row, as a table a person can act on.
