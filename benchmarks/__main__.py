@@ -31,7 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    names = "peers, exact, sampled, compiled, soon, few, coverage, leading, tight, first, busy, fit, mixture, models, long"
+    names = (
+        "peers, exact, sampled, compiled, soon, few, coverage, leading, tight, first, busy, fit, mixture, models, long"
+    )
     parser.add_argument("--only", help=f"run one part: {names}")
     options = parser.parse_args()
     console = Console(width=140)
