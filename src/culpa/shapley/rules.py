@@ -78,7 +78,7 @@ def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS)
     ]
     if n_players < 3:
         return averaging_rule(nets)
-    positions = np.argsort(np.concatenate(nets), axis=1)
+    positions = np.argsort(np.concatenate(nets), axis=1).astype(np.int32)  # small numbers are compared faster
     weights = np.empty((n_nets, *positions.shape))
 
     def correct(player: int) -> None:
@@ -118,7 +118,7 @@ def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
     return np.asarray(estimate + np.sqrt((estimate**2).sum() / claimed) * apart)
 
 
-def _controls(positions: Orders, player: int) -> Floats:
+def _controls(positions: NDArray[np.integer], player: int) -> Floats:
     """Functions of each order that have mean 0 and variance 1 over all orders, (Q, m).
 
     They are uncorrelated, except that the last ones add up to 0, which a common factor accounts for.
@@ -128,8 +128,16 @@ def _controls(positions: Orders, player: int) -> Floats:
     share = np.arange(n_players) / (n_players - 1)
     # orthonormal polynomials of my position, without the constant
     curves = np.linalg.qr(np.vander(2 * share - 1, min(_DEGREE, n_players - 1) + 1, increasing=True))[0][:, 1:]
-    # who comes before me: given my position, everybody with the same probability
-    before = np.delete(positions < mine[:, None], player, axis=1) - share[mine][:, None]
-    # their covariance is v (I - J / (P - 1)) (P - 1) / (P - 2); on vectors that add up to 0 that is a multiple of I
+    # Who comes before me: given my position, everybody with the same probability. The covariance of these indicators is
+    # v (I - J / (P - 1)) (P - 1) / (P - 2), which on vectors that add up to 0 is a multiple of I.
     v = (share * (1 - share)).mean() * (n_players - 1) / (n_players - 2)
-    return np.hstack([curves[mine] * np.sqrt(n_players), before / np.sqrt(v)])
+    n_curves = curves.shape[1]
+    controls = np.empty((len(positions), n_curves + n_players - 1))
+    controls[:, :n_curves] = curves[mine] * np.sqrt(n_players)
+    # in place, because copies of such an array would take longer than the regression
+    before = controls[:, n_curves:]
+    before[:, :player] = positions[:, :player] < mine[:, None]
+    before[:, player:] = positions[:, player + 1 :] < mine[:, None]
+    before -= share[mine][:, None]
+    before /= np.sqrt(v)
+    return controls
