@@ -52,7 +52,7 @@ def test_better_than_independent_orders():
 
 
 def covered(d, n_components, n_models, n_seeds, truth):
-    """Shares of values that 95% and 99% intervals contain, over random models and rows."""
+    """Shares of values that 95% and 99% intervals contain, and that are off by three standard errors, over many models."""
     hits = []
     for seed in range(n_models):
         rng = np.random.default_rng([d, n_components, seed])
@@ -66,25 +66,28 @@ def covered(d, n_components, n_models, n_seeds, truth):
             for confidence in (0.95, 0.99):
                 low, high = why.interval(confidence)
                 hits.append(((low <= exact) & (exact <= high)).mean())
-    return np.mean(np.reshape(hits, (-1, 2)), axis=0)
+            hits.append((np.abs(why.values - exact) > 3 * why.std_error).mean())
+    return np.mean(np.reshape(hits, (-1, 3)), axis=0)
 
 
 @pytest.mark.parametrize("n_components", [2, 5, 12])
 def test_intervals_are_honest(n_components):
     """Against exact values: 95% intervals cover 93% to 97%, and 99% intervals 98% to 99.6%."""
-    share95, share99 = covered(18, n_components, 16, 8, lambda model: Explainer(model, method="exact"))
+    share95, share99, far_off = covered(18, n_components, 16, 8, lambda model: Explainer(model, method="exact"))
     assert 0.93 <= share95 <= 0.97
     assert 0.98 <= share99 <= 0.996
+    assert far_off < 0.02  # six nets alone would be off so far in 3% of the cases
 
 
 @pytest.mark.parametrize("n_components", [2, 20])
 def test_intervals_are_honest_with_many_features(n_components):
     """The same against 32 times as many orders: with few components, rare orders decide."""
-    share95, share99 = covered(
+    share95, share99, far_off = covered(
         80, n_components, 5, 4, lambda model: Explainer(model, method="permutation", n_orders=12_288, seed=1000)
     )
     assert 0.93 <= share95 <= 0.97
     assert 0.98 <= share99 <= 0.996
+    assert far_off < 0.02  # six nets alone would be off so far in 3% of the cases
 
 
 def test_a_pair_game_leaves_nothing_between_replicates():
