@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import engine, peers_table, whole
+from benchmarks.coverage import coverage
 from benchmarks.fit import fit_times
 from benchmarks.forms import compiled_t2, missing_patterns
+from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
@@ -32,7 +34,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     named = (
-        "peers, exact, sampled, compiled, whole, row, pipe, soon, tight, first, busy, fit, mixture, models, long, wide"
+        "peers, exact, sampled, compiled, whole, row, pipe, soon, few, coverage, leading, tight, first, busy, fit, "
+        "mixture, models, long, wide"
     )
     parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
     options = parser.parse_args()
@@ -50,6 +53,8 @@ def main() -> None:
         "pipe": whole.pipes,
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
         "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
+        "coverage": lambda: coverage(options.quick),
+        "leading": lambda: [leading(problem, k) for problem in large for k in (1, 3)],
         "tight": lambda: [engine.tight(problem) for problem in large],
         "first": engine.first_use,
         "busy": engine.busy_machine,

@@ -93,7 +93,7 @@ class Explainer:
         groups: Mapping[str, Sequence[str | int]] | Literal["own"] | None = "own",
         given: Sequence[str | int] | None = None,
         upstream: Sequence[Sequence[str | int]] | None = None,
-        tolerance: float = 0.01,
+        tolerance: float | str = 0.01,
         max_coalitions: int | None = None,
         n_orders: int | None = None,
         exact_operations: float = EXACT_OPERATIONS,
@@ -368,6 +368,10 @@ class Explainer:
                 raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
             if upstream:
                 raise ValueError("upstream is not available for a score that is a function.")
+            if isinstance(self.tolerance, str):
+                raise ValueError(
+                    f"tolerance={self.tolerance!r} is not available for a score that is a function: use n_orders."
+                )
             if self.game_name == "minimal":
                 raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
         elif not isinstance(self.score, QuadraticForm) or not self.score.form_offset.any():

@@ -82,7 +82,8 @@ class Explanation:
     n_evaluations : int
         Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
-        Number of independent estimates behind each standard error; 0 where exact.
+        Number of independent estimates that each standard error is worth; 0 where exact. Its degrees of freedom are one
+        less.
     score_name, game, method : str
         ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
         where the score is a function.
@@ -252,11 +253,28 @@ class Explanation:
         return first._but(**joined, **counts, exact=all(part.exact for part in parts), origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Lower and upper ends of confidence intervals of the values, from t quantiles over the replicates."""
+        """Lower and upper ends of confidence intervals of the values, (rows, players) each.
+
+        The ends are ``std_error`` times a quantile of Student's t with ``n_replicates - 1`` degrees of freedom away from
+        the values. docs/sampling.md shows how often the intervals contain the exact value.
+        """
         from scipy import stats
 
         half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)
         return self.values - half, self.values + half
+
+    def certain_ranks(self, k: int = 3, confidence: float = 0.95) -> NDArray[np.intp]:
+        """How many of the first ``k`` ranks of Shapley values are certain in each row, (rows,).
+
+        2 means that sampling has settled which player has the highest value and which the second highest. Exact values are
+        certain unless they are equal.
+        """
+        from culpa.shapley.leading import certain_ranks
+
+        known = self.observed & ~np.isnan(self.values)
+        values, errors = np.where(known, self.values, -np.inf), np.where(known, self.std_error, 0.0)
+        certain = certain_ranks(values, errors, max(1, self.n_replicates - 1), k, confidence)
+        return np.where(known.sum(axis=1) < certain, known.sum(axis=1), certain)
 
     def top(self, k: int = 3) -> DataFrame:
         """The ``k`` worst culprits of each row, as a table a person can act on.

@@ -18,7 +18,7 @@ class BlameOptions(TypedDict, total=False):
     ranking: Ranking
     groups: Mapping[str, Sequence[str | int]] | None
     upstream: Sequence[Sequence[str | int]] | None
-    tolerance: float
+    tolerance: float | str
     max_coalitions: int | None
     n_orders: int | None
     exact_operations: float

@@ -679,6 +679,26 @@ def test_flow_sheets_that_make_no_sense(folder, upstream, error):
     assert error in " ".join(result.output.split())
 
 
+def test_a_tolerance_on_the_command_line(tmp_path):
+    """With 30 features values are sampled: as few orders as the most blamed feature takes."""
+    rng = np.random.default_rng(0)
+    names = [f"f{k}" for k in range(30)]
+    X = pd.DataFrame(rng.normal(size=(300, 3)) @ rng.normal(size=(3, 30)) + rng.normal(size=(300, 30)), columns=names)
+    new = X[:3].copy()
+    new.iloc[0, 4] = 9.0
+    new.to_csv(tmp_path / "new.csv", index=False)
+    detector = PCADetector(3).fit(X)
+    detector.save(tmp_path / "wide.culpa")
+    place = (tmp_path / "new.csv", "-m", tmp_path / "wide.culpa", "-o", tmp_path / "why.csv")
+    run("explain", *place, "--tolerance", "top1")
+    found = pd.read_csv(tmp_path / "why.csv")[names].to_numpy()
+    flagged = new[detector.predict(new) == -1]
+    np.testing.assert_allclose(found, detector.explain(flagged, tolerance="top1").values, rtol=1e-6, atol=1e-9)
+    assert np.abs(found - detector.explain(flagged).values).max() > 1e-6
+    refused = run("explain", *place, "--force", "--tolerance", "top0", code=2)
+    assert "--tolerance must be a number above 0" in " ".join(refused.output.split())
+
+
 def test_short_explanations_and_counterfactuals(folder, library):
     """The lines are those of the library."""
     new = new_rows().drop(columns="time")

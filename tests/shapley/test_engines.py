@@ -137,7 +137,8 @@ def test_sampling_agrees_within_four_standard_errors(engine, which):
     sampled = engine(game, X, singles(6))
     exact = shapley.exact(game, X, singles(6)).values
     off = np.abs(sampled.values - exact)
-    assert (off <= 4 * sampled.std_error + 1e-12).all()
+    # the rule is exact for the interventional game, whose errors are rounding
+    assert (off <= 4 * sampled.std_error + 1e-9).all()
     assert off.max() > 1e-6 or which == 1  # it did sample (the interventional game has no interactions beyond pairs)
 
 

@@ -206,10 +206,19 @@ def _list_of(kind: Kind) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(kind.accepts, value))
 
 
+def top_of(value: object) -> int | None:
+    """The k of a text such as "top3"; ``None`` for anything else."""
+    if not isinstance(value, str) or not value.startswith("top"):
+        return None
+    digits = value.removeprefix("top")
+    return int(digits) if digits.isdecimal() and digits.isascii() and 0 < int(digits) < 1000 else None
+
+
 FRACTION = Number(above=0, below=1, note="0.99 means 99%")
 SHARE = Number(at_least=0, at_most=1)
 POSITIVE = Number(above=0)
 NOT_NEGATIVE = Number(at_least=0)
+TOP = Checked('"top1", "top2", "top3" and so on', lambda value: top_of(value) is not None)
 FEATURES = Checked("a list of names or positions of features", _are_features)
 GROUPS = Checked("a dict of group name to list of features", _are_groups)
 CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)

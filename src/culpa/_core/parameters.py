@@ -31,6 +31,7 @@ from culpa._core.kinds import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
+    TOP,
     AnyOf,
     Choice,
     Flag,
@@ -430,12 +431,14 @@ EXPLAINER = Parameters(
         ),
         Parameter(
             "tolerance",
-            POSITIVE,
+            AnyOf((POSITIVE, TOP)),
             0.01,
-            "Sampled values: relative standard error to reach.",
+            "Sampled values: relative standard error to reach, or top3 to sample until the 3 most blamed are certain.",
             "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
             "culpa draws some rows from the model, and samples until the median of their relative standard errors is at "
-            "most the tolerance.",
+            'most the tolerance. With "top3" (or another number), each row is sampled until the order of its 3 highest '
+            "Shapley values is certain at 95%. If max_coalitions (by default 12,288 orders) does not suffice, a warning "
+            "says so, and why.certain_ranks(3) shows how many ranks are certain.",
         ),
         Parameter(
             "max_coalitions",

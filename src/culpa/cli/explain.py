@@ -1,11 +1,12 @@
 """`culpa explain`: which features are to blame?"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from culpa._core.parameters import EXPLAINER
 from culpa.cli import options
-from culpa.cli.command import command
+from culpa.cli.command import Described, command
 from culpa.cli.console import tell_reading, warn
 
 
@@ -13,6 +14,7 @@ from culpa.cli.console import tell_reading, warn
 def explain(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
+    sampling: Annotated[dict[str, Any], Described(EXPLAINER, ("tolerance",))],
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[
         int | None,
@@ -56,6 +58,7 @@ def explain(
     \b
     culpa explain new.csv -m plant.culpa -o why.csv
     culpa explain new.csv -m plant.culpa --id time --top 3
+    culpa explain new.csv -m plant.culpa --top 3 --tolerance top3
     culpa explain new.csv -m plant.culpa --shortest 0.9
     culpa explain new.csv -m plant.culpa --counterfactual
     culpa explain new.parquet -m plant.culpa --all -o why.parquet
@@ -79,6 +82,7 @@ def explain(
             shortest=shortest,
             counterfactual=counterfactual,
             upstream=options.chains_of(upstream, job.detector.columns.names),
+            **sampling,
             inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
             progress=job.progress,
             report=warn,

@@ -8,6 +8,7 @@ import numpy as np
 
 from culpa._core.choices import Parts
 from culpa._core.json_values import to_json_value
+from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Mask
 from culpa.explanation import Explanation
@@ -42,6 +43,7 @@ def explain(
     shortest: float | None = None,
     counterfactual: bool = False,
     upstream: Sequence[Sequence[str]] = (),
+    tolerance: float | str = EXPLAINER["tolerance"].default,
     inline: bool = False,
     progress: Progress = lambda summary: None,
     report: Report = lambda text: None,
@@ -52,12 +54,14 @@ def explain(
     By default a column of Shapley values per feature, or group of features; with ``top``, a line for each of the worst
     culprits of a row; with ``shortest``, a line for as many as account for that share of the score; with
     ``counterfactual``, a line for each feature to change; with ``inline``, every row is answered, and those to be
-    explained carry a list of their worst culprits. ``upstream`` is that of `culpa.Explainer`.
+    explained carry a list of their worst culprits. ``upstream`` and ``tolerance`` are those of `culpa.Explainer`.
     """
     lines = _lines_of(top, shortest, fitted.limit if counterfactual else None)
     parts: Parts = "score" if counterfactual else None
     summary = Summary()
     options: ExplainerOptions = {"upstream": upstream} if upstream else {}
+    if tolerance != EXPLAINER["tolerance"].default:  # the explainer with all defaults may be compiled already
+        options["tolerance"] = tolerance
     explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, carried, summary, progress, report):

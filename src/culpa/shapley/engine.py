@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.choices import DeviceName, Method
+from culpa._core.kinds import top_of
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu, plan
@@ -22,10 +23,11 @@ from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
+from culpa.shapley.leading import until_certain
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.pattern_forms import PatternCost, PatternForms, worth_forms
 from culpa.shapley.permutation import permutation
-from culpa.shapley.rules import Rule, default_rule
+from culpa.shapley.rules import N_NETS, Rule, default_rule
 from culpa.shapley.shares import Players, Progress, Shares
 
 _ALGORITHM1_ORDERS = 1000  # per player
@@ -36,7 +38,7 @@ class Settings(NamedTuple):
     """What the user asked for; see the parameters of `culpa.Explainer`."""
 
     method: Method
-    tolerance: float
+    tolerance: float | str
     max_coalitions: int | None
     n_orders: int | None
     exact_operations: float
@@ -93,6 +95,8 @@ class Engine:
             return f"algorithm1: {self._algorithm1_orders:,} orders for each of {n_players} players"
         if self.settings.method == "kernel":
             return f"kernel: {self._paired_rule(n_players).n_evaluations:,} coalitions of {n_players} players"
+        if self._n_leading is not None:
+            return f"permutation: {self._until_certain}, {n_players} players"
         rule = self._rule(n_players)
         return f"permutation: {len(rule.orders):,} orders in {rule.n_replicates} replicates, {n_players} players"
 
@@ -107,6 +111,10 @@ class Engine:
         """Raise an error if the method or the device cannot serve the game."""
         if self.settings.device == "gpu":
             on_gpu.check(self.game)
+        if self._n_leading is not None and self.settings.method in ("algorithm1", "kernel"):
+            raise ValueError(
+                f"tolerance={self.settings.tolerance!r} needs sampled orders. Use method='auto' or 'permutation'."
+            )
         if self.order is None:
             if self.settings.method == "exact":
                 speed = on_gpu.SPEED if self._device(len(self.players)) == "gpu" else 1.0
@@ -143,7 +151,31 @@ class Engine:
             return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=self.settings.seed)
         if self.settings.method == "kernel":
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
-        return permutation(game, rows, players, self._rule(len(players)), n_jobs=n_jobs, progress=progress)
+        return self._sample(game, rows, players, lambda net: default_rule(len(players), net, self.settings.seed))
+
+    def _sample(self, game: Game, rows: Any, players: Players, rule: Callable[[int], Rule]) -> Shares:
+        """As many orders as were asked for, or until the most blamed players of each row are certain."""
+        n_jobs, progress = self.settings.n_jobs, self.settings.progress
+        if self._n_leading is None:
+            return permutation(game, rows, players, rule(self._net), n_jobs=n_jobs, progress=progress)
+        nets = plan.nets_until_certain(len(players), self.settings.max_coalitions)
+        return until_certain(
+            lambda some, net: permutation(game, some, players, rule(net), n_jobs=n_jobs),
+            rows,
+            self._n_leading,
+            nets,
+            progress,
+        )
+
+    @property
+    def _n_leading(self) -> int | None:
+        """How many of the most blamed players must be certain; ``None`` if something else decides on the orders."""
+        return None if self.settings.n_orders is not None else top_of(self.settings.tolerance)
+
+    @property
+    def _until_certain(self) -> str:
+        most = N_NETS << plan.nets_until_certain(len(self.players), self.settings.max_coalitions)[-1]
+        return f"at most {most:,} orders, until the {self._n_leading} highest values of each row are certain"
 
     def _forms_where(self, observed: Mask, game: Game, players: Players, n_rows: int) -> QuadraticForms | None:
         """Forms of rows with the same cells missing, once there were enough of them and complete rows have forms."""
@@ -164,7 +196,8 @@ class Engine:
     @property
     def can_compile(self) -> bool:
         """Whether the values that the method computes are quadratic forms of the row, found once."""
-        return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel")
+        sampled = self._n_leading is not None and not self._is_exact(len(self.players))
+        return self.game.quadratic and self.settings.method not in ("algorithm1", "kernel") and not sampled
 
     def compile(self) -> None:
         """Find the quadratic forms behind the Shapley values of complete rows, unless they are known or lose digits."""
@@ -226,12 +259,10 @@ class Engine:
 
     def _share_out_in_order(self, game: Game, rows: Any, players: Players, order: PartialOrder) -> Shares:
         """`share_out`, where some players join before others."""
-        n_jobs, progress = self.settings.n_jobs, self.settings.progress
         down_sets = self._down_sets if order == self.order else self._find_down_sets(order, players)
         if down_sets is not None:
-            return asymmetric(game, rows, players, down_sets, progress=progress)
-        rule = extension_rule(order, self._net, self.settings.seed)
-        return permutation(game, rows, players, rule, n_jobs=n_jobs, progress=progress)
+            return asymmetric(game, rows, players, down_sets, progress=self.settings.progress)
+        return self._sample(game, rows, players, lambda net: extension_rule(order, net, self.settings.seed))
 
     @cached_property
     def _down_sets(self) -> DownSets | None:
@@ -249,8 +280,10 @@ class Engine:
         players = f"{len(order)} players"
         if self._down_sets is not None:
             return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
-        rule = extension_rule(order, self._net, self.settings.seed)
         how = "counted" if is_counted(order) else "by random swaps"
+        if self._n_leading is not None:
+            return f"asymmetric: {self._until_certain} ({how}), {players}"
+        rule = extension_rule(order, self._net, self.settings.seed)
         return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
 
     def _is_exact(self, n_players: int) -> bool:
@@ -286,7 +319,7 @@ class Engine:
             self.game,
             self.players,
             self.reference(),
-            settings.tolerance,
+            float(settings.tolerance),
             seed=settings.seed,
             budget=settings.max_coalitions,
             progress=settings.progress,
@@ -308,7 +341,7 @@ class Engine:
             self.game,
             self.players,
             self.reference(),
-            settings.tolerance,
+            float(settings.tolerance),
             rule=lambda net: (
                 default_rule(len(self.players), net, settings.seed)
                 if self.order is None

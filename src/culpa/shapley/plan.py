@@ -22,6 +22,7 @@ _REFUSED_OPERATIONS = 1e13  # even by method="exact"
 _OPERATIONS_PER_SECOND = 1.5e10  # for the estimated time in the error message
 _DOWN_SET = 4000.0  # operations that take as long as counting and valuing a down-set, which is done with arrays
 _SMALLEST_NET, _LARGEST_NET = 5, 14  # log2 of orders
+_LARGEST_CERTAIN_NET = 11  # for rows whose most blamed players may never be certain, since they are equal
 
 
 def exact_operations(game: Game, n_players: int) -> float:
@@ -75,10 +76,7 @@ def net_for_tolerance(
 
     ``rule`` makes a sampling rule of log2 of a net, and ``budget`` limits the number of coalitions whose value is computed.
     """
-    largest = _LARGEST_NET
-    if budget is not None:
-        largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * len(players)))))))
-    first = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
+    first, largest = _first_and_largest_net(len(players), budget, _LARGEST_NET)
     remedy = "Raise the tolerance, or put features into groups."
     return size_for_tolerance(
         lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs),
@@ -105,6 +103,18 @@ class FormsCost(NamedTuple):
     def pays(self, n_rows: int) -> bool:
         """Whether forms are cheaper than walking so many rows."""
         return self.prepare + n_rows * self.evaluate < n_rows * self.walk
+
+
+def nets_until_certain(n_players: int, budget: int | None) -> list[int]:
+    """log2 of nets to try until the most blamed players are certain, each with four times the orders of the one before."""
+    first, largest = _first_and_largest_net(n_players, budget, _LARGEST_NET if budget else _LARGEST_CERTAIN_NET)
+    return [*range(first, largest, 2), largest]
+
+
+def _first_and_largest_net(n_players: int, budget: int | None, largest: int) -> tuple[int, int]:
+    if budget is not None:
+        largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * n_players))))))
+    return min(max(_SMALLEST_NET, smallest_regression_net(n_players)), largest), largest
 
 
 def forms_cost(

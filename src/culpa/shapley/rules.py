@@ -13,7 +13,7 @@ The default rule reduces the variance in two ways:
   With hundreds of players, only the position is used. The orders needed are then fewer than the other players, so that
   controls for each of these would add more noise than they remove.
 
-The replicates are jackknife pseudo-values over the nets: all nets together, and all but one.
+A net's replicate is the estimate from all nets, plus the net's mean of what the controls leave unexplained.
 """
 
 import math
@@ -81,15 +81,12 @@ def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS)
     nets = [np.argsort(_points(n_players, log2_net, rng), axis=1) for _ in range(n_nets)]
     if n_players < 3:
         return averaging_rule(nets)
-    positions = np.argsort(np.concatenate(nets), axis=1)
+    positions = np.argsort(np.concatenate(nets), axis=1).astype(np.int32)  # small numbers are compared faster
     weights = np.empty((n_nets, *positions.shape))
     curves = _curves(n_players)
 
     def correct(player: int) -> None:
-        controls = curves[positions[:, player]]
-        if _pairs_are_controls(n_players):
-            controls = np.hstack([controls, _pair_controls(positions, player)])
-        weights[:, :, player] = _corrected_weights(controls, n_nets)
+        weights[:, :, player] = _corrected_weights(_controls(positions, player, curves), n_nets)
 
     in_threads(correct, range(n_players), -1)
     return Rule(np.concatenate(nets), weights)
@@ -113,26 +110,28 @@ def _pairs_are_controls(n_players: int) -> bool:
 
 
 def _corrected_weights(controls: Floats, n_nets: int) -> Floats:
-    """Jackknife pseudo-value weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
+    """Weights (nets, Q) of a mean, given controls (Q, m) of mean 0 and covariance I over all orders.
 
-    Over a set of Q orders with control means z and covariance S, regression corrects the mean of y for z to
-    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy, I serves.
+    With control means z and covariance S over the Q orders, regression corrects the mean of y for z to
+    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves. A net's replicate
+    is that, plus the net's mean of what the regression leaves unexplained.
     """
     Q, m = controls.shape
-    kept = Q - Q // n_nets
-    sums = controls.reshape(n_nets, Q // n_nets, m).sum(axis=1)
-    # row 0: all nets; row 1 + k: all but net k
-    means = np.vstack([sums.sum(axis=0) / Q, (sums.sum(axis=0) - sums) / kept])
-    slopes = means
-    if kept >= _ORDERS_PER_CONTROL * m:
-        # one S serves all; the ridge stands in for the direction in which the controls always add up to 0
-        spread = controls.T @ controls / Q - np.outer(means[0], means[0]) + 1e-9 * np.eye(m)
+    by_net = controls.reshape(n_nets, Q // n_nets, m).mean(axis=1)
+    mean = by_net.mean(axis=0)
+    slopes = means = np.vstack([mean, by_net - mean])
+    if m <= _MOST_CONTROLS and Q - Q // n_nets >= _ORDERS_PER_CONTROL * m:
+        # the ridge stands in for the direction in which the controls always add up to 0
+        spread = controls.T @ controls / Q - np.outer(mean, mean) + 1e-9 * np.eye(m)
         slopes = linalg.solve(spread, means.T, assume_a="pos").T
-    corrections = 1 - controls @ slopes.T + (slopes * means).sum(axis=1)
-    left_out = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
-    without = np.where(left_out, 0.0, corrections[:, 1:].T / kept)
-    # centred on the estimate from all nets, which has less variance than the mean of the pseudo-values
-    return np.asarray(corrections[:, 0] / Q - (n_nets - 1) * (without - without.mean(axis=0)))
+    explained = (controls @ slopes.T - slopes @ mean).T / Q
+    estimate = 1 / Q - explained[0]
+    own = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
+    apart = (n_nets * own - 1) / Q - explained[1:]
+    # The slopes are fitted to the same orders, so too little is left unexplained. For contributions that are pure noise,
+    # the variance of the estimate and what the nets say about it are known up to the same factor.
+    claimed = (apart**2).sum() / (n_nets * (n_nets - 1))
+    return np.asarray(estimate + np.sqrt((estimate**2).sum() / claimed) * apart)
 
 
 # Controls are functions of each order that have mean 0 and variance 1 over all orders. They are uncorrelated, except that
@@ -146,12 +145,23 @@ def _curves(n_players: int) -> Floats:
     return np.asarray(curves * np.sqrt(n_players))
 
 
-def _pair_controls(positions: Orders, player: int) -> Floats:
-    """Controls by who comes before a player, (Q, players - 1): given its position, everybody with the same probability."""
+def _controls(positions: NDArray[np.integer], player: int, curves: Floats) -> Floats:
+    """Controls by a player's position and, unless there are too many, by who comes before it, (Q, m)."""
     n_players = positions.shape[1]
     mine = positions[:, player]
+    if not _pairs_are_controls(n_players):
+        return np.asarray(curves[mine])
     share = np.arange(n_players) / (n_players - 1)
-    before = np.delete(positions < mine[:, None], player, axis=1) - share[mine][:, None]
-    # their covariance is v (I - J / (P - 1)) (P - 1) / (P - 2); on vectors that add up to 0 that is a multiple of I
+    # Who comes before me: given my position, everybody with the same probability. The covariance of these indicators is
+    # v (I - J / (P - 1)) (P - 1) / (P - 2), which on vectors that add up to 0 is a multiple of I.
     v = (share * (1 - share)).mean() * (n_players - 1) / (n_players - 2)
-    return np.asarray(before / np.sqrt(v))
+    n_curves = curves.shape[1]
+    controls = np.empty((len(positions), n_curves + n_players - 1))
+    controls[:, :n_curves] = curves[mine]
+    # in place, because copies of such an array would take longer than the regression
+    before = controls[:, n_curves:]
+    before[:, :player] = positions[:, :player] < mine[:, None]
+    before[:, player:] = positions[:, player + 1 :] < mine[:, None]
+    before -= share[mine][:, None]
+    before /= np.sqrt(v)
+    return controls

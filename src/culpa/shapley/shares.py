@@ -15,8 +15,8 @@ Players = list[list[int]]  # each player is a feature or a group of features
 class Shares(NamedTuple):
     """Shapley values (n, players), their standard errors (zero where exact), and what they took.
 
-    ``n_evaluations`` counts the coalitions valued, ``n_replicates`` the independent estimates behind each standard
-    error (0 where exact).
+    ``n_evaluations`` counts the coalitions valued. ``n_replicates`` is the number of independent estimates that each
+    standard error is worth, one more than its degrees of freedom (0 where exact).
     """
 
     values: Array

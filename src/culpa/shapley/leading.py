@@ -1,0 +1,74 @@
+"""Which ranks of the most blamed players are certain, and sampling until they are."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from culpa._core.types import Floats
+from culpa._core.words import count
+from culpa.shapley.shares import Progress, Shares
+
+CONFIDENCE = 0.95
+
+
+def certain_ranks(
+    values: Floats, std_error: Floats, degrees_of_freedom: int, k: int, confidence: float = CONFIDENCE
+) -> NDArray[np.intp]:
+    """How many of the first ``k`` ranks of each row are certain together, (n,).
+
+    The first r ranks are certain if each of these players has more than the next one, and the last of them has more than
+    all the others. The probabilities that a comparison is wrong may add up to 1 - confidence. Errors of two values may be
+    correlated, so the standard error of a difference is taken to be the sum of both, which is the most it can be.
+    """
+    k = min(k, values.shape[1])
+    ranked = np.argsort(-values, axis=1, kind="stable")
+    value, error = (np.take_along_axis(array, ranked, axis=1) for array in (values, std_error))
+    wrong, result = np.zeros(len(values)), np.zeros(len(values), dtype=np.intp)
+    for rank in range(k):
+        with np.errstate(divide="ignore", invalid="ignore"):  # equal values without error are as likely either way
+            apart = (value[:, rank, None] - value[:, rank + 1 :]) / (error[:, rank, None] + error[:, rank + 1 :])
+        later = stats.t.sf(np.nan_to_num(apart, nan=0.0, posinf=np.inf), degrees_of_freedom)
+        result[wrong + later.sum(axis=1) <= 1 - confidence] = rank + 1
+        wrong += later[:, 0] if later.shape[1] else 0.0
+    return result
+
+
+def until_certain(
+    sample: Callable[[Floats, int], Shares],
+    rows: Floats,
+    k: int,
+    sizes: Sequence[int],
+    progress: Progress | None = None,
+) -> Shares:
+    """Values of each row from the smallest sample after which its ``k`` most blamed players are certain.
+
+    ``sample`` explains rows with a sample of one of the ``sizes``, which grow. A row that is not certain after the last one
+    keeps the values of that. All sizes together may be wrong with probability 5%, which they share equally.
+    """
+    if not isinstance(rows, np.ndarray):
+        raise TypeError(f"tolerance='top{k}' needs rows in a NumPy array.")
+    waiting, confidence = np.arange(len(rows)), 1 - (1 - CONFIDENCE) / len(sizes)
+    result = sample(rows[:0], sizes[0])
+    values, std_error = (np.empty((len(rows), result.values.shape[1])) for _ in range(2))
+    for size in sizes if len(rows) else ():
+        result = sample(rows[waiting], size)
+        values[waiting], std_error[waiting] = result.values, result.std_error
+        sure = certain_ranks(result.values, result.std_error, result.n_replicates - 1, k, confidence)
+        waiting = waiting[sure < min(k, values.shape[1])]
+        if progress is not None:
+            progress(1 - len(waiting) / len(rows), None)
+        if not len(waiting):
+            break
+    if len(waiting):
+        first = count(k, "most blamed feature")
+        warnings.warn(
+            f"the order of the {first} is not certain in {len(waiting)} of {count(len(rows), 'row')} after "
+            f"{count(result.n_evaluations, 'coalition')}: some have nearly the same value. certain_ranks({k}) of the "
+            "explanation shows how many ranks of each row are certain. Raise max_coalitions to sample more.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return Shares(values, std_error, result.n_evaluations, result.n_replicates)
