@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 
 from culpa._core.missing import mostly_alone, patterns
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
@@ -132,7 +133,7 @@ class LatentGaussian:
         d = len(covariance)
         if not 0 < n_components < d:
             raise ValueError(f"n_components={n_components} must be at least 1 and less than the {d} features.")
-        variances, axes = linalg.eigh(covariance)
+        variances, axes = interruptible(np.linalg.eigh, covariance)
         variances, axes = variances[::-1], axes[:, ::-1]
         left_over = noise * float(variances[n_components:].mean())
         centre = np.zeros(d) if mean is None else mean

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.missing import mostly_alone, patterns
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask
 from culpa.models import LatentGaussian
 from culpa.scores.fixing import Fixing
@@ -139,7 +140,7 @@ class QuadraticScore(Fixing):
     def spectrum(self, covariance: Floats) -> Floats:
         """Eigenvalues of A S: the score of N(0, S) rows is a sum of chi-squares with these weights."""
         root = self.root[np.concatenate([self.residual_weights, self.latent_weights]) > 0]
-        eigenvalues = np.linalg.eigvalsh(root @ covariance @ root.T)
+        eigenvalues = interruptible(np.linalg.eigvalsh, root @ covariance @ root.T)
         return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
     def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
