@@ -115,7 +115,9 @@ JOBS = (
     ),
     Job("fit of modes, 200,000 x 20", prepare="X = rows(200_000, 20)", call="PCADetector(modes=4).fit(X)"),
 )
-COMPILE = Job("first use, kernels not compiled", prepare="e = Explainer(model(26, 8)); X = rows(9, 26)", call="e.explain(X)")
+COMPILE = Job(
+    "first use, kernels not compiled", prepare="e = Explainer(model(26, 8)); X = rows(9, 26)", call="e.explain(X)"
+)
 
 
 @contextmanager

@@ -118,16 +118,6 @@ print(len(recorder.buffer) > 0, ELIMINATION.kernel.on_disk.folders[0])
         assert (Path(folder) / "compiled").exists()
         assert sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) > 10_000
 
-    def test_nowhere_to_write(self, tmp_path, monkeypatch):
-        """As for a package that somebody else installed, run without a home."""
-        blocked = tmp_path / "file"
-        blocked.touch()
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked))
-        kernel = Kernel(lambda x: 2 * x, worth=0.0)
-        assert kernel(np.ones(2)).sum() == 4
-        assert kernel.on_disk.create() is None
-        assert not kernel.on_disk.is_marked()
-
     def test_numba_is_told_a_folder_for_a_moment_only(self, tmp_path):
         from numba import config
 

@@ -50,13 +50,40 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _OneBlasThread:
+    """Limits BLAS to one thread while at least one thread is inside; the number of BLAS threads belongs to the process."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: after a fork, nobody is inside."""
+        self._changing = threading.Lock()
+        self._n_inside = 0
+
+    def __enter__(self) -> None:
+        with self._changing:
+            if not self._n_inside:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._n_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._limit.restore_original_limits()
+
+
+_limited = _OneBlasThread()
+
+
 @contextmanager
 def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
     """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
     if n_rows < _ROWS_WORTH_LIMITING:
         yield
     else:
-        with _blas().limit(limits=1, user_api="blas"):
+        with _limited:
             yield
 
 
@@ -66,8 +93,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="culpa")
 
 
+def _forget_threads() -> None:
+    _pool.cache_clear()
+    _limited.forget()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_threads)  # threads do not survive a fork
 
 
 def in_threads(
@@ -107,7 +139,7 @@ def in_threads(
         finally:
             _this_thread.given_up = None
 
-    with _blas().limit(limits=1, user_api="blas"):
+    with _limited:
         others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
         try:
             work(progress)  # this thread is there anyway

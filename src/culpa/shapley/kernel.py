@@ -146,7 +146,9 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     normal = signs.T @ (weights[:, None] * signs) + 1e-9 * n_pairs * np.eye(n_players)
     fitted = signs[:_MOST_FITTED]
     covariance = _covariance(fitted, fitted) + _NUGGET * np.eye(len(fitted))
-    precision = interruptible(np.linalg.inv, covariance)  # SciPy would hold Python's lock, and Ctrl-C would have to wait
+    precision = interruptible(
+        np.linalg.inv, covariance
+    )  # SciPy would hold Python's lock, and Ctrl-C would have to wait
     return PairedRule(signs, weights, np.asarray(np.linalg.inv(normal), dtype=np.float64), precision, _cross(fitted))
 
 
