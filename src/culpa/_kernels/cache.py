@@ -75,7 +75,7 @@ def warn_uncached(reason: str) -> None:
     if not _warned.is_set():
         _warned.set()
         warnings.warn(
-            f"compiled kernels are not kept on disk: {reason}. Every process compiles them again, which takes some seconds. "
+            f"compiled kernels are not kept on disk: {reason}. Every process compiles them again, which takes seconds. "
             "Set NUMBA_CACHE_DIR to a folder that culpa can write to.",
             stacklevel=2,
         )

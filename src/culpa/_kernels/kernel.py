@@ -62,7 +62,7 @@ class Kernel:
         return result
 
     def _call_uncached(self, arguments: tuple[Any, ...], problem: Exception) -> Any:
-        """Call the kernel compiled without a cache, in case the cache was the problem: it fails before the kernel starts."""
+        """Call the kernel compiled without a cache, in case that was the problem: it is read before the kernel starts."""
         with self._compiling:
             compiled = self._compile()
             result = compiled(*arguments)  # raises the same again if the cache was not the problem

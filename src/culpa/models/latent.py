@@ -29,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, special
+from scipy import special
 
 from culpa._core.missing import mostly_alone, patterns
 from culpa._core.threads import interruptible
