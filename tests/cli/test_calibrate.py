@@ -76,9 +76,7 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
         numbers += [f"{entry.rank.value:.2f}", *entry.standing.split()]
         assert [*entry.setting.label.split(), *numbers] in lines_of(result)
     assert result.stdout != usual.stdout
-    assert (
-        command("calibrate", normal_csv, "--id", "time", "--trials", 60, "--at-once", "1,2,3").stdout == usual.stdout
-    )
+    assert command("calibrate", normal_csv, "--id", "time", "--trials", 60, "--at-once", "1,2,3").stdout == usual.stdout
 
 
 @pytest.mark.parametrize(
