@@ -87,7 +87,7 @@ class TestDefault:
 
         for n, d, confidence in ((60, 10, 0.95), (150, 10, 0.99), (60, 80, 0.95)):
             rates, formula = [], []
-            for seed in range(30):
+            for seed in range(20):
                 X, new = rows(n, d, seed), rows(400, d, 10_000 + seed)
                 rates.append((PCADetector(confidence=confidence).fit(X).predict(new) == -1).mean())
                 by_formula = PCADetector(confidence=confidence, limit="formula").fit(X)

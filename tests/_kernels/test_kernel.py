@@ -1,11 +1,8 @@
 """When a kernel is compiled, and what is kept of it on disk."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from culpa._kernels.cache import folder_for_numba
@@ -90,43 +87,6 @@ class TestOnDisk:
         kernel.on_disk.mark()
         assert new(ELIMINATION.kernel, worth=8e9).pays(2e9)
         assert not new(FACTORED.kernel, worth=8e9).pays(2e9)
-
-    def test_numba_fills_the_folder_and_another_process_reads_it(self, tmp_path, monkeypatch):
-        """Fails if numba ever stops to honour the folder that it is given, or to keep closures."""
-        script = """
-import numpy as np
-import numba.core.event as event
-from culpa import LatentGaussian, scores
-from culpa._kernels.elimination_steps import ELIMINATION
-from culpa.games import Conditional
-from culpa.shapley import exact
-with event.install_recorder("numba:compile") as recorder:
-    ELIMINATION.kernel.worth = 0.0
-    game = Conditional(scores.spe(LatentGaussian(np.zeros(6), np.ones((6, 1)), 1.0)))
-    exact(game, np.ones((1, 6)), [[i] for i in range(6)], n_jobs=1)
-print(len(recorder.buffer) > 0, ELIMINATION.kernel.on_disk.folders[0])
-"""
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-        compiled, folders = [], set()
-        for _ in range(2):
-            run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-            answer, folder = run.stdout.split()
-            compiled.append(answer == "True")
-            folders.add(folder)
-        assert compiled == [True, False]
-        (folder,) = folders
-        assert (Path(folder) / "compiled").exists()
-        assert sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) > 10_000
-
-    def test_nowhere_to_write(self, tmp_path, monkeypatch):
-        """As for a package that somebody else installed, run without a home."""
-        blocked = tmp_path / "file"
-        blocked.touch()
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked))
-        kernel = Kernel(lambda x: 2 * x, worth=0.0)
-        assert kernel(np.ones(2)).sum() == 4
-        assert kernel.on_disk.create() is None
-        assert not kernel.on_disk.is_marked()
 
     def test_numba_is_told_a_folder_for_a_moment_only(self, tmp_path):
         from numba import config

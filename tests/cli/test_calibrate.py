@@ -64,10 +64,10 @@ def test_command_refuses_in_one_sentence(normal_csv, tmp_path):
 def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
     expected = {"kinds": ["stuck", "bias 2 sd"], "at_once": [1, 4]}
     told = ["--kinds", "stuck,bias 2 sd", "--at-once", "1", "--at-once", "4"]
-    usual = command("calibrate", normal_csv, "--id", "time", "--trials", 200)
-    result = command("calibrate", normal_csv, "--id", "time", "--trials", 200, *told)
+    usual = command("calibrate", normal_csv, "--id", "time", "--trials", 60)
+    result = command("calibrate", normal_csv, "--id", "time", "--trials", 60, *told)
     assert result.exit_code == 0, result.stderr
-    calibration = choose(plant.normal, plan=Plan(n_trials=200, **expected))
+    calibration = choose(plant.normal, plan=Plan(n_trials=60, **expected))
     for entry in calibration.entries[:15]:
         detection, alarms, hits1 = entry.detection, entry.false_alarms, entry.hits1
         numbers = [f"{detection.value:.3f}", f"{detection.low:.3f}-{detection.high:.3f}"]
@@ -76,9 +76,7 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
         numbers += [f"{entry.rank.value:.2f}", *entry.standing.split()]
         assert [*entry.setting.label.split(), *numbers] in lines_of(result)
     assert result.stdout != usual.stdout
-    assert (
-        command("calibrate", normal_csv, "--id", "time", "--trials", 200, "--at-once", "1,2,3").stdout == usual.stdout
-    )
+    assert command("calibrate", normal_csv, "--id", "time", "--trials", 60, "--at-once", "1,2,3").stdout == usual.stdout
 
 
 @pytest.mark.parametrize(

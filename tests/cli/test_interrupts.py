@@ -1,7 +1,9 @@
-"""Signals end a program with their exit code, whatever became of the `KeyboardInterrupt` on its way."""
+"""Signals end a program soon and with their exit code, whatever became of the `KeyboardInterrupt` on its way."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -33,3 +35,39 @@ def test_exit_code_is_that_of_the_signal(signal, then, code):
     program = PROGRAM.format(signal=signal, then=then)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (code, "")
+
+
+STUCK = """
+import sys
+from pathlib import Path
+import numpy as np
+from culpa._core.files import write_whole
+from culpa.cli.interrupts import run_interruptible
+
+matrix = np.random.default_rng(0).normal(size=(4000, 4000))
+
+def run():
+    with write_whole(Path(sys.argv[1]), force=True) as file:
+        file.write(b"new")
+        print("stuck", flush=True)
+        np.linalg.svd(matrix)  # takes a minute, and Python raises no exception meanwhile
+
+run_interruptible(run)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_long_instruction_is_not_waited_for(number, code, tmp_path):
+    output = tmp_path / "out"
+    output.write_text("old")
+    command = [sys.executable, "-c", STUCK, str(output)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "stuck\n"
+        start = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+        seconds = time.monotonic() - start
+    assert (process.returncode, errors) == (code, "Interrupted.\n")
+    assert seconds < 5
+    assert output.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [output]

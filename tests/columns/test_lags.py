@@ -183,7 +183,8 @@ class TestDetector:
         detector.set_params(lags=4)
         np.testing.assert_array_equal(detector.score_samples(new), before)
         detector.save(tmp_path / "plant.culpa")
-        np.testing.assert_array_equal(culpa.load(tmp_path / "plant.culpa").score_samples(new), before)
+        # BLAS may round products of arrays differently where they begin at another address
+        np.testing.assert_allclose(culpa.load(tmp_path / "plant.culpa").score_samples(new), before, rtol=1e-12)
 
     @pytest.mark.parametrize("lags", [-1, 1.5, True, "2", None])
     def test_what_is_no_number_of_lags(self, normal, lags):

@@ -634,7 +634,7 @@ def test_hostile_names_are_shown_and_never_run(visit, folder):
 
 def test_thousands_of_marks(visit, folder):
     rng = np.random.default_rng(0)
-    new = PLANT.new[rng.integers(0, 400, 9000)]
+    new = PLANT.new[rng.integers(0, 400, 5000)]
     detector = by_error().fit(PLANT.normal)
     report = detector.report(new)
     page = visit(report.save(folder / "many.html"))

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from culpa._core.unfinished import removed_at_end
+
 
 @contextmanager
 def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
@@ -20,14 +22,12 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
             yield file
         return
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-    try:
+    with removed_at_end(part):
         with part.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def check_free(path: Path, *, force: bool = False) -> None:

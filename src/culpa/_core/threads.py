@@ -1,14 +1,15 @@
-"""Threads that share a job, and BLAS threads that stay out of their way."""
+"""Threads that share a job, BLAS threads that stay out of their way, and a main thread that answers Ctrl-C."""
 
 import math
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -16,15 +17,21 @@ from threadpoolctl import ThreadpoolController
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 _ROWS_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
+_LONG_CALL = 1 << 18  # numbers in an array; the eigenvectors of a matrix of that size take a tenth of a second
+_SECONDS_TO_WAIT = 0.2  # between two looks for signals, where a signal does not wake the main thread
 
 
 class _ThisThread(threading.local):
     """What the current thread is doing."""
 
-    is_working = False  # on a task of `in_threads`
+    given_up: threading.Event | None = None  # of the call of `in_threads` that it works for
 
 
 _this_thread = _ThisThread()
+
+
+class GivenUpError(Exception):
+    """A task need not be finished, because the main thread was interrupted or another task failed."""
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -43,13 +50,40 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _OneBlasThread:
+    """Limits BLAS to one thread while at least one thread is inside; the number of BLAS threads belongs to the process."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: after a fork, nobody is inside."""
+        self._changing = threading.Lock()
+        self._n_inside = 0
+
+    def __enter__(self) -> None:
+        with self._changing:
+            if not self._n_inside:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._n_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._limit.restore_original_limits()
+
+
+_limited = _OneBlasThread()
+
+
 @contextmanager
 def one_blas_thread(n_rows: float = math.inf) -> Iterator[None]:
     """For products that are tall and narrow: BLAS threads gain nothing there, and stall next to a busy process."""
     if n_rows < _ROWS_WORTH_LIMITING:
         yield
     else:
-        with _blas().limit(limits=1, user_api="blas"):
+        with _limited:
             yield
 
 
@@ -59,8 +93,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="culpa")
 
 
+def _forget_threads() -> None:
+    _pool.cache_clear()
+    _limited.forget()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_threads)  # threads do not survive a fork
 
 
 def in_threads(
@@ -75,7 +114,7 @@ def in_threads(
     """
     tasks = list(tasks)
     threads = min(n_threads(n_jobs), len(tasks))
-    if threads <= 1 or _this_thread.is_working:  # a task of a task would wait for its own thread
+    if threads <= 1 or _this_thread.given_up is not None:  # a task of a task would wait for its own thread
         results = []
         for task in tasks:
             results.append(function(task))
@@ -84,9 +123,10 @@ def in_threads(
         return results
     found: dict[int, Result] = {}
     waiting = deque(enumerate(tasks))
+    given_up = threading.Event()
 
     def work(report: Callable[[float, float | None], None] | None = None) -> None:
-        _this_thread.is_working = True
+        _this_thread.given_up = given_up
         try:
             while waiting:
                 try:
@@ -97,17 +137,51 @@ def in_threads(
                 if report is not None:
                     report(len(found) / len(tasks), None)
         finally:
-            _this_thread.is_working = False
+            _this_thread.given_up = None
 
-    with _blas().limit(limits=1, user_api="blas"):
+    with _limited:
         others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
         try:
             work(progress)  # this thread is there anyway
-        finally:
+        except BaseException:
             waiting.clear()
+            given_up.set()
+            raise
+        finally:
             wait(others)
         for other in others:
             other.result()  # raises what went wrong there
     if progress is not None:
         progress(1.0, None)
     return [found[number] for number in range(len(tasks))]
+
+
+def stop_if_given_up() -> None:
+    """Long tasks of `in_threads` call this every tenth of a second or so."""
+    given_up = _this_thread.given_up
+    if given_up is not None and given_up.is_set():
+        raise GivenUpError
+
+
+def interruptible(function: Callable[..., Result], *arrays: Any) -> Result:
+    """Call a function on arrays so that Ctrl-C is answered at once; its result is lost then, and it ends some time later.
+
+    Python raises `KeyboardInterrupt` in the main thread only, and between two of its own instructions. A call of LAPACK is
+    one instruction. So if an array is large, the function runs in another thread while the main thread waits.
+    """
+    is_long = any(array.size > _LONG_CALL for array in arrays)
+    if not is_long or threading.current_thread() is not threading.main_thread():
+        return function(*arrays)
+    result: Future[Result] = Future()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            result.set_result(context.run(function, *arrays))
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, name="culpa-long-call").start()
+    while not result.done():
+        wait([result], _SECONDS_TO_WAIT)
+    return result.result()

@@ -9,13 +9,16 @@ numba's own cache (``cache=True``) does the work. Two things that it does not do
   file is left in the folder once numba has filled it.
 
 Folders are below ``NUMBA_CACHE_DIR`` if that is set, else in ``__pycache__`` beside this file, else in the user's cache
-folder. They can be deleted at any time.
+folder. They can be deleted at any time. If none can be used, because the disk is full, files are damaged or folders are
+read-only, kernels are compiled without a cache, and a warning says so once.
 """
 
 import hashlib
 import os
+import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -25,6 +28,7 @@ from typing import Any, NamedTuple, Self
 _HERE = Path(__file__).parent
 _MARKER = "compiled"
 _setting = threading.Lock()
+_warned = threading.Event()
 
 
 class CompiledOnDisk(NamedTuple):
@@ -59,6 +63,22 @@ class CompiledOnDisk(NamedTuple):
         if folder is not None:
             with suppress(OSError):  # if the disk is full, the next process compiles again
                 (folder / _MARKER).touch()
+
+    def discard(self) -> None:
+        """Remove what is damaged or incomplete, so that the next process starts anew."""
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def warn_uncached(reason: str) -> None:
+    """Say once per process that kernels are compiled without a cache."""
+    if not _warned.is_set():
+        _warned.set()
+        warnings.warn(
+            f"compiled kernels are not kept on disk: {reason}. Every process compiles them again, which takes seconds. "
+            "Set NUMBA_CACHE_DIR to a folder that culpa can write to.",
+            stacklevel=2,
+        )
 
 
 @contextmanager

@@ -12,10 +12,12 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from culpa._kernels.cache import CompiledOnDisk, folder_for_numba
+from culpa._kernels.cache import CompiledOnDisk, folder_for_numba, warn_uncached
 from culpa._kernels.vectors import FAST_MATH
 
 _READING_SPEEDUP = 8  # reading a compiled kernel from disk is about so many times faster than compiling it
+
+_OPTIONS: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}  # of numba
 
 _in_python = threading.Event()
 
@@ -40,16 +42,34 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         if _in_python.is_set():
             return self.function(*arguments)
-        if self._compiled is not None:
+        if self._compiled is None:
+            with self._compiling:
+                if self._compiled is None:
+                    return self._first_call(arguments)
+        try:
             return self._compiled(*arguments)
+        except Exception as problem:  # arguments of another type are compiled and cached too
+            return self._call_uncached(arguments, problem)
+
+    def _first_call(self, arguments: tuple[Any, ...]) -> Any:
+        compiled = self._prepare()
+        try:
+            result = compiled(*arguments)  # numba compiles here, or reads what it compiled before
+        except Exception as problem:
+            return self._call_uncached(arguments, problem)
+        self.on_disk.mark()
+        self._compiled = compiled
+        return result
+
+    def _call_uncached(self, arguments: tuple[Any, ...], problem: Exception) -> Any:
+        """Call the kernel compiled without a cache, in case that was the problem: it is read before the kernel starts."""
         with self._compiling:
-            if self._compiled is None:
-                compiled = self._prepare()
-                result = compiled(*arguments)  # numba compiles here, or reads what it compiled before
-                self.on_disk.mark()
-                self._compiled = compiled
-                return result
-        return self._compiled(*arguments)
+            compiled = self._compile()
+            result = compiled(*arguments)  # raises the same again if the cache was not the problem
+            self._compiled = compiled
+        self.on_disk.discard()
+        warn_uncached(f"{self.on_disk.folders[0].parent} cannot be used ({type(problem).__name__}: {problem})")
+        return result
 
     @property
     def is_ready(self) -> bool:
@@ -83,15 +103,23 @@ class Kernel:
 
         import culpa._kernels.numba_vectors  # noqa: F401
 
-        options: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}
         for function in self.calls:
-            numba.extending.register_jitable(**options, forceinline=True)(function)
+            numba.extending.register_jitable(**_OPTIONS, forceinline=True)(function)
         folder = self.on_disk.create()
-        if folder is None:  # there is nowhere to write: the kernel lives as long as the process
-            compiled: Callable[..., Any] = numba.njit(nogil=True, **options)(self.function)
-            return compiled
-        with folder_for_numba(folder):
-            compiled = numba.njit(nogil=True, cache=True, **options)(self.function)
+        if folder is None:
+            warn_uncached(f"{' and '.join(str(folder.parent) for folder in self.on_disk.folders)} cannot be written to")
+            return self._compile()
+        try:
+            with folder_for_numba(folder):
+                return self._compile(cache=True)
+        except (OSError, RuntimeError) as problem:  # numba found no place to write either
+            warn_uncached(str(problem))
+            return self._compile()
+
+    def _compile(self, *, cache: bool = False) -> Callable[..., Any]:
+        import numba
+
+        compiled: Callable[..., Any] = numba.njit(nogil=True, cache=cache, **_OPTIONS)(self.function)
         return compiled
 
 

@@ -29,13 +29,17 @@ same way z is updated by the previous step's y in the pass that reads it.
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from culpa._core.threads import stop_if_given_up
 from culpa._core.types import Floats, Positions
 from culpa._kernels.kernel import Kernel
 from culpa._kernels.vectors import LANES, gather, lanes_of_zero, load, store
+
+_OPERATIONS_PER_CALL = 1e8
 
 
 class OrderWalk(NamedTuple):
@@ -59,9 +63,13 @@ class OrderWalk(NamedTuple):
         weights (replicates, orders, players) of the steps that pay each player. Returns weighted changes of value by
         player, (replicates, players, n), and their unweighted total, (n,).
         """
-        nothing = np.empty((0, 0, 0))
-        weights = np.ascontiguousarray(weights, dtype=np.float64)
-        values, total, _ = ORDERS(self._as_floats(), queues, paid, weights, nothing, nothing)
+        nothing, walk, n = np.empty((0, 0, 0)), self._as_floats(), len(self.rows)
+        values, total = np.zeros((len(weights), n, weights.shape[2])), np.zeros(n)
+        for which in self._pieces(queues):
+            here = np.ascontiguousarray(weights[:, which], dtype=np.float64)
+            paid_here, paid_in_all, _ = ORDERS(walk, queues[which], paid[which], here, nothing, nothing)
+            values += paid_here
+            total += paid_in_all
         return values.transpose(0, 2, 1), total
 
     def factors(self, queues: Positions) -> tuple[Floats, Floats, Floats]:
@@ -69,10 +77,26 @@ class OrderWalk(NamedTuple):
 
         Delta and slope are (d, orders, n), constants (d, orders).
         """
-        n_orders, n, d = len(queues), len(self.rows), len(self.loadings)
-        delta, slope = np.zeros((d, n_orders, n)), np.zeros((d, n_orders, n))
-        _, _, constant = ORDERS(self._as_floats(), queues, queues, np.empty((0, n_orders, d)), delta, slope)
+        walk, n, d = self._as_floats(), len(self.rows), len(self.loadings)
+        parts = []
+        for which in self._pieces(queues):
+            here = queues[which]
+            delta, slope = np.zeros((d, len(here), n)), np.zeros((d, len(here), n))
+            parts.append((delta, slope, ORDERS(walk, here, here, np.empty((0, len(here), d)), delta, slope)[2]))
+        if len(parts) == 1:
+            return parts[0]
+        delta, slope, constant = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
         return delta, slope, constant
+
+    def _pieces(self, queues: Positions) -> Iterator[slice]:
+        """Orders that take a tenth of a second or so, because Ctrl-C is answered between two calls of the kernel."""
+        n_orders, k = queues.shape
+        p, n = self.loadings.shape[1], len(self.rows)
+        most = int(_OPERATIONS_PER_CALL / (k * (p**2 + 2 * n * p + 1)))
+        most = max(LANES, most - most % LANES)
+        for start in range(0, n_orders, most):
+            stop_if_given_up()
+            yield slice(start, start + most)
 
     def _as_floats(self) -> "OrderWalk":
         loadings, b, rows = (

@@ -81,7 +81,7 @@ def guarded() -> Iterator[None]:
     import signal
     import warnings
 
-    from culpa.cli.interrupts import signal_received
+    from culpa.cli.interrupts import say_interrupted, signal_received
 
     try:
         with warnings.catch_warnings():
@@ -90,7 +90,7 @@ def guarded() -> Iterator[None]:
             yield
     except (KeyboardInterrupt, Exception) as error:
         if isinstance(error, KeyboardInterrupt) or signal_received():
-            say("Interrupted.")
+            say_interrupted()
             raise typer.Exit(128 + (signal_received() or signal.SIGINT)) from None
         if isinstance(error, BrokenPipeError):
             _close_quietly()

@@ -2,14 +2,28 @@
 
 A signal can arrive anywhere. Libraries may turn the `KeyboardInterrupt` into an exception of their own, and it may be
 raised outside the code of a command, so what counts is that the signal came, not which exception arrives.
+
+Python raises `KeyboardInterrupt` between two of its own instructions. A call of LAPACK or of a compiler is one instruction
+and may take many seconds. So a thread waits for signals too. If the command has not ended soon after one, the thread
+removes unfinished files and ends the process.
 """
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
+from culpa._core.unfinished import remove_unfinished
+
+_SECONDS_TO_END = 0.5  # after a signal
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 _received: list[int] = []
+_said = threading.Event()
+_done = threading.Event()  # the program has done all its work
 
 
 def signal_received() -> int | None:
@@ -17,15 +31,26 @@ def signal_received() -> int | None:
     return _received[0] if _received else None
 
 
+def say_interrupted() -> None:
+    """Tell the user that the command was interrupted, once."""
+    if not _said.is_set() and sys.stderr is not None:
+        _said.set()
+        with suppress(OSError):  # nobody is listening any more
+            os.write(2, b"Interrupted.\n")  # sys.stderr may be locked by the code that was interrupted
+
+
 def run_interruptible(run: Callable[[], None]) -> None:
     """Run a whole program so that it ends with exit code 130 on Ctrl-C and 143 on SIGTERM."""
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in _SIGNALS:
         signal.signal(each, _interrupt)
+    _watch_signals()
     try:
         run()
     except (SystemExit, Exception, KeyboardInterrupt) as end:
         number = signal_received()
-        if number is None or (isinstance(end, SystemExit) and not end.code):
+        if isinstance(end, SystemExit) and not end.code:
+            _done.set()
+        if number is None or _done.is_set():
             raise
         sys.exit(128 + number)
 
@@ -33,3 +58,21 @@ def run_interruptible(run: Callable[[], None]) -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _received.append(number)
     raise KeyboardInterrupt
+
+
+def _watch_signals() -> None:
+    """Start the thread that ends the process if Python does not."""
+    arrived, note = os.pipe()
+    os.set_blocking(note, False)
+    signal.set_wakeup_fd(note, warn_on_full_buffer=False)  # where the system writes the numbers of signals at once
+    threading.Thread(target=_end_after_signal, args=(arrived,), daemon=True, name="culpa-signals").start()
+
+
+def _end_after_signal(arrived: int) -> None:
+    number = 0
+    while number not in _SIGNALS:
+        number = os.read(arrived, 1)[0]
+    if not _done.wait(_SECONDS_TO_END):
+        remove_unfinished()
+        say_interrupted()
+        os._exit(128 + number)

@@ -30,10 +30,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, special
+from scipy import special
 
 from culpa._core import memory
 from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask, Positions
 from culpa.models.leaving_out import LeavingOut
 from culpa.models.scatter import Scatter
@@ -136,7 +137,7 @@ class LatentGaussian:
         d = len(covariance)
         if not 0 < n_components < d:
             raise ValueError(f"n_components={n_components} must be at least 1 and less than the {d} features.")
-        variances, axes = linalg.eigh(covariance)
+        variances, axes = interruptible(np.linalg.eigh, covariance)
         variances, axes = variances[::-1], axes[:, ::-1]
         left_over = noise * float(variances[n_components:].mean())
         centre = np.zeros(d) if mean is None else mean

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from culpa._core.choices import FitMethod
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import FORGET, PPCA_PARAMETERS
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa._core.words import count_are
@@ -23,7 +24,7 @@ from culpa.models.em import NothingVariesError, em, expected_covariance
 from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.moments import Moments
-from culpa.models.scatter import Scatter
+from culpa.models.scatter import Scatter, with_signs
 
 
 def _merges(model: "PPCA") -> bool:
@@ -179,11 +180,14 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
         refuse_constant(X - mean)
-        # centre first and force the full SVD: the covariance solver would square data with a large mean
-        pca = PCA(svd_solver="full").fit(X - mean)
+        centred = X - mean
+        rounding = centred.mean(axis=0)
+        # of the rows, not of their covariance, which would square them; by NumPy, because a decomposition of SciPy holds
+        # Python's lock, and Ctrl-C would have to wait for its end
+        _, sizes, axes = interruptible(_thin_svd, centred - rounding)
         variances = np.zeros(X.shape[1])
-        variances[: len(pca.explained_variance_)] = pca.explained_variance_
-        self._keep_closed_form(mean + pca.mean_, pca.components_, variances, X - mean)
+        variances[: len(sizes)] = sizes**2 / (len(X) - 1)
+        self._keep_closed_form(mean + rounding, with_signs(axes), variances, centred)
 
     def _keep_closed_form(self, mean: Floats, axes: Floats, variances: Floats, centred: Floats | None = None) -> None:
         """The maximum-likelihood model, from all principal axes and the variances along them."""
@@ -282,6 +286,10 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         # 1e-12: a share that is met exactly should not fail by rounding
         return min(int(np.searchsorted(explained, wanted - 1e-12)) + 1, most)
+
+
+def _thin_svd(X: Floats) -> tuple[Floats, Floats, Floats]:
+    return np.linalg.svd(X, full_matrices=False)
 
 
 def _refuse_few(moments: Moments) -> None:

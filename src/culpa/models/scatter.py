@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from culpa._core import memory
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 
 _CELLS_PER_STRIP = 1 << 22  # numbers held at a time
@@ -95,15 +96,14 @@ class Scatter:
     def eigen(self) -> tuple[Floats, Floats]:
         """Principal axes, in rows, and the eigenvalues (d,), largest first; those beyond the axes are 0."""
         if self.factor is None:
-            values, columns = np.linalg.eigh(self.matrix)
+            values, columns = interruptible(np.linalg.eigh, self.matrix)
             values, axes = np.maximum(values[::-1], 0.0), columns[:, ::-1].T
         else:
             # first a QR decomposition, after which a small matrix is left: twice as fast as all at once
-            span, coordinates = np.linalg.qr(self.factor.T)
+            span, coordinates = interruptible(np.linalg.qr, self.factor.T)
             directions, sizes, _ = np.linalg.svd(coordinates)
             values, axes = self._padded(sizes**2), (span @ directions).T
-        # the sign convention of scikit-learn's PCA: the largest loading of every axis is positive
-        return axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None], values
+        return with_signs(axes), values
 
     def eigenvalues(self) -> Floats:
         """The eigenvalues (d,), largest first."""
@@ -123,3 +123,8 @@ class Scatter:
 
     def _padded(self, values: Floats) -> Floats:
         return np.concatenate([values, np.zeros(self.n_features - len(values))])
+
+
+def with_signs(axes: Floats) -> Floats:
+    """Axes, in rows, with the signs of scikit-learn's PCA: the largest loading of every axis is positive."""
+    return np.asarray(axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None])

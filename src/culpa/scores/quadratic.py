@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.threads import interruptible
 from culpa._core.types import Array, Floats, Mask
 from culpa.models import LatentGaussian
 from culpa.models.scatter import Scatter
@@ -197,9 +198,9 @@ class QuadraticScore(Fixing):
         """Eigenvalues of A S but for zeros: the score of N(0, S) rows is a sum of chi-squares with these weights."""
         if covariance.factor is not None:
             parts = self.parts(covariance.factor)
-            return np.asarray(np.maximum(np.linalg.eigvalsh(parts @ parts.T), 0.0), dtype=np.float64)
+            return np.asarray(np.maximum(interruptible(np.linalg.eigvalsh, parts @ parts.T), 0.0), dtype=np.float64)
         root = self.root[np.concatenate([self.residual_weights, self.latent_weights]) > 0]
-        eigenvalues = np.linalg.eigvalsh(root @ covariance.matrix @ root.T)
+        eigenvalues = interruptible(np.linalg.eigvalsh, root @ covariance.matrix @ root.T)
         return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
     def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:

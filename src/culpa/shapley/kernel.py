@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.games.arrays import row_chunks
@@ -145,7 +146,9 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     normal = signs.T @ (weights[:, None] * signs) + 1e-9 * n_pairs * np.eye(n_players)
     fitted = signs[:_MOST_FITTED]
     covariance = _covariance(fitted, fitted) + _NUGGET * np.eye(len(fitted))
-    precision = linalg.cho_solve(linalg.cho_factor(covariance), np.eye(len(fitted)))
+    precision = interruptible(
+        np.linalg.inv, covariance
+    )  # SciPy would hold Python's lock, and Ctrl-C would have to wait
     return PairedRule(signs, weights, np.asarray(np.linalg.inv(normal), dtype=np.float64), precision, _cross(fitted))
 
 

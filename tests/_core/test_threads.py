@@ -1,0 +1,88 @@
+"""Ctrl-C is answered inside long calculations: those that threads share, and single calls of NumPy."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from culpa._core.threads import in_threads, interruptible, stop_if_given_up
+
+LONG = np.zeros(1 << 19)  # large enough for a thread of its own
+
+CALL = """
+import sys, time
+import numpy as np
+from culpa import Explainer, LatentGaussian
+from culpa._core.threads import interruptible
+rng = np.random.default_rng(0)
+X, matrix = rng.normal(size=(500, {d})), rng.normal(size=(3000, 3000))
+explainer = Explainer(LatentGaussian(np.zeros({d}), rng.normal(size=({d}, 9)), 0.3), method="{method}")
+try:
+    print("working", flush=True)
+    while True:
+        {call}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    import os
+    os._exit(0)  # Python itself would wait for the call that was left behind
+"""
+CALLS = {
+    "exact": (26, "exact", "explainer.explain(X)"),
+    "sampled": (200, "permutation", "explainer.explain(X)"),
+    "decomposition": (5, "exact", "interruptible(np.linalg.svd, matrix)"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_ctrl_c_is_answered_soon(name):
+    d, method, call = CALLS[name]
+    program = CALL.format(d=d, method=method, call=call)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "working\n"
+        time.sleep(1.0)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        seconds = time.monotonic() - start
+    assert seconds < 3  # it takes a few tenths; machines that run tests are busy
+
+
+class TestInterruptible:
+    def test_results_and_errors_come_back(self):
+        assert interruptible(np.sum, LONG + 1) == LONG.size
+        with pytest.raises(np.linalg.LinAlgError):
+            interruptible(lambda _: np.linalg.inv(np.zeros((2, 2))), LONG)
+
+    def test_settings_of_numpy_hold_in_the_other_thread(self):
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            interruptible(lambda x: 1 / x, LONG)
+
+    @pytest.mark.parametrize(("array", "is_main"), [(LONG, False), (LONG[:9], True)])
+    def test_only_long_calls_get_a_thread(self, array, is_main):
+        thread = interruptible(lambda _: threading.current_thread(), array)
+        assert (thread is threading.main_thread()) == is_main
+
+
+def test_other_threads_stop_when_a_task_fails():
+    other_works, n_steps = threading.Event(), 0
+
+    def task(number):
+        nonlocal n_steps
+        if threading.current_thread() is threading.main_thread():
+            assert other_works.wait(10)
+            raise KeyboardInterrupt
+        other_works.set()
+        for _ in range(1000):
+            stop_if_given_up()
+            n_steps += 1
+            time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(task, range(2), 2)
+    assert n_steps < 500
+    assert in_threads(lambda x: x + 1, range(4), 2) == [1, 2, 3, 4]
+    stop_if_given_up()  # the next piece of work is not given up

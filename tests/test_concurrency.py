@@ -1,0 +1,118 @@
+"""Threads and processes that use one detector get the numbers that it gives alone, and none waits for ever."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from culpa import PCADetector
+from culpa._core.threads import in_threads, one_blas_thread
+from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.orders import ORDERS
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Kernels are used even for small jobs."""
+    for kernel in (ELIMINATION.kernel, ORDERS):
+        monkeypatch.setattr(kernel, "worth", 0.0)
+
+
+def answers(detector, X):
+    exact = detector.explain(X[:5])
+    sampled = detector.explain(X[:5], method="permutation", seed=1)
+    return np.concatenate([detector.score_samples(X), exact.values.ravel(), sampled.values.ravel()])
+
+
+def normal_rows():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(200, 3)) @ rng.normal(size=(3, 9)) + rng.normal(size=(200, 9))
+
+
+@pytest.mark.usefixtures("compiled")
+def test_sixteen_threads_on_one_detector():
+    X = normal_rows()
+    expected = answers(PCADetector(n_components=3).fit(X), X)
+    detector, start = PCADetector(n_components=3).fit(X), threading.Barrier(16)
+
+    def work(_):
+        start.wait()
+        return answers(detector, X)
+
+    with ThreadPoolExecutor(16) as pool:
+        for found in pool.map(work, range(16), timeout=120):
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_blas_threads_are_given_back_when_the_last_thread_leaves():
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+        in_threads(lambda _: None, range(4), 2)
+        assert blas_threads() == before
+
+
+# what a worker process does must be importable there, so it is a file of its own
+SCRIPT = """
+import multiprocessing
+import warnings
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from culpa import PCADetector, load
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of forks beside threads
+PATH = Path("plant.culpa")
+ROWS = np.random.default_rng(0).normal(size=(200, 9)) @ np.random.default_rng(1).normal(size=(9, 9))
+
+
+def work(detector):
+    from culpa._kernels.elimination_steps import ELIMINATION
+
+    ELIMINATION.kernel.worth = 0.0
+    detector.save(PATH)
+    return np.stack([each.explain(ROWS[:5]).values for each in (detector, load(PATH))])
+
+
+def started(detector, method, n):
+    with multiprocessing.get_context(method).Pool(n) as pool:
+        return pool.map(work, [detector] * 4, chunksize=1)
+
+
+if __name__ == "__main__":
+    detector = PCADetector(n_components=3).fit(ROWS)
+    expected = work(detector)  # so that threads, BLAS and kernels have been used before
+    for name, found in (
+        ("fork", started(detector, "fork", 2)),
+        ("spawn", started(detector, "spawn", 1)),
+        ("loky", Parallel(2, backend="loky")(delayed(work)(detector) for _ in range(2))),
+    ):
+        np.testing.assert_allclose(found, [expected] * len(found), rtol=1e-9, err_msg=name)
+    assert {path.name for path in Path().iterdir()} == {"workers.py", PATH.name}
+    print("equal")
+"""
+
+
+def test_processes_that_fork_spawn_or_are_started_by_loky(tmp_path):
+    """All of them also write the same model file at once."""
+    script = tmp_path / "workers.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-B", "-W", "error::UserWarning", script.name]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert (result.returncode, result.stdout) == (0, "equal\n"), result.stderr[-3000:]
