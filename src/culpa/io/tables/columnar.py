@@ -45,7 +45,7 @@ class ColumnarTable:
         self._done, self._total = 0, 0
         try:
             self.schema: Any = self._open()
-            self._kinds = {
+            self._columns = {
                 name: Column(kind(type)) for name, type in zip(self.schema.names, self.schema.types, strict=True)
             }
         except FileNotFoundError:
