@@ -5,7 +5,9 @@ repeated alone: ``python -m tests.fuzz --seed SEED --tables 1 --first NUMBER``.
 """
 
 import argparse
+import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +105,8 @@ def work(what, seed, first, count):
     with tempfile.TemporaryDirectory() as folder:
         for number in range(first, first + count):
             faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            if os.environ.get("CULPA_FUZZ_DIE_AT") == str(number):  # so that tests see what becomes of it
+                os.kill(os.getpid(), signal.SIGSEGV)
             print("case", _outcome(attempt, np.random.default_rng([seed, number]), Path(folder)), flush=True)  # noqa: T201
 
 
