@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fuzz.case import MISSING, NAMES, Case, Reading, Unreadable
+from fuzz.case import MISSING, NAMES, NULLS, Case, Reading, Unreadable
 
 MARK = "\ufeff"
 NOTES = ("x", "", "two words", 'say "no"', "a,b;c", "line\nbreak", "cr\r\nlf", "'", "ä°C", '"', "=1+1", "12,5", "#")
@@ -84,7 +84,8 @@ def _cells(rng, dialect):
         for name in NAMES:
             if rng.random() < gaps:
                 texts[name] = MISSING[rng.integers(len(MISSING))]
-        texts |= {"id": f"r{i}", "note": NOTES[rng.integers(len(NOTES))], "when": f"2024-01-01 00:{i % 60:02d}"}
+        note = NOTES[rng.integers(len(NOTES))] if n > 9 else "x"  # a single "12,5" would make it a column of numbers
+        texts |= {"id": f"r{i}", "note": note, "when": f"2024-01-01 00:{i % 60:02d}"}
         rows.append([texts[name] for name in header])
     return header, rows
 
@@ -177,7 +178,7 @@ def _read(content, dialect, header):
 
 
 def _number(cell, dialect):
-    if cell in MISSING or not cell.strip():
+    if cell in NULLS or not cell.strip():
         return np.nan
     text = cell.strip()
     if dialect.thousands:

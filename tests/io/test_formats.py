@@ -1,6 +1,6 @@
 """Files that earlier versions wrote are read, and give the numbers that these versions gave.
 
-To add files for a new format or a release: fit the rows below as `detector` says, save, and write down scores, limit and values.
+To add a file for a new format or a release, save `detector`, and write down its scores, limit and values.
 """
 
 import json
