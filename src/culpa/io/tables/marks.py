@@ -33,7 +33,8 @@ class Marks:
 def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
     """The cells of columns of numbers; a number in a column of texts tells nothing about the others.
 
-    In short tables, names and units above the numbers may be half of a column, so they are left out one by one.
+    In short tables, names and units above the numbers may be half of a column, so they are left out one by one. If no
+    column of numbers has a mark, all cells count.
 
     >>> cells_of_numbers([["1.234", "12,5"], ["2.345", "x"]], lambda cell: False)
     ['1.234', '2.345']
@@ -46,7 +47,7 @@ def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str],
                 found += filled
         if any(re.search(r"\D", cell.strip("+-")) for cell in found):
             return found
-    return []
+    return [cell for cells in lines for cell in cells]
 
 
 def _is_like_a_number(cell: str) -> bool:
