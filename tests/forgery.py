@@ -5,7 +5,7 @@ import json
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
-from culpa.io import model_file
+from culpa.io.model_container import checksum
 
 
 def forge(path, change=lambda arrays, header: None, text=None):
@@ -15,7 +15,7 @@ def forge(path, change=lambda arrays, header: None, text=None):
         header = json.loads(file.metadata()["culpa"])
     change(arrays, header)
     text = json.dumps(header) if text is None else text
-    path.write_bytes(to_bytes(arrays, {"culpa": text, "sha256": model_file._checksum(arrays, text)}))
+    path.write_bytes(to_bytes(arrays, {"culpa": text, "sha256": checksum(arrays, text)}))
     return path
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import save as to_bytes
 
 import culpa
 from culpa import PCADetector
-from culpa.io import model_file as store
+from culpa.io.model_container import unpack
 from culpa.io.model_file import ModelFileError
 from culpa.shapley import QuadraticForms
 
@@ -105,9 +105,9 @@ def test_names_and_units_are_kept_as_text(tmp_path):
 
 
 def test_saving_is_repeatable_and_replaces_whole(tmp_path, model):
-    before = store._read(model)
+    before = unpack(model)
     culpa.load(model).save(model)
-    after = store._read(model)
+    after = unpack(model)
     assert after[1] == before[1]
     assert after[0].keys() == before[0].keys()
     assert all((after[0][name] == before[0][name]).all() for name in before[0])
@@ -145,6 +145,21 @@ def set_header(**fields):
 
 def set_array(name, array):
     return lambda arrays, header: arrays.update({name: array})
+
+
+def scale_array(name, factor):
+    return lambda arrays, header: arrays.update({name: factor * arrays[name]})
+
+
+def set_abnormal(position):
+    def change(arrays, header):
+        header.update(abnormal=["row"])
+        arrays.update(abnormal=np.array([[position, 1.0, 1.0, 1.0, 0.0]]))
+
+    return change
+
+
+SIGNS = np.array([1.0, 1.0, 1.0, 1.0, -1.0])  # of axes that stay orthonormal and point elsewhere
 
 
 def set_limits(kind, rows, **scores):
@@ -267,6 +282,25 @@ HOSTILE = {
     "too many components": (set_array("model.loadings", np.ones((5, 5))), "'model.loadings'"),
     "half of the forms": (lambda arrays, header: arrays.pop("forms.sizes"), "forms"),
     "forms of another model": (set_array("forms.sizes", np.array([4, 16])), "do not fit"),
+    "huge": (set_array("mean", np.array([1e200, 0, 0, 0, 0])), "'mean' contains a number that is too large"),
+    "scale tiny": (set_array("scale", np.full(5, 1e-200)), "'scale' contains a number that is too small"),
+    "noise tiny": (set_header(noise_variance=1e-200), "'noise_variance' is too small"),
+    "axes not orthonormal": (scale_array("model.axes", 1.01), "'model.axes' is not orthonormal"),
+    "axes elsewhere": (scale_array("model.axes", SIGNS), "'model.loadings' does not fit array 'model.axes'"),
+    "no loadings at all": (scale_array("model.loadings", 0.0), "'model.loadings' does not fit"),
+    "negative variance": (scale_array("model.covariance", -1.0), "'model.covariance' is not a covariance matrix"),
+    "correlations beyond one": (
+        set_array("model.covariance", 3.0 - 2 * np.eye(5)),
+        "'model.covariance' is not a covariance matrix",
+    ),
+    "not symmetric": (set_array("model.covariance", np.eye(5) + 0.5 * np.eye(5, k=1)), "not a covariance matrix"),
+    "abnormal row between rows": (set_abnormal(0.5), "'abnormal' contains a position that is not a whole number"),
+    "forms that do not add up": (scale_array("forms.coefficients", 1.01), "does not add up to the score"),
+    "constants that do not add up": (scale_array("forms.constants", 0.0), "does not add up to the score"),
+    "features that are lists": (set_header(features=[[1], [2], [3], [4], [5]]), "'features'"),
+    "features that are a number": (set_header(features=5), "'features'"),
+    "reading that is a number": (set_header(reading=0), "'reading'"),
+    "reading that is a list": (set_header(reading=[]), "'reading'"),
     "forms sizes": (set_array("forms.sizes", np.array([5, -1])), "two counts"),
 }
 
@@ -324,6 +358,29 @@ def test_a_file_from_before_groups(model):
 def test_hostile_headers(model, text):
     with pytest.raises(ModelFileError):
         culpa.load(forge(model, text=text))
+
+
+def test_pipes_devices_and_folders_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ModelFileError, match="a folder, a pipe or a device, not a model file"):
+            culpa.load(path)
+
+
+def test_files_that_are_too_large_are_not_read(tmp_path):
+    path = tmp_path / "m"
+    path.touch()
+    os.truncate(path, 1 << 40)  # takes no space on the disk
+    with pytest.raises(ModelFileError, match="more than any model file"):
+        culpa.load(path)
+    os.truncate(path, 7)
+    with pytest.raises(ModelFileError, match="not a culpa model file"):
+        culpa.load(path)
+
+
+def test_a_newer_format_names_the_version_that_wrote_it(model):
+    with pytest.raises(ModelFileError, match=r"the file has format 2 \(culpa 9.1\), but culpa .* reads format 1\. Use"):
+        culpa.load(forge(model, set_header(format=2, culpa="9.1")))
 
 
 def test_files_of_other_programs(tmp_path):

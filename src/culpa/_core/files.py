@@ -1,33 +1,50 @@
-"""Files that appear under their name only when they are complete."""
+"""Files that appear under their name only when they are complete.
+
+A file is written under a random hidden name that ends in ``.part``, and renamed at the end. Creation is exclusive, so
+two writers never share a part, and a planted link is never followed. The writer holds a lock on its part. The system
+releases the lock when the process ends, however it ends, so a part without a lock belongs to nobody and can be removed.
+"""
 
 import os
+import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from culpa._core.unfinished import removed_at_end
+
+try:
+    import fcntl
+except ImportError:  # Windows; parts of killed processes stay there
+    fcntl = None  # type: ignore[assignment]
+
+_RANDOM = 8  # bytes in the name of a part
+_LONGEST_NAME = 150  # bytes of the name of the file in the name of its part; names have at most 255
 
 
 @contextmanager
 def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
     """A file to write to that takes its name when the block ends well, and vanishes otherwise.
 
-    Replacing an existing file needs ``force``. A killed process leaves at most a hidden file that ends in ``.part``.
+    Replacing an existing file needs ``force``. A killed process leaves at most a hidden file that ends in ``.part``,
+    which the next call for the same path removes.
     """
     check_free(path, force=force)
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a device or a named pipe cannot be replaced
         with path.open("wb") as file:
             yield file
         return
-    part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-    with removed_at_end(part):
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+    remove_stale_parts(path)
+    part, file = _new_part(path)
+    with removed_at_end(part), file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        if fcntl is None:
+            file.close()  # Windows does not rename open files; elsewhere, closing would give up the lock
+        _give_name(part, path, force=force)
 
 
 def check_free(path: Path, *, force: bool = False) -> None:
@@ -36,5 +53,76 @@ def check_free(path: Path, *, force: bool = False) -> None:
         raise ValueError(f"{path} is a folder, not a file.")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {str(path.parent)!r} does not exist.")
-    if path.is_file() and not force:
-        raise ValueError(f"{path} already exists. Choose another name, or replace it with --force.")
+    is_dangling = path.is_symlink() and not path.exists()
+    if (path.is_file() or is_dangling) and not force:
+        raise _taken(path)
+
+
+def remove_stale_parts(path: Path) -> None:
+    """Remove what killed writers of ``path`` have left. Parts whose writers live are locked, and stay."""
+    if fcntl is None:
+        return
+    start, end = _affixes(path)
+    for name in os.listdir(path.parent):
+        middle = name[len(start) : -len(end)]
+        if name.startswith(start) and name.endswith(end) and len(middle) == 2 * _RANDOM and middle.isalnum():
+            with suppress(OSError):  # it belongs to somebody else, or has gone in the meantime
+                _remove_if_stale(path.with_name(name))
+
+
+def _affixes(path: Path) -> tuple[str, str]:
+    shortened = path.name.encode(errors="surrogateescape")[:_LONGEST_NAME].decode(errors="ignore")
+    return f".{shortened}.", ".part"
+
+
+def _new_part(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new hidden file next to ``path``, open and locked."""
+    start, end = _affixes(path)
+    while True:
+        part = path.with_name(start + secrets.token_hex(_RANDOM) + end)
+        file = part.open("xb")
+        try:
+            if _is_locked_in_time(part, file):
+                return part, file
+            file.close()
+        except BaseException:
+            file.close()
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _is_locked_in_time(part: Path, file: IO[bytes]) -> bool:
+    """Lock a new part. Another process may have removed it before the lock was there."""
+    if fcntl is None:
+        return True
+    with suppress(OSError):  # a file system without locks, on which nobody removes parts
+        fcntl.flock(file, fcntl.LOCK_EX)
+    return part.exists()
+
+
+def _remove_if_stale(part: Path) -> None:
+    descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its writer lives
+            part.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _give_name(part: Path, path: Path, *, force: bool) -> None:
+    """Rename a finished part. Without ``force``, a file that appeared in the meantime is not replaced."""
+    if force:
+        part.replace(path)
+        return
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError:  # a file system without hard links
+        check_free(path)
+        part.replace(path)
+
+
+def _taken(path: Path) -> ValueError:
+    return ValueError(f"{path} already exists. Choose another name, or replace it with --force.")

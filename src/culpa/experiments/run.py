@@ -1,13 +1,13 @@
 """Run the experiments and write figures and pages, as ``culpa reproduce`` does."""
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import one_of
+from culpa._core.files import write_whole
 from culpa.experiments import (
     alarms,
     alarms_page,
@@ -141,16 +141,8 @@ def reproduce(
 
 def write(path: Path, content: bytes) -> Path:
     """Write a file so that it is either complete or untouched."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        temporary.chmod(0o644)  # temporary files are private, results are not
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with write_whole(path, force=True) as file:
+        file.write(content)
     return path
 
 

@@ -153,12 +153,13 @@ def check_header(header: dict[str, Any], d: int) -> None:
     training = header.get("training")
     _check_parameters(header.get("parameters"), d)
     n_columns = n_columns_of(header["parameters"], d)
+    if not (names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns)):
+        raise _wrong_field("features")
     checks = {
-        "features": names is None or (_is_text_list(names) and len(names) == len(set(names)) == n_columns),
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
         and set(units) <= set(names or default_names(n_columns)),
-        "reading": not header.get("reading") or _is_reading(header["reading"]),
+        "reading": _is_reading(header.get("reading", {})),
         "culpa": isinstance(header.get("culpa"), str),
         "statistic": header.get("statistic", header["parameters"]["statistic"]) in SCORE_NAMES,
         "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
@@ -176,7 +177,11 @@ def check_header(header: dict[str, Any], d: int) -> None:
     }
     for field, holds in checks.items():
         if not holds:
-            raise ModelFileError(f"the header's field {field!r} is missing or not valid.")
+            raise _wrong_field(field)
+
+
+def _wrong_field(field: str) -> ModelFileError:
+    return ModelFileError(f"the header's field {field!r} is missing or not valid.")
 
 
 def _is_reading(value: Any) -> bool:

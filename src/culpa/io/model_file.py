@@ -1,19 +1,16 @@
 """Model files: a fitted detector as safetensors (plain arrays) with a JSON header. Loading runs no code from the file.
 
-The header says what the file is and what its arrays mean, and a checksum covers both. Everything in a file is checked
-before it is used: types, sizes, shapes, finite numbers. A damaged or forged file is rejected with one sentence.
+The header says what the file is and what its arrays mean, and a checksum covers both (`culpa.io.model_container`).
+Everything in a file is checked before it is used: types, sizes and shapes (`culpa.io.model_checks`), and whether the
+numbers can be a model (`culpa.io.model_values`). A damaged or forged file is rejected with one sentence.
 """
 
-import hashlib
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culpa._core.files import write_whole
 from culpa._core.json_values import to_json_value
@@ -35,11 +32,12 @@ from culpa.io.model_checks import (
     check_arrays,
     check_header,
     count_features,
-    is_count,
     is_number,
     n_columns_of,
 )
+from culpa.io.model_container import FORMAT, pack, unpack
 from culpa.io.model_modes import arrays_of_modes, check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
+from culpa.io.model_values import check_forms, check_values, check_working
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, StudentPPCA
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import ComponentChoice
@@ -52,10 +50,6 @@ from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms
 
-FORMAT = 1
-
-
-_LARGEST_HEADER = 1 << 24  # bytes
 _MOST_NUMBERS_IN_BLOCKS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
 _MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
 _MOST_CELLS = 10_000  # suspicious cells of training rows, the worst of them
@@ -63,10 +57,7 @@ _MOST_CELLS = 10_000  # suspicious cells of training rows, the worst of them
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
     """Write a fitted detector; the file appears under its name only when it is complete."""
-    from safetensors.numpy import save as to_bytes
-
-    arrays, header = _arrays(fitted), json.dumps(_header(fitted), ensure_ascii=True, sort_keys=True)
-    content = to_bytes(arrays, {"culpa": header, "sha256": _checksum(arrays, header)})
+    content = pack(_arrays(fitted), _header(fitted))
     with write_whole(Path(path), force=True) as file:
         file.write(content)
 
@@ -88,7 +79,7 @@ def load(path: str | Path) -> PCADetector:
 def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
     """The detector in a model file, and the checked header that describes it."""
     try:
-        arrays, header = _read(Path(path))
+        arrays, header = unpack(Path(path))
         return _detector(arrays, header), header
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
@@ -193,60 +184,6 @@ def _json_label(label: Any) -> Any:
     return number if is_number(number) else str(label)
 
 
-def _checksum(arrays: Mapping[str, NDArray[Any]], header: str) -> str:
-    """SHA-256 over the header and every array's name, type, shape and bytes."""
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
-
-    with path.open("rb") as file:  # raises a clear error if the file does not exist or may not be read
-        announced = int.from_bytes(file.read(8), "little")
-    if announced > _LARGEST_HEADER:
-        raise ModelFileError("this is not a culpa model file.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if set(metadata) != {"culpa", "sha256"}:
-                raise ModelFileError("this is a safetensors file of another program, not a culpa model file.")
-            arrays = {name: _array(file, name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
-    except SafetensorError:
-        raise ModelFileError("this is not a culpa model file, or it is damaged.") from None
-    header = _parse(metadata["culpa"])
-    if metadata["sha256"] != _checksum(arrays, metadata["culpa"]):
-        raise ModelFileError("the checksum does not match, so the file is damaged. Save the model again.")
-    return arrays, header
-
-
-def _array(file: Any, name: str) -> NDArray[Any]:
-    expected = "I64" if name == "forms.sizes" else "F64"
-    if file.get_slice(name).get_dtype() != expected:
-        raise ModelFileError(f"array {name!r} does not contain {expected} numbers.")
-    return np.array(file.get_tensor(name))
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """The header, with its version checked first: a newer format may differ in everything else."""
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ModelFileError("the header is not JSON, so the file is damaged.") from None
-    if not isinstance(header, dict) or not is_count(header.get("format")):
-        raise ModelFileError("the header has no format version, so this is not a culpa model file.")
-    if header["format"] != FORMAT:
-        raise ModelFileError(
-            f"the file has format {header['format']}, but culpa {__version__} reads format {FORMAT}. "
-            "Use the version of culpa that wrote it."
-        )
-    return header
-
-
 def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     d = count_features(arrays)
     check_header(header, d)
@@ -257,13 +194,19 @@ def _detector(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         check_modes(arrays)
     else:
         check_arrays(arrays, header, d)
+    check_values(arrays, header["noise_variance"])
     try:
         fitted = _fitted_detector(arrays, header)
+        check_working(fitted)
         if any(name.startswith("forms.") for name in arrays):
-            fitted.explainer().forms = QuadraticForms.from_arrays(
+            forms = QuadraticForms.from_arrays(
                 {name.removeprefix("forms."): array for name, array in arrays.items() if name.startswith("forms.")}
             )
+            fitted.explainer().forms = forms
+            check_forms(forms, fitted)
         detector = PCADetector.from_fitted(fitted)
+    except ModelFileError:
+        raise
     except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
         raise ModelFileError(f"the parts of the file contradict each other: {error}") from None
     return detector

@@ -48,6 +48,25 @@ def test_files_without_a_header_are_asked_about(tmp_path):
         source(tmp_path, text, names=("x", "y", "z"))
 
 
+WIDTHS = {
+    "a row that is too long": "a,b,c\n1,2,,3\n",
+    "names of rows without a name": "a,b,c\nr1,1,2,3\nr2,4,5,6\n",
+    "a name too many": "a,b,,c\n1,2,3\n4,5,6\n",
+}
+
+
+@pytest.mark.parametrize("text", WIDTHS.values(), ids=WIDTHS)
+def test_headers_that_do_not_fit_the_rows(tmp_path, text):
+    with pytest.raises(TableError, match=r"the header has \d cells, but most rows have \d"):
+        source(tmp_path, text)
+
+
+def test_delimiters_after_the_last_cell(tmp_path):
+    for text in ("a,b\n1,2,\n3,4,\n", "a,b,\n1,2\n3,4\n", "a,b,\n1,2,\n3,4,\n"):
+        table = source(tmp_path, text)
+        assert [batch.X.tolist() for batch in table.batches(["a", "b"], [])] == [[[1, 2], [3, 4]]]
+
+
 def test_blanks_between_cells(tmp_path):
     text = "a   b     c\n 1.5  2  -3\n\n2.5\t 3  4  \n"
     assert numbers(source(tmp_path, text, "t.txt")) == (["a", "b", "c"], [[1.5, 2, -3], [2.5, 3, 4]])

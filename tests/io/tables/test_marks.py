@@ -54,6 +54,14 @@ def test_the_question_and_both_answers(tmp_path, text):
     assert read(tmp_path, text, hints={"decimal": mark}) == small
 
 
+def test_a_number_among_texts_tells_nothing(tmp_path):
+    text = "a;note\n1.234;12,5\n2.345;pump\n3.456;valve\n"
+    with pytest.raises(TableError, match=r"may mean 1\.234 or 1234"):
+        read(tmp_path, text)
+    known = "a;b\n1.234;Bad Input\n2.345;No Data\n3.456;12,5\n"
+    assert read(tmp_path, known)[0][0] == 1234  # a column of numbers with words for missing cells
+
+
 def test_grouped_numbers(tmp_path):
     found = read(tmp_path, "a;b\n1.234,5;2,5\n-1.234.567;NA\n")
     np.testing.assert_array_equal(found, [[1234.5, 2.5], [-1234567, np.nan]])

@@ -46,6 +46,8 @@ def test_formats_of_plants(cell, format):
         ["1.5"],
         [5],
         [None],
+        [[1]],
+        [{}, "29.02.2024"],
         [],
     ],
 )

@@ -1,4 +1,8 @@
-"""Parquet and Arrow (Feather) files: columns with types of their own."""
+"""Parquet and Arrow (Feather) files: columns with types of their own.
+
+Both formats are full of offsets, lengths and indices, and the readers trust some of them. So every batch is validated in
+full before a cell is used: a damaged file is an error, not a crash or a wrong number.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +20,9 @@ from culpa.io.tables.table import Batch, Column, Source, TableError
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
+_MOST_ROWS = 1 << 31  # of one batch; a column of nothing but nulls takes no space, so its length proves nothing
+# what the readers raise about damaged files, beside their own exceptions: names and texts that are not UTF-8
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, SystemError, OverflowError)
 
 
 class ColumnarTable:
@@ -38,14 +45,17 @@ class ColumnarTable:
         self._done, self._total = 0, 0
         try:
             self.schema: Any = self._open()
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
+            self._columns = {
+                name: Column(kind(type)) for name, type in zip(self.schema.names, self.schema.types, strict=True)
+            }
+        except FileNotFoundError:
+            raise
+        except _DAMAGE as error:
             raise TableError(f"{self.name} cannot be read as {self.what}: {_brief(error)}") from None
 
     def columns(self) -> Mapping[str, Column]:
         """Kinds by their types."""
-        return {field.name: Column(kind(field.type)) for field in self.schema}
+        return self._columns
 
     def files(self) -> Sequence[Source]:
         """Itself."""
@@ -56,12 +66,10 @@ class ColumnarTable:
         if not self.again:
             return []
         try:
-            first = next(iter(self._pieces([name])), None)
-        except (pa.ArrowException, OSError):
+            first = next(self._valid_pieces([name]), None)
+            cells = [] if first is None else first.column(name)[:2000].to_pylist()
+        except _DAMAGE:
             return []  # whoever reads the rows says what is wrong
-        if first is None:
-            return []
-        cells = first.column(first.schema.get_field_index(name))[:2000].to_pylist()
         return [cell for cell in cells if cell is not None and not self.missing.has(cell)]
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
@@ -73,18 +81,28 @@ class ColumnarTable:
         wanted = list(dict.fromkeys((*features, *carried)))
         self._done = 0
         try:
-            for batch in self._pieces(wanted):
-                arrays = {name: batch.column(batch.schema.get_field_index(name)) for name in wanted}
+            for batch in self._valid_pieces(wanted):
+                arrays = {name: batch.column(name) for name in wanted}
                 X = to_matrix([arrays[name] for name in features], features, self.name, self._done, self.missing)
                 rows = np.arange(self._done, self._done + batch.num_rows)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})
-        except (pa.ArrowException, OSError) as error:
+        except _DAMAGE as error:
             raise TableError(f"{self.name} is damaged after row {self._done}: {_brief(error)}") from None
 
     def share(self) -> float | None:
         """Rows read of all rows."""
         return self._done / self._total if self._total else None
+
+    def _valid_pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
+        """Record batches with the wanted columns, checked in full, a limited number of rows at a time."""
+        for whole in self._pieces(wanted):
+            batch = whole.select(list(wanted))
+            batch.validate(full=True)
+            if batch.num_rows > _MOST_ROWS:
+                raise pa.ArrowInvalid(f"a batch claims to have {batch.num_rows:,} rows")
+            for start in range(0, batch.num_rows, ROWS):
+                yield batch.slice(start, ROWS)
 
     def _open(self) -> Any:
         """Look at the file; returns its schema."""
@@ -116,7 +134,7 @@ class ParquetTable(ColumnarTable):
     def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        with pq.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True) as file:
             yield from file.iter_batches(batch_size=ROWS, columns=list(wanted))
 
 
@@ -129,30 +147,27 @@ class ArrowTable(ColumnarTable):
         if self.path is None:
             self._stream: Any = pa.ipc.open_stream(self.pipe or Pipe())
             return self._stream.schema
-        with pa.memory_map(str(self.path)) as file:
+        with pa.OSFile(str(self.path)) as file:
             return self._reader(file)[0]
 
     def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
         if self.path is None:
-            yield from self._cut(self._stream)
+            yield from self._stream
             return
-        with pa.memory_map(str(self.path)) as file:
-            yield from self._cut(self._reader(file)[1])
+        # not a memory map: if another process shortens the file, reading it would end this process
+        with pa.OSFile(str(self.path)) as file:
+            yield from self._reader(file, [self.schema.names.index(name) for name in wanted])[1]
 
-    def _reader(self, file: Any) -> tuple[Any, Iterator[Any]]:
+    def _reader(self, file: Any, fields: Sequence[int] = ()) -> tuple[Any, Iterator[Any]]:
         """Schema and batches of the random-access format, or of the stream format in a file."""
+        options = pa.ipc.IpcReadOptions(included_fields=list(fields))
         try:
-            reader = pa.ipc.open_file(file)
+            reader = pa.ipc.open_file(file, options=options)
         except pa.ArrowInvalid:
             file.seek(0)
-            stream = pa.ipc.open_stream(file)
+            stream = pa.ipc.open_stream(file, options=options)
             return stream.schema, iter(stream)
         return reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
-
-    def _cut(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for start in range(0, batch.num_rows, ROWS):
-                yield batch.slice(start, ROWS)
 
 
 def _brief(error: Exception) -> str:

@@ -28,6 +28,8 @@ _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of colum
 _BLOCK = 1 << 22  # bytes read at a time
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
+_NULLS: tuple[str, ...] = tuple(pa_csv.ConvertOptions().null_values)
+
 _PLACE = re.compile(
     r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'", re.DOTALL
 )
@@ -63,7 +65,7 @@ class CsvTable:
         text = self._choose_delimiter(text)
         lines = list(_cells(text, self.delimiter))
         self._choose_marks(lines)
-        missing = Missing((*pa_csv.ConvertOptions().null_values, *KNOWN, *options.missing), self.decimal)
+        missing = Missing((*_NULLS, *KNOWN, *options.missing), self.decimal)
         self.missing, self.spelling = missing, Spelling(missing, self.decimal, self.thousands)
         self._choose_layout(lines)
         self._booleans: set[str] = set()
@@ -228,7 +230,8 @@ class CsvTable:
         if decimal is None and thousands in (".", ","):
             decimal = "," if thousands == "." and self.delimiter != "," else "."
         if decimal is None:
-            found = marks.detect((cell for cells in lines[1:] for cell in cells), self.delimiter)
+            known = Missing((*_NULLS, *KNOWN, *given.missing))
+            found = marks.detect(marks.cells_of_numbers(lines[1:], known.has), self.delimiter)
             if found.unsure is not None and not hints.get("decimal"):
                 raise marks.ask(found, self.name)
             decimal = hints["decimal"] if found.unsure is not None else found.decimal
@@ -251,6 +254,7 @@ class CsvTable:
 
     def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
         self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
+        layout.check_widths(self.name, lines, self.layout)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
 
     def _check_header(self) -> None:

@@ -69,6 +69,28 @@ def find(
     return Layout(called, above + header_rows, header_rows, found, doubtful)
 
 
+def check_widths(table: str, lines: Sequence[Cells], layout: Layout) -> None:
+    """Refuse rows with more or fewer cells than the header: nobody knows which names belong to which cells.
+
+    Empty cells at the end do not matter; some programs write a delimiter after the last cell.
+    """
+    head, rows = lines[layout.skip - layout.header_rows : layout.skip], lines[layout.skip :]
+    if not head:
+        return
+    named, width = max(map(len, head)), len(layout.names)
+    filled = max(_filled(cells) for cells in head)
+    if filled > width or (named < width and any(_filled(cells) > named for cells in rows)):
+        raise TableError(
+            f"{table}: the header has {max(named, filled)} cells, but most rows have {width}. Correct the header, or name "
+            "all columns with --names and --header-rows."
+        )
+
+
+def _filled(cells: Cells) -> int:
+    """The number of cells up to the last one that is not empty."""
+    return max((position for position, cell in enumerate(cells, 1) if cell.strip()), default=0)
+
+
 def in_words(layout: Layout, given: int | None) -> list[str]:
     """What was decided about lines above the rows, unless it was given."""
     above = layout.skip - layout.header_rows

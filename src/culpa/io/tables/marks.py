@@ -5,12 +5,16 @@ asks.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from culpa.io.tables.table import TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
+
+_MOST_HEADERS = 5
+_SHARE_OF_NUMBERS = 0.6  # in a column of numbers; there may be names, units and words for missing cells
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,31 @@ class Marks:
     thousands: str | None = None
     unsure: str | None = None
     seen: bool = False
+
+
+def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
+    """The cells of columns of numbers; a number in a column of texts tells nothing about the others.
+
+    In short tables, names and units above the numbers may be half of a column, so they are left out one by one. If no
+    column of numbers has a mark, all cells count.
+
+    >>> cells_of_numbers([["1.234", "12,5"], ["2.345", "x"]], lambda cell: False)
+    ['1.234', '2.345']
+    """
+    for above in range(_MOST_HEADERS):
+        found: list[str] = []
+        for column in zip_longest(*lines[above:], fillvalue=""):
+            filled = [cell for cell in column if cell.strip() and not is_missing(cell.strip())]
+            if sum(map(_is_like_a_number, filled)) >= _SHARE_OF_NUMBERS * len(filled):
+                found += filled
+        if any(re.search(r"\D", cell.strip("+-")) for cell in found):
+            return found
+    return [cell for cells in lines for cell in cells]
+
+
+def _is_like_a_number(cell: str) -> bool:
+    """Whether a cell is a number, whichever marks it uses."""
+    return re.fullmatch(r"\s*[+-]?\d+([eE][+-]?\d+)?\s*", cell) is not None or _look(cell.strip()) is not None
 
 
 def detect(cells: Iterable[str], delimiter: str) -> Marks:

@@ -181,10 +181,13 @@ def readings(cells: Iterable[Any]) -> list[str]:
     >>> readings(["29.02.2024 23:00"]), readings(["02/03/2024"]), readings(["02/03/2024", "02/29/2024"]), readings(["x"])
     (['dmy'], ['dmy', 'mdy'], ['mdy'], [])
     """
+    cells = list(cells)
+    if not all(isinstance(cell, str) for cell in cells):
+        return []
     cells = list(dict.fromkeys(cells))
     left = list(_WORDS)
     for cell in cells:
-        found = _TEXT.fullmatch(cell) if isinstance(cell, str) else None
+        found = _TEXT.fullmatch(cell)
         if found is None:
             return []
         left = [order for order in left if order in _orders(found) and _to_iso(cell, order) is not None]

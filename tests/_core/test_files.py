@@ -1,0 +1,193 @@
+"""Outputs are whole or absent, whoever else writes, plants links or is killed."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import culpa
+from culpa import PCADetector
+from culpa._core import files
+from culpa._core.files import remove_stale_parts, write_whole
+
+
+def hidden(folder):
+    return [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_threads_write_one_name(tmp_path):
+    """Writers of the same process, and with the same process id as those of two containers."""
+    path, errors = tmp_path / "out", []
+    together = threading.Barrier(4, timeout=30)
+
+    def write(sign):
+        try:
+            for _ in range(10):
+                together.wait()
+                with write_whole(path, force=True) as file:
+                    for _ in range(50):
+                        file.write(sign * 100)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=write, args=(sign,)) for sign in (b"a", b"b", b"c", b"d")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    content = path.read_bytes()
+    assert content in {sign * 5000 for sign in (b"a", b"b", b"c", b"d")}
+    assert not hidden(tmp_path)
+
+
+def test_threads_save_models_under_one_name(tmp_path):
+    detectors = [PCADetector(1).fit(np.random.default_rng(d).normal(size=(30, d))) for d in (2, 3, 4, 5)]
+    threads = [
+        threading.Thread(target=lambda one=one: [one.save(tmp_path / "m") for _ in range(5)]) for one in detectors
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    loaded = culpa.load(tmp_path / "m")
+    assert loaded.limit_ in [one.limit_ for one in detectors]
+    assert not hidden(tmp_path)
+
+
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    victim, path = tmp_path / "victim", tmp_path / "out"
+    victim.write_bytes(b"precious")
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "0" * 2 * n)  # so that the name can be foreseen
+    (tmp_path / f".out.{'0' * 16}.part").symlink_to(victim)
+    with pytest.raises(FileExistsError), write_whole(path) as file:
+        file.write(b"new")
+    assert victim.read_bytes() == b"precious"
+    assert not path.exists()
+
+
+def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "out"
+    victim.write_bytes(b"precious")
+    path.symlink_to(victim)
+    with write_whole(path, force=True) as file:
+        file.write(b"new")
+    assert (victim.read_bytes(), path.read_bytes(), path.is_symlink()) == (b"precious", b"new", False)
+    path.unlink()
+    path.symlink_to(tmp_path / "absent")
+    with pytest.raises(ValueError, match="already exists"), write_whole(path):
+        pass
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path, monkeypatch, links):
+    def no_links(*names):
+        raise PermissionError
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "out"
+    with write_whole(path) as file:
+        file.write(b"first")
+    assert path.read_bytes() == b"first"
+    path.unlink()
+    with pytest.raises(ValueError, match="already exists"), write_whole(path) as file:
+        path.write_bytes(b"of another writer")
+    assert path.read_bytes() == b"of another writer"
+    assert not hidden(tmp_path)
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from culpa._core.files import write_whole
+with write_whole(Path(sys.argv[1]), force=True) as file:
+    file.write(b"half"); file.flush()
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def writer(path):
+    process = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"writing\n"
+    return process
+
+
+def test_parts_of_killed_writers_are_removed_and_those_of_live_ones_are_not(tmp_path):
+    path = tmp_path / "out.csv"
+    with writer(path) as killed:
+        killed.kill()
+    (stale,) = hidden(tmp_path)
+    others = [tmp_path / name for name in (".out.csv.part", ".out.csv.x.part", f".out.csv.{'.' * 16}.part")]
+    others += [tmp_path / f".other.csv.{'0' * 16}.part"]
+    for other in others:
+        other.touch()
+    with writer(path) as alive:
+        (live,) = set(hidden(tmp_path)) - {stale, *others}
+        assert not stale.exists()
+        with write_whole(path) as file:
+            file.write(b"whole")
+        assert path.read_bytes() == b"whole"
+        assert live.exists()
+        alive.terminate()
+    assert set(hidden(tmp_path)) == {live, *others}
+    remove_stale_parts(path)
+    assert set(hidden(tmp_path)) == set(others)
+
+
+def test_a_part_that_is_removed_before_it_is_locked(tmp_path, monkeypatch):
+    """The one moment at which another process may take a new part for a stale one."""
+    lock, removed = fcntl.flock, []
+
+    def late(file, how):
+        if how == fcntl.LOCK_EX and not removed:
+            removed.extend(hidden(tmp_path))
+            remove_stale_parts(tmp_path / "out")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with write_whole(tmp_path / "out") as file:
+        file.write(b"whole")
+    assert len(removed) == 1
+    assert (tmp_path / "out").read_bytes() == b"whole"
+    assert not hidden(tmp_path)
+
+
+def test_stale_parts_that_are_links_or_pipes_stay(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / f".out.{'a' * 16}.part").symlink_to(victim)
+    os.mkfifo(tmp_path / f".out.{'b' * 16}.part")
+    remove_stale_parts(tmp_path / "out")
+    assert len(hidden(tmp_path)) == 2
+    assert victim.read_bytes() == b"precious"
+
+
+def test_names_of_any_length(tmp_path):
+    for name in ("ä" * 127, "x" * 255, "\udcff", "a"):
+        path = tmp_path / name
+        with write_whole(path) as file:
+            file.write(b"1")
+        assert path.read_bytes() == b"1"
+    assert not hidden(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_clean_up(tmp_path, number):
+    program = f"from culpa.cli.interrupts import run_interruptible\nrun_interruptible(lambda: exec({WRITER!r}))"
+    with subprocess.Popen([sys.executable, "-c", program, tmp_path / "out"], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.send_signal(number)
+        began = time.monotonic()
+    assert process.returncode == 128 + number
+    assert time.monotonic() - began < 10
+    assert list(tmp_path.iterdir()) == []
