@@ -53,6 +53,7 @@ class Options(NamedTuple):
     ROWS: int = 1  # of each thread
     THREADS: int = 128  # of a block
     ROWS_BLOCKS: int = 2  # of `walk_rows` that share a multiprocessor
+    PREFETCH: int = 1
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ class Options(NamedTuple):
         """Numbers that describe all steps of the players at the bottom, for many rows."""
         size = 0
         for m in range(1, self.ROWS_BOTTOM + 1):
-            size = m + 2 * size
+            size = m + 1 + 2 * size
         return 2 * size
 
 
@@ -259,6 +260,8 @@ class _Walk:
         self.slots, self.group = max(1, n_threads // group), group
         # more weights than there are sizes, because threads load them in advance
         self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
+        sums = [_subtree_weights(table, n_bottom) for table in weights]
+        self.subtree_weights = (*map(xp.asarray, sums), np.int32(sums[0].shape[1]))
         self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
         self.all = xp.zeros((1 << self.n_wide, self.n))
         places = self._places(self.n_wide)
@@ -320,7 +323,8 @@ class _Walk:
         if not self.bottom:
             launch("count", n_threads, self.rows, *many)
         elif self.together:
-            launch("tabulate", self.device.n_threads, self.pairs, N, self.tables)
+            launch("tabulate", self.device.n_threads, self.pairs, N, members, *self.subtree_weights, self.tables)
+            many = N, np.int32(self.n), np.int32(self.slots), members, *self.subtree_weights, self.all, self.sums
             launch("walk_rows", n_threads, self.tables, self.rows, *many)
         else:
             launch("walk", n_threads, self.pairs, self.rows, N, np.int32(self.slots), members, *results)
@@ -366,6 +370,14 @@ def _start(model: TreeModel) -> _State:
     rows = np.zeros((1 + 2 * len(V), len(model.rows)))
     rows[0], rows[1::2] = model.value, (model.rows * scale).T
     return _State(V * scale * scale[:, None], K * scale * scale[:, None], rows)
+
+
+def _subtree_weights(weights: Floats, most: int) -> Floats:
+    """Sums of weights over the coalitions that extend one of each size, (1 + most, sizes), by how many players wait."""
+    sums = [np.append(weights, np.zeros(most))]
+    for _ in range(most):
+        sums.append(sums[-1] + np.append(sums[-1][1:], 0.0))
+    return np.stack(sums)
 
 
 def _on_cpu(array: Array) -> Floats:

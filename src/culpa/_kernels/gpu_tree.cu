@@ -30,7 +30,7 @@
 INLINE constexpr int cell(int a, int e) { return a * (a + 1) / 2 + e; }
 INLINE constexpr int n_cells(int m) { return m * (m + 1) / 2; }
 // twos in the table of all steps from m waiting features on: a record for the join, then both subtrees
-INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 2 * table_size(m - 1); }
+INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_size(m - 1); }
 
 struct alignas(16) Two { double x, y; };  // loaded and stored by one instruction
 constexpr int SIDE = 2;  // tables of so many coalitions are interleaved, so that threads fill whole sectors of memory
@@ -284,56 +284,65 @@ extern "C" __global__ void __launch_bounds__(THREADS) walk(const Two *pairs, con
 
 // ------------------------------------------------------------------------------------------------------- many rows
 
-template <int M> INLINE void store_step(Two *table, const Step<M> &step) {
-  table[0] = Two{step.inverse, step.kappa};
+// What a coalition is worth is what its members changed, one after the other. A change counts for all coalitions of the
+// subtree below it. To a player who waits, it makes no difference: it is there with the player and without. So it counts for
+// the players who have decided, with m for those who joined and with -b for everybody, where m and b are the sums of the member
+// weights and of the common weights in the subtree. They depend on the size of the coalition and on how many players wait:
+// member[waiting * width + size]. A step's record has
+//
+//     (kappa, K_jj), (-m inverse, -b inverse), and (gain_a, 2 shift_a inverse) of each feature that waits
+//
+// so that a join takes delta_j (h_j - kappa delta_j) + K_jj times these weights, and three multiply-adds for each feature.
+template <int M> struct Linear { double delta[M + 1], h[M + 1]; };  // a row, without its value
+template <int M> struct Record { double kappa, K, member, common, gain[M], shift[M]; };
+struct Weights { const double *member, *common; int width; };
+
+template <int M> INLINE void store_record(Two *table, const Pairs<M> &s, const Step<M> &step, const Weights &weights, int size) {
+  const double minus = -step.inverse, twice = step.inverse + step.inverse;
+  const int at = (M - 1) * weights.width + size + 1;
+  table[0] = Two{step.kappa, s.K[cell(M - 1, M - 1)]};
+  table[SIDE] = Two{weights.member[at] * minus, weights.common[at] * minus};
 #pragma unroll
-  for (int a = 0; a < M - 1; a++) table[(1 + a) * SIDE] = Two{step.gain[a], step.shift[a]};
+  for (int a = 0; a < M - 1; a++) table[(2 + a) * SIDE] = Two{step.gain[a], step.shift[a] * twice};
 }
 
-template <int M> INLINE void load_step(const Two *table, Step<M> &step) {
-  const Two first = table[0];
-  step.inverse = first.x;
-  step.kappa = first.y;
+template <int M> INLINE void load_record(const Two *table, Record<M> &record) {
+  const Two first = table[0], second = table[SIDE];
+  record.kappa = first.x;
+  record.K = first.y;
+  record.member = second.x;
+  record.common = second.y;
 #pragma unroll
   for (int a = 0; a < M - 1; a++) {
-    const Two both = table[(1 + a) * SIDE];
-    step.gain[a] = both.x;
-    step.shift[a] = both.y;
+    const Two both = table[(2 + a) * SIDE];
+    record.gain[a] = both.x;
+    record.shift[a] = both.y;
   }
 }
 
 INLINE long long table_at(long long c) { return c / SIDE * SIDE * table_size(ROWS_BOTTOM) + c % SIDE; }
 
-// Ask for a table that will be needed soon; `share` of `of` threads each ask for a part.
-INLINE void prefetch(const Two *tables, long long c, int share, int of) {
-#ifdef __CUDA_ARCH__
-  const Two *table = tables + c / SIDE * SIDE * table_size(ROWS_BOTTOM);
-  for (int line = share; line < SIDE * table_size(ROWS_BOTTOM) / 8; line += of)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + 8 * line));
-#endif
-}
-
 template <int M> struct TableInRegisters {
-  static INLINE void write(const Pairs<M> &s, Two *table) {
+  static INLINE void write(const Pairs<M> &s, Two *table, const Weights &weights, const int size) {
     Step<M> step;
     make_step<M>(s, step);
-    store_step<M>(table, step);
+    store_record<M>(table, s, step, weights, size);
     if constexpr (M > 1) {
       Pairs<M - 1> t;
       join_pairs<M>(s, step, t);
-      TableInRegisters<M - 1>::write(t, table + SIDE * M);
+      TableInRegisters<M - 1>::write(t, table + SIDE * (M + 1), weights, size + 1);
       Pairs<M - 1> u;
       skip_pairs<M>(s, u);
-      TableInRegisters<M - 1>::write(u, table + SIDE * (M + table_size(M - 1)));
+      TableInRegisters<M - 1>::write(u, table + SIDE * (M + 1 + table_size(M - 1)), weights, size);
     }
   }
 };
 
-template <int M> INLINE void table_from(const Source &source, Two *table) {
+template <int M> INLINE void table_from(const Source &source, Two *table, const Weights &weights, const int size) {
   if constexpr (M <= IN_REGISTERS) {
     Pairs<M> s;
     load_pairs<M>(source, s);
-    TableInRegisters<M>::write(s, table);
+    TableInRegisters<M>::write(s, table, weights, size);
   } else {
     Two near[n_cells(M - 1)];
 #pragma unroll 1
@@ -345,36 +354,60 @@ template <int M> INLINE void table_from(const Source &source, Two *table) {
         Pairs<M - 1> t;
         load_pairs<M>(source, s);
         make_step<M>(s, step);
-        store_step<M>(table, step);
+        store_record<M>(table, s, step, weights, size);
         join_pairs<M>(s, step, t);
         store_pairs<M - 1>(near, t);
         next = Source{near, nullptr, 1, 1};
       }
-      table_from<M - 1>(next, table + SIDE * (M + (joins ? 0 : table_size(M - 1))));
+      table_from<M - 1>(next, table + SIDE * (M + 1 + (joins ? 0 : table_size(M - 1))), weights, size + joins);
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, Two *tables) {
+extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, long long above,
+    const double *member, const double *common, int width, Two *tables) {
 #pragma unroll 1
   for (long long c = thread(); c < N; c += threads())
-    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + table_at(c));
+    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + table_at(c), Weights{member, common, width},
+                            members(c) + members(above));
+}
+
+// Of a row: for each of the last players, the weighted changes below its joining (own), and those at its level (low).
+struct Changes { double common, own[ROWS_BOTTOM], low[ROWS_BOTTOM]; };
+
+// Feature M - 1 of a row joins. Returns the change, before weights.
+template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &record, Linear<M - 1> &y) {
+  constexpr int j = M - 1;
+#pragma unroll
+  for (int a = 0; a < j; a++) {
+    y.delta[a] = x.delta[a] - record.gain[a] * x.delta[j];
+    y.h[a] = (x.h[a] - record.gain[a] * x.h[j]) - record.shift[a] * x.delta[j];
+  }
+  return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]) + record.K;
+}
+
+template <int M> INLINE void load_linear(const Source &source, int r, Linear<M> &x) {
+#pragma unroll
+  for (int a = 0; a < M; a++) {
+    const Two both = source.rows[a * source.row_stride + r];
+    x.delta[a] = both.x;
+    x.h[a] = both.y;
+  }
 }
 
 template <int M> struct RowsInRegisters {
-  static INLINE void walk(const Two *table, const Row<M> (&x)[ROWS], const double *member, const double *common,
-                          Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
-    Step<M> step;
-    load_step<M>(table, step);
-    Row<M - 1> y[ROWS];
+  static INLINE void walk(const Two *table, const Linear<M> (&x)[ROWS], Changes (&sums)[ROWS], double (&all)[ROWS]) {
+    Record<M> record;
+    load_record<M>(table, record);
+    Linear<M - 1> y[ROWS];
     double with[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      join_row<M>(x[r], step, y[r]);
-      with[r] = member[size + 1] * y[r].value;
-      sums[r].common += common[size + 1] * y[r].value;
+      const double change = join_linear<M>(x[r], record, y[r]);
+      with[r] = record.member * change;
+      sums[r].low[M - 1] += record.common * change;
     }
-    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + SIDE * M, y, member, common, sums, with, size + 1);
+    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + SIDE * (M + 1), y, sums, with);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       sums[r].own[M - 1] += with[r];
@@ -382,28 +415,27 @@ template <int M> struct RowsInRegisters {
     }
     if constexpr (M > 1) {
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) skip_row<M>(x[r], y[r]);
-      RowsInRegisters<M - 1>::walk(table + SIDE * (M + table_size(M - 1)), y, member, common, sums, all, size);
+      for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int a = 0; a < M - 1; a++) {
+          y[r].delta[a] = x[r].delta[a];
+          y[r].h[a] = x[r].h[a];
+        }
+      RowsInRegisters<M - 1>::walk(table + SIDE * (M + 1 + table_size(M - 1)), y, sums, all);
     }
   }
 };
 
 template <int M>
-INLINE void walk_rows_from(const Two *table, const Source &source, const int (&which)[ROWS], const double *member,
-                           const double *common, Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
+INLINE void walk_rows_from(const Two *table, const Source &source, const int (&which)[ROWS], Changes (&sums)[ROWS],
+                           double (&all)[ROWS]) {
   if constexpr (M <= ROWS_IN_REGISTERS) {
-    Row<M> x[ROWS];
-    double m[M + 1], b[M + 1];
+    Linear<M> x[ROWS];
 #pragma unroll
-    for (int i = 0; i <= M; i++) {
-      m[i] = member[size + i];
-      b[i] = common[size + i];
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) load_row<M>(source, which[r], x[r]);
-    RowsInRegisters<M>::walk(table, x, m, b, sums, all, 0);
+    for (int r = 0; r < ROWS; r++) load_linear<M>(source, which[r], x[r]);
+    RowsInRegisters<M>::walk(table, x, sums, all);
   } else {
-    Two near[M * ROWS];
+    Two near[(M - 1) * ROWS];
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
@@ -415,23 +447,23 @@ INLINE void walk_rows_from(const Two *table, const Source &source, const int (&w
         here[r] = 0.0;
       }
       if (joins) {
-        Step<M> step;
-        load_step<M>(table, step);
+        Record<M> record;
+        load_record<M>(table, record);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          Row<M> x;
-          Row<M - 1> y;
-          load_row<M>(source, which[r], x);
-          join_row<M>(x, step, y);
-          store_row<M - 1, ROWS>(near, r, y);
-          here[r] = member[size + 1] * y.value;
-          sums[r].common += common[size + 1] * y.value;
+          Linear<M> x;
+          Linear<M - 1> y;
+          load_linear<M>(source, which[r], x);
+          const double change = join_linear<M>(x, record, y);
+#pragma unroll
+          for (int a = 0; a < M - 1; a++) near[a * ROWS + r] = Two{y.delta[a], y.h[a]};
+          here[r] = record.member * change;
+          sums[r].low[M - 1] += record.common * change;
           whose[r] = r;
         }
         next = Source{nullptr, near, 1, ROWS};
       }
-      const Two *below = table + SIDE * (M + (joins ? 0 : table_size(M - 1)));
-      walk_rows_from<M - 1>(below, next, whose, member, common, sums, here, size + joins);
+      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : table_size(M - 1))), next, whose, sums, here);
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
         if (joins) sums[r].own[M - 1] += here[r];
@@ -441,35 +473,51 @@ INLINE void walk_rows_from(const Two *table, const Source &source, const int (&w
   }
 }
 
+// Bring a table that will be needed soon nearer; `share` of `of` threads each take a part.
+INLINE void prefetch(const Two *tables, long long c, int share, int of) {
+#ifdef __CUDA_ARCH__
+  const Two *table = tables + c / SIDE * SIDE * table_size(ROWS_BOTTOM);
+  for (int line = share; line < SIDE * table_size(ROWS_BOTTOM) / 8; line += of) {
+#if PREFETCH == 1
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + 8 * line));
+#elif PREFETCH == 2
+    double unused;
+    asm volatile("ld.global.ca.f64 %0, [%1];" : "=d"(unused) : "l"(table + 8 * line));
+#elif PREFETCH == 3
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(table + 8 * line));
+#endif
+  }
+#endif
+}
+
 // Threads of a group share coalitions and have ROWS rows each; `slots` groups work side by side.
 extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) walk_rows(const Two *tables, const Two *rows, long long N, int n,
-    int slots, long long above, const double *member, const double *common, double *all, double *sums) {
+    int slots, long long above, const double *member, const double *common, int width, double *all, double *sums) {
   const int group = (n + ROWS - 1) / ROWS;
   const int slot = (int)(thread() / group), first = (int)(thread() % group) * ROWS;
   if (slot >= slots) return;
   int which[ROWS];
-  Sums<ROWS_BOTTOM> own[ROWS];
+  Changes own[ROWS];
   double total[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     which[r] = first + r < n ? first + r : n - 1;
     total[r] = own[r].common = 0.0;
 #pragma unroll
-    for (int i = 0; i < ROWS_BOTTOM; i++) own[r].own[i] = 0.0;
+    for (int i = 0; i < ROWS_BOTTOM; i++) own[r].own[i] = own[r].low[i] = 0.0;
   }
 #pragma unroll 1
   for (long long c = slot; c < N; c += slots) {
-    if (c + slots < N) prefetch(tables, c + slots, first / ROWS, group);
-    const int size = members(c) + members(above);
-    const Source source = {nullptr, rows + c * n, 1, N * n};
+    if (c + slots < N) prefetch(tables, c + slots, PREFETCH == 1 ? first / ROWS : threadIdx.x % 32, PREFETCH == 1 ? group : 32);
+    const int at = ROWS_BOTTOM * width + members(c) + members(above);
     double here[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      const double value = source.rows[which[r]].x;
-      here[r] = member[size] * value;
-      own[r].common += common[size] * value;
+      const double value = rows[c * n + which[r]].x;
+      here[r] = member[at] * value;
+      own[r].common += common[at] * value;
     }
-    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), source, which, member, common, own, here, size);
+    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), Source{nullptr, rows + (N + c) * n, 1, N * n}, which, own, here);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       if (first + r < n) all[c * n + first + r] += here[r];
@@ -477,8 +525,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) walk_rows(con
     }
   }
 #pragma unroll
-  for (int r = 0; r < ROWS; r++)
-    if (first + r < n) add_up<ROWS_BOTTOM>(sums + (long long)slot * n + first + r, (long long)slots * n, own[r], total[r], above);
+  for (int r = 0; r < ROWS; r++) {
+    // what is subtracted from everybody's sum, less what does not count for the last players
+    Sums<ROWS_BOTTOM> result;
+    double later = own[r].common;
+#pragma unroll
+    for (int i = ROWS_BOTTOM - 1; i >= 0; i--) {
+      result.own[i] = own[r].own[i] + later;
+      later += own[r].low[i];
+    }
+    result.common = later;
+    if (first + r < n)
+      add_up<ROWS_BOTTOM>(sums + (long long)slot * n + first + r, (long long)slots * n, result, total[r], above);
+  }
 }
 
 // --------------------------------------------------------------------------------------------- the first players
