@@ -44,16 +44,17 @@ _WORTH_LOADING, _WORTH_LAUNCHING = 4e10, 2e9
 
 
 class Options(NamedTuple):
-    """How the kernels are compiled: see `gpu_tree.cu`."""
+    """How the kernels are compiled: see `gpu_tree.cu` and `gpu_rows.cu`."""
 
     BOTTOM: int = 9
     IN_REGISTERS: int = 5
-    ROWS_BOTTOM: int = 8
-    ROWS_IN_REGISTERS: int = 7
-    ROWS: int = 1  # of each thread
     THREADS: int = 128  # of a block
-    ROWS_BLOCKS: int = 2  # of `walk_rows` that share a multiprocessor
-    PREFETCH: int = 1
+    ROWS_BOTTOM: int = 10
+    STAGE: int = 7
+    ROWS_IN_REGISTERS: int = 5
+    ROWS: int = 2  # of each thread
+    ROWS_THREADS: int = 256  # of a block that walks rows
+    SIDE: int = 8
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -61,12 +62,19 @@ class Options(NamedTuple):
         return tuple(f"-D{name}={value}" for name, value in self._asdict().items())
 
     @property
+    def stage_length(self) -> int:
+        """Numbers in the records of all steps of a stage."""
+        return 2 * self._n_records(self.STAGE, 0)
+
+    @property
     def table_length(self) -> int:
-        """Numbers that describe all steps of the players at the bottom, for many rows."""
-        size = 0
-        for m in range(1, self.ROWS_BOTTOM + 1):
-            size = m + 1 + 2 * size
-        return 2 * size
+        """Numbers in the records of all steps of the players at the bottom, for many rows."""
+        return 2 * self._n_records(self.ROWS_BOTTOM, 0)
+
+    def _n_records(self, m: int, size: int) -> int:
+        for waiting in range(1, m + 1):
+            size = waiting + 1 + 2 * size
+        return size
 
 
 class Device(Protocol):
@@ -75,10 +83,11 @@ class Device(Protocol):
     xp: Any  # CuPy, or NumPy
     options: Options
     n_threads: int  # that walk one row side by side
-    n_threads_of_rows: int  # that walk many rows
+    n_blocks: int  # that share the work if each has a multiprocessor of its own
+    shared_bytes: int  # memory that the threads of such a block may share
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
-        """Run a kernel of `gpu_tree.cu` in at least so many threads."""
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
+        """Run a kernel in at least so many threads, in blocks of a given size that share so many bytes."""
         ...
 
     def most_bytes(self) -> float:
@@ -95,16 +104,19 @@ class Cuda:
         self.xp, self.options = cupy, options or Options()
         self.module = cupy.RawModule(code=source(), options=("--std=c++17", *self.options.flags))
         self._kernels: dict[str, Any] = {}
-        processors, threads = cupy.cuda.Device().attributes["MultiProcessorCount"], self.options.THREADS
-        self.n_threads = processors * max(1, _THREADS_PER_PROCESSOR // threads) * threads
-        self.n_threads_of_rows = processors * self.options.ROWS_BLOCKS * threads
+        attributes, threads = cupy.cuda.Device().attributes, self.options.THREADS
+        self.n_blocks = attributes["MultiProcessorCount"]
+        self.n_threads = self.n_blocks * max(1, _THREADS_PER_PROCESSOR // threads) * threads
+        self.shared_bytes = attributes["MaxSharedMemoryPerBlockOptin"]
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
         """Compile at the first use; CuPy keeps the result on disk."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self.module.get_function(kernel)
-        blocks = -(-n_threads // self.options.THREADS)
-        self._kernels[kernel]((blocks,), (self.options.THREADS,), arguments)
+            if shared:
+                self._kernels[kernel].max_dynamic_shared_size_bytes = self.shared_bytes
+        block = block or self.options.THREADS
+        self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
 
     def most_bytes(self) -> float:
         """A share of what is free; CuPy keeps memory for reuse, which counts as free."""
@@ -113,8 +125,9 @@ class Cuda:
 
 
 def source() -> str:
-    """The text of `gpu_tree.cu`."""
-    return (files("culpa._kernels") / "gpu_tree.cu").read_text(encoding="utf-8")
+    """The text of all kernels."""
+    folder = files("culpa._kernels")
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("gpu_tree.cu", "gpu_rows.cu"))
 
 
 @cache
@@ -211,7 +224,8 @@ def walk_on_gpu(
     and the number of features of each player.
     """
     n = len(model.rows)
-    together = 1 if n < _FEWEST_ROWS_TOGETHER else min(n, _ROWS_PER_BLOCK)
+    most = min(_ROWS_PER_BLOCK, device.options.ROWS * device.options.ROWS_THREADS)
+    together = 1 if n < _FEWEST_ROWS_TOGETHER else min(n, most)
     n_blocks = -(-n // together)
     blocks = [block for block in np.array_split(np.arange(n), n_blocks) if len(block)]
     values = np.zeros((n, len(sizes)))
@@ -255,14 +269,17 @@ class _Walk:
         self.bottom = n_bottom if single else 0
         self.n_wide = self._most_breadth_first(n_players - self.bottom)
         self.n_above = n_players - self.bottom - self.n_wide
-        group = self.n if not self.bottom else -(-self.n // options.ROWS) if self.together else 1
-        n_threads = device.n_threads_of_rows if self.together else device.n_threads
-        self.slots, self.group = max(1, n_threads // group), group
+        group = -(-self.n // options.ROWS)  # threads that walk the rows of a coalition
+        self.staged = 16 * (options.stage_length // 2 | 1) * 2  # bytes of shared memory for each coalition
+        self.side = max(1, min(options.ROWS_THREADS // group, device.shared_bytes // self.staged))
+        walks_rows = self.bottom and self.together
+        self.slots = self.side * device.n_blocks if walks_rows else max(1, device.n_threads // self.n)
         # more weights than there are sizes, because threads load them in advance
         self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
         sums = [_subtree_weights(table, n_bottom) for table in weights]
         self.subtree_weights = (*map(xp.asarray, sums), np.int32(sums[0].shape[1]))
-        self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
+        n_places = group * options.ROWS if walks_rows else self.n
+        self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, n_places))
         self.all = xp.zeros((1 << self.n_wide, self.n))
         places = self._places(self.n_wide)
         self.places = [xp.asarray(array) for array in places[:3]]
@@ -272,7 +289,7 @@ class _Walk:
         self.rows_at = xp.asarray(np.append(0, places.rows_at))
         self.pairs, self.rows = xp.empty((places.n_pairs, 2)), xp.empty((places.n_rows * self.n, 2))
         self.tables = (
-            xp.empty(options.table_length * max(2, 1 << self.n_wide)) if self.bottom and self.together else None
+            xp.empty(options.table_length * max(options.SIDE, 1 << self.n_wide)) if walks_rows else None
         )
 
     def run(self, progress: Callable[[float], None] | None) -> Floats:
@@ -316,22 +333,22 @@ class _Walk:
                 j, N = j - 1, N if follower else 2 * N
 
     def _walk_chunk(self, above: int) -> None:
-        launch, N = self.device.launch, np.int64(1 << self.n_wide)
-        n_threads, members = self.slots * self.group, np.int64(above)
-        results = (*self.weights, self.all, self.sums)
-        many = N, np.int32(self.n), np.int32(self.slots), members, *results
+        device, launch, N, n = self.device, self.device.launch, np.int64(1 << self.n_wide), np.int32(self.n)
+        n_slots, members, results = np.int32(self.slots), np.int64(above), (self.all, self.sums)
         if not self.bottom:
-            launch("count", n_threads, self.rows, *many)
+            launch("count", self.slots * self.n, self.rows, N, n, n_slots, members, *self.weights, *results)
         elif self.together:
-            launch("tabulate", self.device.n_threads, self.pairs, N, members, *self.subtree_weights, self.tables)
-            many = N, np.int32(self.n), np.int32(self.slots), members, *self.subtree_weights, self.all, self.sums
-            launch("walk_rows", n_threads, self.tables, self.rows, *many)
+            block, side = device.options.ROWS_THREADS, np.int32(self.side)
+            launch("tabulate", device.n_threads, self.pairs, N, members, *self.subtree_weights, self.tables)
+            shape = {"block": block, "shared": self.side * self.staged}
+            several = self.tables, self.rows, N, n, side, members, *self.subtree_weights, *results
+            launch("walk_rows", device.n_blocks * block, *several, **shape)
         else:
-            launch("walk", n_threads, self.pairs, self.rows, N, np.int32(self.slots), members, *results)
+            launch("walk", self.slots, self.pairs, self.rows, N, n_slots, members, *self.weights, *results)
 
     def _values(self) -> Floats:
         xp, bottom = self.device.xp, self.bottom
-        sums = _on_cpu(xp.sum(self.sums, axis=1))
+        sums = _on_cpu(xp.sum(self.sums, axis=1))[:, : self.n]
         result = np.empty((len(self.sizes), self.n))
         result[: self.n_above] = sums[1 + bottom :]
         if bottom:
