@@ -77,7 +77,7 @@ class OnCpu:
 
     def __init__(self, options, n_threads=8, most=1e8):
         self.options, self.n_threads, self.n_blocks, self.most = options, n_threads, max(1, n_threads // 4), most
-        self.shared_bytes, self.launched, self.xp = 1 << 16, [], self
+        self.shared_bytes, self.launched, self.xp = 1 << 18, [], self
 
     def launch(self, kernel, n_threads, *arguments, block=None, shared=0):
         assert shared <= self.shared_bytes

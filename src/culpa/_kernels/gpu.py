@@ -62,19 +62,24 @@ class Options(NamedTuple):
         return tuple(f"-D{name}={value}" for name, value in self._asdict().items())
 
     @property
-    def stage_length(self) -> int:
-        """Numbers in the records of all steps of a stage."""
-        return 2 * self._n_records(self.STAGE, 0)
-
-    @property
     def table_length(self) -> int:
         """Numbers in the records of all steps of the players at the bottom, for many rows."""
-        return 2 * self._n_records(self.ROWS_BOTTOM, 0)
+        return 2 * _table_size(self.ROWS_BOTTOM)
 
-    def _n_records(self, m: int, size: int) -> int:
-        for waiting in range(1, m + 1):
-            size = waiting + 1 + 2 * size
-        return size
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of a coalition in `walk_rows`: two stages."""
+        return 2 * 16 * (_table_size(self.STAGE) | 1)
+
+    @property
+    def own_bytes(self) -> int:
+        """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
+        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + self.ROWS_BOTTOM - self.ROWS_IN_REGISTERS)
+
+
+def _table_size(m: int) -> int:
+    """As in `gpu_rows.cu`."""
+    return 0 if m == 0 else m + 1 + 2 * _table_size(m - 1)
 
 
 class Device(Protocol):
@@ -270,16 +275,15 @@ class _Walk:
         self.n_wide = self._most_breadth_first(n_players - self.bottom)
         self.n_above = n_players - self.bottom - self.n_wide
         group = -(-self.n // options.ROWS)  # threads that walk the rows of a coalition
-        self.staged = 16 * (options.stage_length // 2 | 1) * 2  # bytes of shared memory for each coalition
-        self.side = max(1, min(options.ROWS_THREADS // group, device.shared_bytes // self.staged))
+        room = device.shared_bytes - options.own_bytes
+        self.side = max(1, min(options.ROWS_THREADS // group, room // options.stage_bytes))
         walks_rows = self.bottom and self.together
         self.slots = self.side * device.n_blocks if walks_rows else max(1, device.n_threads // self.n)
         # more weights than there are sizes, because threads load them in advance
         self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
         sums = [_subtree_weights(table, n_bottom) for table in weights]
         self.subtree_weights = (*map(xp.asarray, sums), np.int32(sums[0].shape[1]))
-        n_places = group * options.ROWS if walks_rows else self.n
-        self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, n_places))
+        self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
         self.all = xp.zeros((1 << self.n_wide, self.n))
         places = self._places(self.n_wide)
         self.places = [xp.asarray(array) for array in places[:3]]
@@ -338,9 +342,9 @@ class _Walk:
         if not self.bottom:
             launch("count", self.slots * self.n, self.rows, N, n, n_slots, members, *self.weights, *results)
         elif self.together:
-            block, side = device.options.ROWS_THREADS, np.int32(self.side)
+            options, block, side = device.options, device.options.ROWS_THREADS, np.int32(self.side)
             launch("tabulate", device.n_threads, self.pairs, N, members, *self.subtree_weights, self.tables)
-            shape = {"block": block, "shared": self.side * self.staged}
+            shape = {"block": block, "shared": self.side * options.stage_bytes + options.own_bytes}
             several = self.tables, self.rows, N, n, side, members, *self.subtree_weights, *results
             launch("walk_rows", device.n_blocks * block, *several, **shape)
         else:
@@ -348,7 +352,7 @@ class _Walk:
 
     def _values(self) -> Floats:
         xp, bottom = self.device.xp, self.bottom
-        sums = _on_cpu(xp.sum(self.sums, axis=1))[:, : self.n]
+        sums = _on_cpu(xp.sum(self.sums, axis=1))
         result = np.empty((len(self.sizes), self.n))
         result[: self.n_above] = sums[1 + bottom :]
         if bottom:

@@ -23,6 +23,7 @@ INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_s
 INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : m + 1 + 2 * size_above(m - 1); }
 constexpr int N_STAGES = 1 << (ROWS_BOTTOM - STAGE), STAGE_SIZE = table_size(STAGE);
 constexpr int TABLE_SIZE = size_above(ROWS_BOTTOM) + N_STAGES * STAGE_SIZE;
+constexpr int N_FAR = ROWS_BOTTOM - ROWS_IN_REGISTERS;
 constexpr int STAGE_ROOM = STAGE_SIZE + 1 - STAGE_SIZE % 2;  // odd, so that neighbours lie in other banks of shared memory
 
 template <int M> struct Linear { double delta[M + 1], h[M + 1]; };  // a row, without its value
@@ -166,7 +167,7 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
 }
 
 // What a thread adds up for a row. Of the players in registers: the changes below their joining (own) and those at their own
-// level, which everybody who decides before them pays (low). The others' sums are in memory at far[i * far_stride].
+// level, which everybody who decides before them pays (low). The others' sums are in shared memory, at far[i * far_step].
 struct Changes {
   double own[ROWS_IN_REGISTERS], low[ROWS_IN_REGISTERS], later;
   double *far;
@@ -205,20 +206,20 @@ template <int M> struct RowsInRegisters {
 
 // A join above those in registers: the row's next state, its weighted change, and what others pay.
 template <int M>
-INLINE double join_far(const Source &source, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums, long long far_stride) {
+INLINE double join_far(const Source &source, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums, int far_step) {
   Linear<M> x;
   load_linear<M>(source, r, x);
   const double change = join_linear<M>(x, record, y), low = record.common * change;
   sums.later += low;
 #pragma unroll
-  for (int i = ROWS_IN_REGISTERS; i < M - 1; i++) sums.far[i * far_stride] += low;
+  for (int i = ROWS_IN_REGISTERS; i < M - 1; i++) sums.far[(i - ROWS_IN_REGISTERS) * far_step] += low;
   return record.member * change;
 }
 
 // The players of a stage.
 template <int M>
 INLINE void walk_stage(const Two *table, const Source &source, const int (&which)[ROWS], Changes (&sums)[ROWS],
-                       double (&all)[ROWS], long long far_stride) {
+                       double (&all)[ROWS], int far_step) {
   if constexpr (M == ROWS_IN_REGISTERS) {  // only if all of them are in registers
     Linear<M> x[ROWS];
 #pragma unroll
@@ -236,7 +237,7 @@ INLINE void walk_stage(const Two *table, const Source &source, const int (&which
         load_record<M>(table, 1, record);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          here[r] = join_far<M>(source, which[r], record, y[r], sums[r], far_stride);
+          here[r] = join_far<M>(source, which[r], record, y[r], sums[r], far_step);
           if constexpr (!last)
 #pragma unroll
             for (int a = 0; a < M - 1; a++) near[a * ROWS + r] = Two{y[r].delta[a], y[r].h[a]};
@@ -257,11 +258,11 @@ INLINE void walk_stage(const Two *table, const Source &source, const int (&which
 #pragma unroll
         for (int r = 0; r < ROWS; r++) whose[r] = joins ? r : which[r];
         if (joins) next = Source{nullptr, near, 1, ROWS};
-        walk_stage<M - 1>(below, next, whose, sums, here, far_stride);
+        walk_stage<M - 1>(below, next, whose, sums, here, far_step);
       }
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
-        if (joins) sums[r].far[(M - 1) * far_stride] += here[r];
+        if (joins) sums[r].far[(M - 1 - ROWS_IN_REGISTERS) * far_step] += here[r];
         all[r] += here[r];
       }
     }
@@ -274,6 +275,7 @@ struct Stages {
   long long N;
   int side, turn;
   Two *shared;  // room for two stages
+  Two *near;    // room for the states that threads start a stage from
 
   INLINE long long first_coalition(int turn) const {
     return (blockIdx.x + turn / N_STAGES * (long long)gridDim.x) * side;
@@ -304,12 +306,15 @@ struct Stages {
 // The players above a stage. All threads of a block call it, so that they can share the stages.
 template <int M>
 INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, const bool active, const Source &source,
-                           const int (&which)[ROWS], Changes (&sums)[ROWS], double (&all)[ROWS], long long far_stride) {
+                           const int (&which)[ROWS], Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
   if constexpr (M == STAGE) {
     const Two *here = stages.next() + slot * STAGE_ROOM;
-    if (active) walk_stage<M>(here, source, which, sums, all, far_stride);
+    if (active) walk_stage<M>(here, source, which, sums, all, far_step);
   } else {
-    Two near[(M - 1) * ROWS];
+    constexpr bool last = M == STAGE + 1;
+    Two local[last ? 1 : (M - 1) * ROWS];
+    Two *near = last ? stages.near + threadIdx.x : local;
+    const int step = last ? blockDim.x : 1;
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
@@ -317,29 +322,29 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
       double here[ROWS];
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
-        whose[r] = joins ? r : which[r];
+        whose[r] = joins ? r * step : which[r];
         here[r] = 0.0;
       }
       if (joins) {
-        next = Source{nullptr, near, 1, ROWS};
+        next = Source{nullptr, near, 1, ROWS * step};
         if (active) {
           Record<M> record;
           load_record<M>(table, SIDE, record);
 #pragma unroll
           for (int r = 0; r < ROWS; r++) {
             Linear<M - 1> y;
-            here[r] = join_far<M>(source, which[r], record, y, sums[r], far_stride);
+            here[r] = join_far<M>(source, which[r], record, y, sums[r], far_step);
 #pragma unroll
-            for (int a = 0; a < M - 1; a++) near[a * ROWS + r] = Two{y.delta[a], y.h[a]};
+            for (int a = 0; a < M - 1; a++) near[(a * ROWS + r) * step] = Two{y.delta[a], y.h[a]};
           }
         }
       }
       walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, whose, sums,
-                            here, far_stride);
+                            here, far_step);
       if (active) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          if (joins) sums[r].far[(M - 1) * far_stride] += here[r];
+          if (joins) sums[r].far[(M - 1 - ROWS_IN_REGISTERS) * far_step] += here[r];
           all[r] += here[r];
         }
       }
@@ -348,24 +353,26 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
 }
 
 // A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition. `sums` is that of `add_up`, with
-// places for `group * ROWS` rows, of which n count, in each of the slots, side * blocks in all.
+// one place for each row in each of the slots, side * blocks in all.
 extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Two *tables, const Two *rows, long long N, int n,
     int side, long long above, const double *member, const double *common, int width, double *all, double *sums) {
   const int group = (n + ROWS - 1) / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
-  const long long places = group * ROWS, far_stride = side * gridDim.x * places;
-  const long long place = (blockIdx.x * (long long)side + slot) * places + first;
+  Two *stage_room = shared_memory(), *near = stage_room + 2 * side * STAGE_ROOM;
+  double *far = (double *)(near + STAGE * ROWS * blockDim.x) + threadIdx.x;
+  const int far_step = ROWS * blockDim.x;
   int which[ROWS];
   Changes own[ROWS];
   double total[ROWS], base[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     which[r] = first + r < n ? first + r : n - 1;
-    own[r].far = sums + far_stride + place + r;
+    own[r].far = far + r * blockDim.x;
+    for (int i = 0; i < N_FAR; i++) own[r].far[i * far_step] = 0.0;
     own[r].later = total[r] = base[r] = 0.0;
 #pragma unroll
     for (int i = 0; i < ROWS_IN_REGISTERS; i++) own[r].own[i] = own[r].low[i] = 0.0;
   }
-  Stages stages{tables, N, side, 0, shared_memory()};
+  Stages stages{tables, N, side, 0, stage_room, near};
   stages.request();
 #pragma unroll 1
   for (long long block = (long long)blockIdx.x * side; block < N; block += (long long)gridDim.x * side) {
@@ -380,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
       if (active) base[r] += common[at] * value;
     }
     walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, Source{nullptr, rows + (N + c) * n, 1, N * n}, which,
-                                own, here, far_stride);
+                                own, here, far_step);
     if (active) {
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
@@ -391,17 +398,19 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
   }
   wait_for_copies();
   if (slot >= side) return;
+  const long long n_sums = (long long)gridDim.x * side * n;
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
+    Sums<ROWS_BOTTOM> result;
     double later = base[r] + own[r].later;
+    for (int i = 0; i < N_FAR; i++) result.own[ROWS_IN_REGISTERS + i] = own[r].far[i * far_step] + base[r];
 #pragma unroll
     for (int i = ROWS_IN_REGISTERS - 1; i >= 0; i--) {
-      own[r].far[i * far_stride] += own[r].own[i] + later;
+      result.own[i] = own[r].own[i] + later;
       later += own[r].low[i];
     }
-    for (int i = ROWS_IN_REGISTERS; i < ROWS_BOTTOM; i++) own[r].far[i * far_stride] += base[r];
-    sums[place + r] += later;
-    for (int i = 0; above >> i; i++)
-      if (above >> i & 1) own[r].far[(ROWS_BOTTOM + i) * far_stride] += total[r];
+    result.common = later;
+    double *place = sums + (blockIdx.x * (long long)side + slot) * n + first + r;
+    if (first + r < n) add_up<ROWS_BOTTOM>(place, n_sums, result, total[r], above);
   }
 }
