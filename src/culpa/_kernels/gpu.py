@@ -74,7 +74,7 @@ class Options(NamedTuple):
     @property
     def own_bytes(self) -> int:
         """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
-        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + self.ROWS_BOTTOM - self.ROWS_IN_REGISTERS)
+        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_IN_REGISTERS)
 
 
 def _table_size(m: int) -> int:
@@ -236,8 +236,9 @@ def walk_on_gpu(
     values = np.zeros((n, len(sizes)))
     for done, block in enumerate(blocks):
         report = None if progress is None else _part(progress, done, len(blocks))
-        part = model._replace(rows=model.rows[block])
-        values[block] = _Walk(device, part, weights, sizes).run(report)
+        spare = -len(block) % device.options.ROWS if together > 1 else 0  # the last row again: all threads are alike
+        part = model._replace(rows=model.rows[np.append(block, np.repeat(block[-1], spare))])
+        values[block] = _Walk(device, part, weights, sizes).run(report)[: len(block)]
     return values
 
 
@@ -274,7 +275,7 @@ class _Walk:
         self.bottom = n_bottom if single else 0
         self.n_wide = self._most_breadth_first(n_players - self.bottom)
         self.n_above = n_players - self.bottom - self.n_wide
-        group = -(-self.n // options.ROWS)  # threads that walk the rows of a coalition
+        group = max(1, self.n // options.ROWS)  # threads that walk the rows of a coalition
         room = device.shared_bytes - options.own_bytes
         self.side = max(1, min(options.ROWS_THREADS // group, room // options.stage_bytes))
         walks_rows = self.bottom and self.together

@@ -146,10 +146,13 @@ template <int M> INLINE void load_record(const Two *table, const int stride, Rec
   }
 }
 
-template <int M> INLINE void load_linear(const Source &source, int r, Linear<M> &x) {
+// Where the states of a thread's rows lie: (delta_a, h_a) of its row r is at rows[a * stride + r * unit].
+struct States { const Two *rows; int stride, unit; };
+
+template <int M> INLINE void load_linear(const States &states, int r, Linear<M> &x) {
 #pragma unroll
   for (int a = 0; a < M; a++) {
-    const Two both = source.rows[a * source.row_stride + r];
+    const Two both = states.rows[a * (long long)states.stride + r * states.unit];
     x.delta[a] = both.x;
     x.h[a] = both.y;
   }
@@ -206,9 +209,9 @@ template <int M> struct RowsInRegisters {
 
 // A join above those in registers: the row's next state, its weighted change, and what others pay.
 template <int M>
-INLINE double join_far(const Source &source, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums, int far_step) {
+INLINE double join_far(const States &states, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums, int far_step) {
   Linear<M> x;
-  load_linear<M>(source, r, x);
+  load_linear<M>(states, r, x);
   const double change = join_linear<M>(x, record, y), low = record.common * change;
   sums.later += low;
 #pragma unroll
@@ -218,12 +221,11 @@ INLINE double join_far(const Source &source, int r, const Record<M> &record, Lin
 
 // The players of a stage.
 template <int M>
-INLINE void walk_stage(const Two *table, const Source &source, const int (&which)[ROWS], Changes (&sums)[ROWS],
-                       double (&all)[ROWS], int far_step) {
+INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
   if constexpr (M == ROWS_IN_REGISTERS) {  // only if all of them are in registers
     Linear<M> x[ROWS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) load_linear<M>(source, which[r], x[r]);
+    for (int r = 0; r < ROWS; r++) load_linear<M>(states, r, x[r]);
     RowsInRegisters<M>::walk(table, x, sums, all);
   } else {
     constexpr bool last = M == ROWS_IN_REGISTERS + 1;
@@ -237,7 +239,7 @@ INLINE void walk_stage(const Two *table, const Source &source, const int (&which
         load_record<M>(table, 1, record);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          here[r] = join_far<M>(source, which[r], record, y[r], sums[r], far_step);
+          here[r] = join_far<M>(states, r, record, y[r], sums[r], far_step);
           if constexpr (!last)
 #pragma unroll
             for (int a = 0; a < M - 1; a++) near[a * ROWS + r] = Two{y[r].delta[a], y[r].h[a]};
@@ -246,19 +248,14 @@ INLINE void walk_stage(const Two *table, const Source &source, const int (&which
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
           here[r] = 0.0;
-          if constexpr (last) load_linear<M - 1>(source, which[r], y[r]);
+          if constexpr (last) load_linear<M - 1>(states, r, y[r]);
         }
       }
       const Two *below = table + M + 1 + (joins ? 0 : table_size(M - 1));
       if constexpr (last) {
         RowsInRegisters<M - 1>::walk(below, y, sums, here);
       } else {
-        Source next = source;
-        int whose[ROWS];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) whose[r] = joins ? r : which[r];
-        if (joins) next = Source{nullptr, near, 1, ROWS};
-        walk_stage<M - 1>(below, next, whose, sums, here, far_step);
+        walk_stage<M - 1>(below, joins ? States{near, ROWS, 1} : states, sums, here, far_step);
       }
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
@@ -274,6 +271,7 @@ struct Stages {
   const Two *tables;
   long long N;
   int side, turn;
+  int whose, place, step;  // what this thread copies: so many records of a coalition, from `place` on
   Two *shared;  // room for two stages
   Two *near;    // room for the states that threads start a stage from
 
@@ -285,11 +283,9 @@ struct Stages {
     const long long first = first_coalition(turn);
     const int from = size_above(ROWS_BOTTOM) + turn % N_STAGES * STAGE_SIZE;
     Two *target = shared + turn % 2 * side * STAGE_ROOM;
-    if (first < N)
-      for (int i = threadIdx.x; i < side * STAGE_SIZE; i += blockDim.x) {
-        const int q = i % side, at = i / side;
-        if (first + q < N) copy_two(target + q * STAGE_ROOM + at, tables + table_at(first + q) + (from + at) * (long long)SIDE);
-      }
+    if (first + whose < N)
+      for (int at = place; at < STAGE_SIZE; at += step)
+        copy_two(target + whose * STAGE_ROOM + at, tables + table_at(first + whose) + (from + at) * (long long)SIDE);
   }
 
   // The next stage of all coalitions. Requests the one after it.
@@ -305,11 +301,11 @@ struct Stages {
 
 // The players above a stage. All threads of a block call it, so that they can share the stages.
 template <int M>
-INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, const bool active, const Source &source,
-                           const int (&which)[ROWS], Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
+INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, const bool active, const States &states,
+                           Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
   if constexpr (M == STAGE) {
     const Two *here = stages.next() + slot * STAGE_ROOM;
-    if (active) walk_stage<M>(here, source, which, sums, all, far_step);
+    if (active) walk_stage<M>(here, states, sums, all, far_step);
   } else {
     constexpr bool last = M == STAGE + 1;
     Two local[last ? 1 : (M - 1) * ROWS];
@@ -317,30 +313,26 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
     const int step = last ? blockDim.x : 1;
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
-      Source next = source;
-      int whose[ROWS];
+      States next = states;
       double here[ROWS];
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        whose[r] = joins ? r * step : which[r];
-        here[r] = 0.0;
-      }
+      for (int r = 0; r < ROWS; r++) here[r] = 0.0;
       if (joins) {
-        next = Source{nullptr, near, 1, ROWS * step};
+        next = States{near, ROWS * step, step};
         if (active) {
           Record<M> record;
           load_record<M>(table, SIDE, record);
 #pragma unroll
           for (int r = 0; r < ROWS; r++) {
             Linear<M - 1> y;
-            here[r] = join_far<M>(source, which[r], record, y, sums[r], far_step);
+            here[r] = join_far<M>(states, r, record, y, sums[r], far_step);
 #pragma unroll
             for (int a = 0; a < M - 1; a++) near[(a * ROWS + r) * step] = Two{y.delta[a], y.h[a]};
           }
         }
       }
-      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, whose, sums,
-                            here, far_step);
+      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here,
+                            far_step);
       if (active) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -352,27 +344,26 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
   }
 }
 
-// A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition. `sums` is that of `add_up`, with
+// A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition; n is a multiple of ROWS. `sums` is that of `add_up`, with
 // one place for each row in each of the slots, side * blocks in all.
 extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Two *tables, const Two *rows, long long N, int n,
     int side, long long above, const double *member, const double *common, int width, double *all, double *sums) {
-  const int group = (n + ROWS - 1) / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
+  const int group = n / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
   Two *stage_room = shared_memory(), *near = stage_room + 2 * side * STAGE_ROOM;
   double *far = (double *)(near + STAGE * ROWS * blockDim.x) + threadIdx.x;
   const int far_step = ROWS * blockDim.x;
-  int which[ROWS];
+  double *total = far + N_FAR * far_step, *base = total + far_step;
   Changes own[ROWS];
-  double total[ROWS], base[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    which[r] = first + r < n ? first + r : n - 1;
     own[r].far = far + r * blockDim.x;
-    for (int i = 0; i < N_FAR; i++) own[r].far[i * far_step] = 0.0;
-    own[r].later = total[r] = base[r] = 0.0;
+    for (int i = 0; i < N_FAR + 2; i++) own[r].far[i * far_step] = 0.0;
+    own[r].later = 0.0;
 #pragma unroll
     for (int i = 0; i < ROWS_IN_REGISTERS; i++) own[r].own[i] = own[r].low[i] = 0.0;
   }
-  Stages stages{tables, N, side, 0, stage_room, near};
+  const int step = blockDim.x / side, place = threadIdx.x / side < step ? threadIdx.x / side : STAGE_SIZE;
+  Stages stages{tables, N, side, 0, (int)threadIdx.x % side, place, step, stage_room, near};
   stages.request();
 #pragma unroll 1
   for (long long block = (long long)blockIdx.x * side; block < N; block += (long long)gridDim.x * side) {
@@ -382,17 +373,17 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
     double here[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      const double value = rows[c * n + which[r]].x;
+      const double value = rows[c * n + first + r].x;
       here[r] = member[at] * value;
-      if (active) base[r] += common[at] * value;
+      if (active) base[r * blockDim.x] += common[at] * value;
     }
-    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, Source{nullptr, rows + (N + c) * n, 1, N * n}, which,
-                                own, here, far_step);
+    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, States{rows + (N + c) * n + first, (int)N * n, 1}, own,
+                                here, far_step);
     if (active) {
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
-        if (first + r < n) all[c * n + first + r] += here[r];
-        total[r] += here[r];
+        all[c * n + first + r] += here[r];
+        total[r * blockDim.x] += here[r];
       }
     }
   }
@@ -402,15 +393,15 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     Sums<ROWS_BOTTOM> result;
-    double later = base[r] + own[r].later;
-    for (int i = 0; i < N_FAR; i++) result.own[ROWS_IN_REGISTERS + i] = own[r].far[i * far_step] + base[r];
+    const double start = base[r * blockDim.x];
+    double later = start + own[r].later;
+    for (int i = 0; i < N_FAR; i++) result.own[ROWS_IN_REGISTERS + i] = own[r].far[i * far_step] + start;
 #pragma unroll
     for (int i = ROWS_IN_REGISTERS - 1; i >= 0; i--) {
       result.own[i] = own[r].own[i] + later;
       later += own[r].low[i];
     }
     result.common = later;
-    double *place = sums + (blockIdx.x * (long long)side + slot) * n + first + r;
-    if (first + r < n) add_up<ROWS_BOTTOM>(place, n_sums, result, total[r], above);
+    add_up<ROWS_BOTTOM>(sums + (blockIdx.x * (long long)side + slot) * n + first + r, n_sums, result, total[r * blockDim.x], above);
   }
 }
