@@ -32,7 +32,7 @@ static pthread_barrier_t barrier;
 static void __syncthreads() { pthread_barrier_wait(&barrier); }
 """
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\([\w, ]*\) (\w+)\(([^)]*)\)')
-_TOGETHER = {"walk_rows"}  # threads of a block wait for each other
+_TOGETHER = {"walk_rows", "follow_orders"}  # threads of a block wait for each other
 _ONE_BY_ONE = """
   for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
     for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) CALL;
@@ -84,12 +84,7 @@ class OnCpu:
         self.launched.append(kernel)
         threads = block or self.options.THREADS
         blocks = -(-n_threads // threads)
-        passed = [
-            ctypes.c_void_p(argument.ctypes.data)
-            if isinstance(argument, np.ndarray)
-            else {np.int64: ctypes.c_longlong, np.int32: ctypes.c_int}[type(argument)](int(argument))
-            for argument in arguments
-        ]
+        passed = [_passed(argument) for argument in arguments]
         getattr(library(self.options), f"launch_{kernel}")(ctypes.c_longlong(blocks), ctypes.c_longlong(threads), *passed)
 
     def most_bytes(self):
@@ -98,4 +93,11 @@ class OnCpu:
     def empty(self, shape):
         return np.full(shape, np.nan)
 
-    zeros, asarray, sum = staticmethod(np.zeros), staticmethod(np.asarray), staticmethod(np.sum)
+    zeros, asarray, sum, matmul = map(staticmethod, (np.zeros, np.asarray, np.sum, np.matmul))
+
+
+def _passed(argument):
+    if argument is None or isinstance(argument, np.ndarray):
+        return ctypes.c_void_p(None if argument is None else argument.ctypes.data)
+    types = {np.int64: ctypes.c_longlong, np.int32: ctypes.c_int, np.float64: ctypes.c_double}
+    return types[type(argument)](argument.item())

@@ -32,6 +32,7 @@ from culpa._kernels.tree import TreeModel
 MISSING = (
     "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is one, or use device='auto'."
 )
+SOURCES = "gpu_tree.cu", "gpu_rows.cu", "gpu_orders.cu"  # in this order
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
@@ -55,6 +56,7 @@ class Options(NamedTuple):
     ROWS: int = 2  # of each thread
     ROWS_THREADS: int = 256  # of a block that walks rows
     SIDE: int = 8
+    ORDER_THREADS: int = 128  # at most, of a block that walks orders
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -121,6 +123,7 @@ class Cuda:
             if shared:
                 self._kernels[kernel].max_dynamic_shared_size_bytes = self.shared_bytes
         block = block or self.options.THREADS
+        arguments = tuple(np.intp(0) if argument is None else argument for argument in arguments)  # None is a null pointer
         self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
 
     def most_bytes(self) -> float:
@@ -132,7 +135,7 @@ class Cuda:
 def source() -> str:
     """The text of all kernels."""
     folder = files("culpa._kernels")
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("gpu_tree.cu", "gpu_rows.cu"))
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in SOURCES)
 
 
 @cache
@@ -353,7 +356,7 @@ class _Walk:
 
     def _values(self) -> Floats:
         xp, bottom = self.device.xp, self.bottom
-        sums = _on_cpu(xp.sum(self.sums, axis=1))
+        sums = on_cpu(xp.sum(self.sums, axis=1))
         result = np.empty((len(self.sizes), self.n))
         result[: self.n_above] = sums[1 + bottom :]
         if bottom:
@@ -362,7 +365,7 @@ class _Walk:
         low = self.n_wide // 2
         grid = self.all.reshape(1 << (self.n_wide - low), 1 << low, self.n)
         for axis, first in ((0, 0), (1, low)):
-            half = _on_cpu(xp.sum(grid, axis=axis))
+            half = on_cpu(xp.sum(grid, axis=axis))
             for bit in range(len(half).bit_length() - 1):
                 members = np.arange(len(half)) >> bit & 1 == 1
                 result[self.n_above + first + bit] = half[members].sum(axis=0)
@@ -402,7 +405,8 @@ def _subtree_weights(weights: Floats, most: int) -> Floats:
     return np.stack(sums)
 
 
-def _on_cpu(array: Array) -> Floats:
+def on_cpu(array: Array) -> Floats:
+    """An array of the device as a NumPy array."""
     return np.asarray(array.get() if hasattr(array, "get") else array)
 
 
