@@ -39,7 +39,8 @@ _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
 _THREADS_PER_PROCESSOR = 256  # as many as have room for all their registers
 _TILE = 128  # as in `gpu_tree.cu`
 _ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
-_FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay
+_FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay, and of many players not for a few more
+_MANY_PLAYERS, _FEWEST_ROWS_OF_MANY_PLAYERS = 28, 9
 # operations of the array version that make it worth while to load CuPy and to compile, and to launch kernels
 _WORTH_LOADING, _WORTH_LAUNCHING = 4e10, 2e9
 
@@ -50,12 +51,13 @@ class Options(NamedTuple):
     BOTTOM: int = 9
     IN_REGISTERS: int = 5
     THREADS: int = 128  # of a block
-    ROWS_BOTTOM: int = 10
+    ROWS_BOTTOM: int = 11
     STAGE: int = 7
-    ROWS_IN_REGISTERS: int = 5
+    ROWS_IN_REGISTERS: int = 6
+    ROWS_SUMS: int = 4
     ROWS: int = 2  # of each thread
     ROWS_THREADS: int = 256  # of a block that walks rows
-    SIDE: int = 8
+    SIDE: int = 32
     ORDER_THREADS: int = 128  # at most, of a block that walks orders
 
     @property
@@ -76,7 +78,7 @@ class Options(NamedTuple):
     @property
     def own_bytes(self) -> int:
         """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
-        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_IN_REGISTERS)
+        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_SUMS)
 
 
 def _table_size(m: int) -> int:
@@ -233,7 +235,8 @@ def walk_on_gpu(
     """
     n = len(model.rows)
     most = min(_ROWS_PER_BLOCK, device.options.ROWS * device.options.ROWS_THREADS)
-    together = 1 if n < _FEWEST_ROWS_TOGETHER else min(n, most)
+    fewest = _FEWEST_ROWS_TOGETHER if len(sizes) < _MANY_PLAYERS else _FEWEST_ROWS_OF_MANY_PLAYERS
+    together = 1 if n < fewest else min(n, most)
     n_blocks = -(-n // together)
     blocks = [block for block in np.array_split(np.arange(n), n_blocks) if len(block)]
     values = np.zeros((n, len(sizes)))

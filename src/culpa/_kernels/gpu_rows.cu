@@ -16,6 +16,7 @@
 //     ROWS_BOTTOM players  depth first, states in local memory, records from memory
 //     STAGE of them        depth first, states in local memory, records from shared memory
 //     ROWS_IN_REGISTERS    states in registers
+//     ROWS_SUMS            sums in registers
 
 // Twos in the records of all steps from m waiting features on: one for the join, then both subtrees. `above` counts only those
 // of more than STAGE features, which come first in a table.
@@ -23,7 +24,7 @@ INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_s
 INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : m + 1 + 2 * size_above(m - 1); }
 constexpr int N_STAGES = 1 << (ROWS_BOTTOM - STAGE), STAGE_SIZE = table_size(STAGE);
 constexpr int TABLE_SIZE = size_above(ROWS_BOTTOM) + N_STAGES * STAGE_SIZE;
-constexpr int N_FAR = ROWS_BOTTOM - ROWS_IN_REGISTERS;
+constexpr int N_FAR = ROWS_BOTTOM - ROWS_SUMS, FAR_STEP = ROWS * ROWS_THREADS;
 constexpr int STAGE_ROOM = STAGE_SIZE + 1 - STAGE_SIZE % 2;  // odd, so that neighbours lie in other banks of shared memory
 
 template <int M> struct Linear { double delta[M + 1], h[M + 1]; };  // a row, without its value
@@ -169,11 +170,28 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
   return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]) + record.K;
 }
 
-// What a thread adds up for a row. Of the players in registers: the changes below their joining (own) and those at their own
-// level, which everybody who decides before them pays (low). The others' sums are in shared memory, at far[i * far_step].
+// What a thread adds up for a row. Of the last ROWS_SUMS players: the changes below their joining (own) and those at their own
+// level, which everybody who decides before them pays (low). The others' sums are in shared memory, at far[i * FAR_STEP].
 struct Changes {
-  double own[ROWS_IN_REGISTERS], low[ROWS_IN_REGISTERS], later;
+  double own[ROWS_SUMS], low[ROWS_SUMS], later;
   double *far;
+
+  // Player M - 1 joined: what everybody pays, and later what counts for the player.
+  template <int M> INLINE void pay(double change) {
+    if constexpr (M <= ROWS_SUMS) {
+      low[M - 1] += change;
+    } else {
+      later += change;
+#pragma unroll
+      for (int i = 0; i < M - 1 - ROWS_SUMS; i++) far[i * FAR_STEP] += change;
+    }
+  }
+  template <int M> INLINE void earn(double changes) {
+    if constexpr (M <= ROWS_SUMS)
+      own[M - 1] += changes;
+    else
+      far[(M - 1 - ROWS_SUMS) * FAR_STEP] += changes;
+  }
 };
 
 template <int M> struct RowsInRegisters {
@@ -186,12 +204,12 @@ template <int M> struct RowsInRegisters {
     for (int r = 0; r < ROWS; r++) {
       const double change = join_linear<M>(x[r], record, y[r]);
       with[r] = record.member * change;
-      sums[r].low[M - 1] += record.common * change;
+      sums[r].template pay<M>(record.common * change);
     }
     if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + M + 1, y, sums, with);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      sums[r].own[M - 1] += with[r];
+      sums[r].template earn<M>(with[r]);
       all[r] += with[r];
     }
     if constexpr (M > 1) {
@@ -209,19 +227,17 @@ template <int M> struct RowsInRegisters {
 
 // A join above those in registers: the row's next state, its weighted change, and what others pay.
 template <int M>
-INLINE double join_far(const States &states, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums, int far_step) {
+INLINE double join_far(const States &states, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums) {
   Linear<M> x;
   load_linear<M>(states, r, x);
-  const double change = join_linear<M>(x, record, y), low = record.common * change;
-  sums.later += low;
-#pragma unroll
-  for (int i = ROWS_IN_REGISTERS; i < M - 1; i++) sums.far[(i - ROWS_IN_REGISTERS) * far_step] += low;
+  const double change = join_linear<M>(x, record, y);
+  sums.template pay<M>(record.common * change);
   return record.member * change;
 }
 
 // The players of a stage.
 template <int M>
-INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
+INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[ROWS], double (&all)[ROWS]) {
   if constexpr (M == ROWS_IN_REGISTERS) {  // only if all of them are in registers
     Linear<M> x[ROWS];
 #pragma unroll
@@ -239,7 +255,7 @@ INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[R
         load_record<M>(table, 1, record);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          here[r] = join_far<M>(states, r, record, y[r], sums[r], far_step);
+          here[r] = join_far<M>(states, r, record, y[r], sums[r]);
           if constexpr (!last)
 #pragma unroll
             for (int a = 0; a < M - 1; a++) near[a * ROWS + r] = Two{y[r].delta[a], y[r].h[a]};
@@ -255,11 +271,11 @@ INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[R
       if constexpr (last) {
         RowsInRegisters<M - 1>::walk(below, y, sums, here);
       } else {
-        walk_stage<M - 1>(below, joins ? States{near, ROWS, 1} : states, sums, here, far_step);
+        walk_stage<M - 1>(below, joins ? States{near, ROWS, 1} : states, sums, here);
       }
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
-        if (joins) sums[r].far[(M - 1 - ROWS_IN_REGISTERS) * far_step] += here[r];
+        if (joins) sums[r].template earn<M>(here[r]);
         all[r] += here[r];
       }
     }
@@ -302,15 +318,15 @@ struct Stages {
 // The players above a stage. All threads of a block call it, so that they can share the stages.
 template <int M>
 INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, const bool active, const States &states,
-                           Changes (&sums)[ROWS], double (&all)[ROWS], int far_step) {
+                           Changes (&sums)[ROWS], double (&all)[ROWS]) {
   if constexpr (M == STAGE) {
     const Two *here = stages.next() + slot * STAGE_ROOM;
-    if (active) walk_stage<M>(here, states, sums, all, far_step);
+    if (active) walk_stage<M>(here, states, sums, all);
   } else {
     constexpr bool last = M == STAGE + 1;
     Two local[last ? 1 : (M - 1) * ROWS];
     Two *near = last ? stages.near + threadIdx.x : local;
-    const int step = last ? blockDim.x : 1;
+    const int step = last ? ROWS_THREADS : 1;
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       States next = states;
@@ -325,18 +341,17 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
 #pragma unroll
           for (int r = 0; r < ROWS; r++) {
             Linear<M - 1> y;
-            here[r] = join_far<M>(states, r, record, y, sums[r], far_step);
+            here[r] = join_far<M>(states, r, record, y, sums[r]);
 #pragma unroll
             for (int a = 0; a < M - 1; a++) near[(a * ROWS + r) * step] = Two{y.delta[a], y.h[a]};
           }
         }
       }
-      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here,
-                            far_step);
+      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here);
       if (active) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-          if (joins) sums[r].far[(M - 1 - ROWS_IN_REGISTERS) * far_step] += here[r];
+          if (joins) sums[r].template earn<M>(here[r]);
           all[r] += here[r];
         }
       }
@@ -350,17 +365,16 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
     int side, long long above, const double *member, const double *common, int width, double *all, double *sums) {
   const int group = n / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
   Two *stage_room = shared_memory(), *near = stage_room + 2 * side * STAGE_ROOM;
-  double *far = (double *)(near + STAGE * ROWS * blockDim.x) + threadIdx.x;
-  const int far_step = ROWS * blockDim.x;
-  double *total = far + N_FAR * far_step, *base = total + far_step;
+  double *far = (double *)(near + STAGE * FAR_STEP) + threadIdx.x;
+  double *total = far + N_FAR * FAR_STEP, *base = total + FAR_STEP;
   Changes own[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    own[r].far = far + r * blockDim.x;
-    for (int i = 0; i < N_FAR + 2; i++) own[r].far[i * far_step] = 0.0;
+    own[r].far = far + r * ROWS_THREADS;
+    for (int i = 0; i < N_FAR + 2; i++) own[r].far[i * FAR_STEP] = 0.0;
     own[r].later = 0.0;
 #pragma unroll
-    for (int i = 0; i < ROWS_IN_REGISTERS; i++) own[r].own[i] = own[r].low[i] = 0.0;
+    for (int i = 0; i < ROWS_SUMS; i++) own[r].own[i] = own[r].low[i] = 0.0;
   }
   const int step = blockDim.x / side, place = threadIdx.x / side < step ? threadIdx.x / side : STAGE_SIZE;
   Stages stages{tables, N, side, 0, (int)threadIdx.x % side, place, step, stage_room, near};
@@ -375,15 +389,15 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
     for (int r = 0; r < ROWS; r++) {
       const double value = rows[c * n + first + r].x;
       here[r] = member[at] * value;
-      if (active) base[r * blockDim.x] += common[at] * value;
+      if (active) base[r * ROWS_THREADS] += common[at] * value;
     }
     walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, States{rows + (N + c) * n + first, (int)N * n, 1}, own,
-                                here, far_step);
+                                here);
     if (active) {
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
         all[c * n + first + r] += here[r];
-        total[r * blockDim.x] += here[r];
+        total[r * ROWS_THREADS] += here[r];
       }
     }
   }
@@ -393,15 +407,15 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     Sums<ROWS_BOTTOM> result;
-    const double start = base[r * blockDim.x];
+    const double start = base[r * ROWS_THREADS];
     double later = start + own[r].later;
-    for (int i = 0; i < N_FAR; i++) result.own[ROWS_IN_REGISTERS + i] = own[r].far[i * far_step] + start;
+    for (int i = 0; i < N_FAR; i++) result.own[ROWS_SUMS + i] = own[r].far[i * FAR_STEP] + start;
 #pragma unroll
-    for (int i = ROWS_IN_REGISTERS - 1; i >= 0; i--) {
+    for (int i = ROWS_SUMS - 1; i >= 0; i--) {
       result.own[i] = own[r].own[i] + later;
       later += own[r].low[i];
     }
     result.common = later;
-    add_up<ROWS_BOTTOM>(sums + (blockIdx.x * (long long)side + slot) * n + first + r, n_sums, result, total[r * blockDim.x], above);
+    add_up<ROWS_BOTTOM>(sums + (blockIdx.x * (long long)side + slot) * n + first + r, n_sums, result, total[r * ROWS_THREADS], above);
   }
 }
