@@ -14,6 +14,21 @@ from culpa._kernels import gpu
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
+# few players and threads everywhere, so that small jobs take every path
+SMALL = gpu.Options(
+    BOTTOM=4,
+    IN_REGISTERS=2,
+    THREADS=4,
+    ROWS_BOTTOM=5,
+    STAGE=4,
+    ROWS_IN_REGISTERS=2,
+    ROWS_SUMS=1,
+    ROWS=2,
+    ROWS_THREADS=8,
+    SIDE=2,
+    ORDER_THREADS=4,
+)
+
 _SHIM = """
 #include <cmath>
 #include <pthread.h>
@@ -85,7 +100,9 @@ class OnCpu:
         threads = block or self.options.THREADS
         blocks = -(-n_threads // threads)
         passed = [_passed(argument) for argument in arguments]
-        getattr(library(self.options), f"launch_{kernel}")(ctypes.c_longlong(blocks), ctypes.c_longlong(threads), *passed)
+        getattr(library(self.options), f"launch_{kernel}")(
+            ctypes.c_longlong(blocks), ctypes.c_longlong(threads), *passed
+        )
 
     def most_bytes(self):
         return self.most

@@ -3,6 +3,7 @@
 import cuda_on_cpu
 import numpy as np
 import pytest
+from cuda_on_cpu import SMALL
 
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
 from culpa._kernels import gpu
@@ -11,11 +12,9 @@ from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights
 
 needs_compiler = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="there is no C++ compiler")
-SMALL = gpu.Options(
-    BOTTOM=4, IN_REGISTERS=2, THREADS=4, ROWS_BOTTOM=5, STAGE=4, ROWS_IN_REGISTERS=2, ROWS_SUMS=1, ROWS=2, ROWS_THREADS=8, SIDE=2
-)
 NO_LOOPS = gpu.Options(
-    BOTTOM=3, IN_REGISTERS=3, THREADS=2, ROWS_BOTTOM=3, STAGE=3, ROWS_IN_REGISTERS=3, ROWS_SUMS=3, ROWS=1, ROWS_THREADS=8, SIDE=2
+    **{name: 3 for name in ("BOTTOM", "IN_REGISTERS", "ROWS_BOTTOM", "STAGE", "ROWS_IN_REGISTERS", "ROWS_SUMS")},
+    **{"THREADS": 2, "ROWS": 1, "ROWS_THREADS": 8, "SIDE": 2},
 )
 AS_SHIPPED = gpu.Options()
 

@@ -37,6 +37,7 @@ SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
 _THREADS_PER_PROCESSOR = 256  # as many as have room for all their registers
+_ROOMY = 150_000  # bytes of shared memory; with less, blocks that walk rows are smaller
 _TILE = 128  # as in `gpu_tree.cu`
 _ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
 _FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay, and of many players not for a few more
@@ -58,7 +59,7 @@ class Options(NamedTuple):
     ROWS: int = 2  # of each thread
     ROWS_THREADS: int = 256  # of a block that walks rows
     SIDE: int = 32
-    ORDER_THREADS: int = 128  # at most, of a block that walks orders
+    ORDER_THREADS: int = 256  # at most, of a block that walks orders
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -110,13 +111,17 @@ class Cuda:
     def __init__(self, options: Options | None = None) -> None:
         import cupy
 
-        self.xp, self.options = cupy, options or Options()
+        attributes = cupy.cuda.Device().attributes
+        self.shared_bytes = attributes["MaxSharedMemoryPerBlockOptin"]
+        self.xp, self.options = (
+            cupy,
+            options or (Options() if self.shared_bytes > _ROOMY else Options(ROWS_THREADS=128)),
+        )
         self.module = cupy.RawModule(code=source(), options=("--std=c++17", *self.options.flags))
         self._kernels: dict[str, Any] = {}
-        attributes, threads = cupy.cuda.Device().attributes, self.options.THREADS
+        threads = self.options.THREADS
         self.n_blocks = attributes["MultiProcessorCount"]
         self.n_threads = self.n_blocks * max(1, _THREADS_PER_PROCESSOR // threads) * threads
-        self.shared_bytes = attributes["MaxSharedMemoryPerBlockOptin"]
 
     def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
         """Compile at the first use; CuPy keeps the result on disk."""
@@ -125,7 +130,9 @@ class Cuda:
             if shared:
                 self._kernels[kernel].max_dynamic_shared_size_bytes = self.shared_bytes
         block = block or self.options.THREADS
-        arguments = tuple(np.intp(0) if argument is None else argument for argument in arguments)  # None is a null pointer
+        arguments = tuple(
+            np.intp(0) if argument is None else argument for argument in arguments
+        )  # None is a null pointer
         self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
 
     def most_bytes(self) -> float:
@@ -299,9 +306,7 @@ class _Walk:
         self.pairs_at = xp.asarray(places.pairs_at[a] + e * places.columns[a])
         self.rows_at = xp.asarray(np.append(0, places.rows_at))
         self.pairs, self.rows = xp.empty((places.n_pairs, 2)), xp.empty((places.n_rows * self.n, 2))
-        self.tables = (
-            xp.empty(options.table_length * max(options.SIDE, 1 << self.n_wide)) if walks_rows else None
-        )
+        self.tables = xp.empty(options.table_length * max(options.SIDE, 1 << self.n_wide)) if walks_rows else None
 
     def run(self, progress: Callable[[float], None] | None) -> Floats:
         """Walk chunk after chunk; the GPU works while the next chunk is prepared."""

@@ -19,7 +19,7 @@ from culpa._kernels.orders import OrderWalk
 
 _SHARE_OF_BYTES = 0.25  # of what the device may use, for gains and for changes of value
 _MOST_BLOCKS = 1 << 12  # that follow orders whose triangles do not fit into shared memory
-_FEWEST_THREADS = 32
+_FEWEST_THREADS, _FEW = 32, 512  # of a block, and threads for each multiprocessor
 
 
 class _Part(NamedTuple):
@@ -40,6 +40,20 @@ class OrdersOnGpu:
         self._device, self._walk = device, walk
         self._loadings, self._b = xp.asarray(np.ascontiguousarray(walk.loadings)), xp.asarray(walk.b * 1.0)
         self._p = walk.loadings.shape[1]
+
+    @property
+    def xp(self) -> Any:
+        """CuPy, or what stands for it."""
+        return self._device.xp
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the walk."""
+        return len(self._walk.rows)
+
+    def to_numpy(self, array: Any) -> Floats:
+        """An array of the device as a NumPy array."""
+        return on_cpu(array)
 
     def changes(self, queues: Positions, paid: Positions, weights: Floats) -> tuple[Floats, Floats]:
         """`OrderWalk.changes`: weighted changes of value (replicates, players, n), and their unweighted total (n,)."""
@@ -99,7 +113,9 @@ class OrdersOnGpu:
     def _pay(self, part: _Part, rows: Floats, earned: Any, kept: tuple[Any, Any, Any]) -> None:
         """Walk rows (n, d): changes of value to ``earned``, or factors to ``kept``."""
         device, p, (n_orders, k), n = self._device, self._p, part.queues.shape, len(rows)
-        block, n_threads = device.options.ORDER_THREADS, n_orders * n
+        n_threads = n_orders * n
+        # small blocks if there is little work, so that all multiprocessors have some, or if z needs much room
+        block = _FEWEST_THREADS if n_threads < _FEW * device.n_blocks else device.options.ORDER_THREADS // 2
         while block > _FEWEST_THREADS and 8 * p * block > device.shared_bytes // 2:
             block //= 2
         fits = 8 * p * block <= device.shared_bytes

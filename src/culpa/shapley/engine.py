@@ -122,7 +122,7 @@ class Engine:
         game, n_jobs, progress = self.game, self.settings.n_jobs, self.settings.progress
         complete = sum(map(len, players)) == sum(map(len, self.players)) and not _any_missing(rows)
         if complete and self._forms is not None:
-            return self._forms(rows, n_jobs=n_jobs)
+            return self._forms(rows, n_jobs=n_jobs, device=self.settings.device)
         if not complete:
             game = game.where(~np.isnan(rows[0])) if len(rows) else game
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
@@ -135,7 +135,8 @@ class Engine:
             return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=self.settings.seed)
         if self.settings.method == "kernel":
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
-        return permutation(game, rows, players, self._rule(len(players)), n_jobs=n_jobs, progress=progress)
+        rule, device = self._rule(len(players)), self.settings.device
+        return permutation(game, rows, players, rule, n_jobs=n_jobs, progress=progress, device=device)
 
     @property
     def can_compile(self) -> bool:
@@ -189,7 +190,7 @@ class Engine:
         if down_sets is not None:
             return asymmetric(game, rows, players, down_sets, progress=progress)
         rule = extension_rule(order, self._net, self.settings.seed)
-        return permutation(game, rows, players, rule, n_jobs=n_jobs, progress=progress)
+        return permutation(game, rows, players, rule, n_jobs=n_jobs, progress=progress, device=self.settings.device)
 
     @cached_property
     def _down_sets(self) -> DownSets | None:
@@ -275,6 +276,7 @@ class Engine:
             budget=settings.max_coalitions,
             n_jobs=settings.n_jobs,
             progress=settings.progress,
+            device=settings.device,
         )
 
     def _compile(self) -> QuadraticForms:
@@ -285,7 +287,8 @@ class Engine:
             return compile_exact(
                 self.game, self.players, self._down_sets, n_jobs=n_jobs, progress=progress, device=device
             )
-        return compile_rule(self.game, self.players, rule, n_jobs=n_jobs, progress=progress)
+        device = self.settings.device
+        return compile_rule(self.game, self.players, rule, n_jobs=n_jobs, progress=progress, device=device)
 
 
 def _any_missing(rows: Any) -> bool:

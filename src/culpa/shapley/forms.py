@@ -20,9 +20,11 @@ from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
+from culpa.shapley import on_gpu
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
+from culpa.shapley.form_sums_on_gpu import FormSums, form_sums_on_gpu
 from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
@@ -47,8 +49,15 @@ class QuadraticForms:
     n_evaluations: int
     coordinates: Floats | None = None
 
-    def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
+    def __call__(self, X: Array, *, n_jobs: int | None = -1, device: DeviceName = "auto") -> Shares:
         """Shapley values of complete rows, with standard errors where they were sampled."""
+        there = on_gpu.rows_for_forms(X, self.coefficients.size, device)
+        if there is not None:
+            shares = self._evaluate(there, n_jobs)
+            return shares._replace(values=on_gpu.to_numpy(shares.values), std_error=on_gpu.to_numpy(shares.std_error))
+        return self._evaluate(X, n_jobs)
+
+    def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
@@ -112,16 +121,38 @@ def compile_exact(
 
 
 def compile_rule(
-    game: Game, players: Players, rule: Rule, *, n_jobs: int | None = -1, progress: Progress | None = None
+    game: Game,
+    players: Players,
+    rule: Rule,
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> QuadraticForms:
     """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
 
     If the steps of a game do not factorise, the rows that determine a quadratic function are walked.
     """
     if not game.factorises:
-        values = replicated(game, _probes(game), players, rule, n_jobs=n_jobs, progress=progress)
+        values = replicated(game, _probes(game), players, rule, n_jobs=n_jobs, progress=progress, device=device)
         return _from_probes(game, values, rule.n_evaluations)
     d, n_players = game.n_features, len(players)
+    operations = rule.n_evaluations * 2.0 * rule.n_replicates * d**2
+    there = on_gpu.order_walk(game, _unit(game), operations, device, rule.n_replicates * float(d) ** 3)
+    sums: FormSums | _FormSums
+    if there is None:
+        sums = _form_sums(game, players, rule, n_jobs, progress)
+    else:
+        sums = form_sums_on_gpu(there, players, rule, progress)
+    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
+    # what the weights leave over of the score is shared out equally, as when the rule is walked
+    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
+    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
+    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+
+
+def _form_sums(game: Game, players: Players, rule: Rule, n_jobs: int | None, progress: Progress | None) -> "_FormSums":
+    d = game.n_features
     sums = _FormSums(players, rule, d)
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // d**2)
     for start in range(0, len(rule.orders), batch):
@@ -129,11 +160,7 @@ def compile_rule(
         sums.add(which, _linear_forms(game, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
-    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
-    # what the weights leave over of the score is shared out equally, as when the rule is walked
-    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
-    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
-    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+    return sums
 
 
 class _FormSums:
@@ -173,7 +200,7 @@ def _packed(matrices: Floats) -> Floats:
 def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
     """Each step's change of value as (delta . x)(slope . x) + constant: (d, B, d), (d, B, d) and (d, B), by feature."""
     n_orders, d = len(queues), game.n_features
-    unit = np.eye(d) if game.axes is None else game.axes.directions
+    unit = _unit(game)
     compiled = usable_order_walk(game, unit, queues.size * (game.cost.order_coalition + d * game.cost.order_row))
     if compiled is not None:
         parts = np.array_split(queues, min(n_orders, 4 * n_threads(n_jobs)))
@@ -187,6 +214,11 @@ def _linear_forms(game: Game, queues: Positions, n_jobs: int | None) -> tuple[Fl
         who = queues[:, step], np.arange(n_orders)
         delta[who], slope[who], constant[who] = left, right, rest
     return delta, slope, constant
+
+
+def _unit(game: Game) -> Floats:
+    """Rows with 1 in one coordinate."""
+    return np.eye(game.n_features) if game.axes is None else game.axes.directions
 
 
 def _coordinates(game: Game) -> Floats | None:

@@ -8,6 +8,7 @@ here has side effects. The caller counts the rows.
 import math
 from collections.abc import Callable
 
+from culpa._core.choices import DeviceName
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
 from culpa.games import Game
@@ -69,6 +70,7 @@ def net_for_tolerance(
     budget: int | None,
     n_jobs: int | None,
     progress: Progress | None,
+    device: DeviceName = "auto",
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
@@ -80,7 +82,7 @@ def net_for_tolerance(
     first = min(max(_SMALLEST_NET, smallest_regression_net(len(players))), largest)
     remedy = "Raise the tolerance, or put features into groups."
     return size_for_tolerance(
-        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs),
+        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs, device=device),
         # errors fall at least with the square root of the number of orders
         Effort(first, largest, lambda net, ratio: net + max(1, math.floor(2 * math.log2(ratio) - 0.5))),
         tolerance,
