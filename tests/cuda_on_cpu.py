@@ -19,6 +19,7 @@ SMALL = gpu.Options(
     BOTTOM=4,
     IN_REGISTERS=2,
     THREADS=4,
+    TABLE_IN_REGISTERS=2,
     ROWS_BOTTOM=5,
     STAGE=4,
     ROWS_IN_REGISTERS=2,

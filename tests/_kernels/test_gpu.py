@@ -13,7 +13,9 @@ from culpa.shapley.exact import size_weights
 
 needs_compiler = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="there is no C++ compiler")
 NO_LOOPS = gpu.Options(
-    **dict.fromkeys(("BOTTOM", "IN_REGISTERS", "ROWS_BOTTOM", "STAGE", "ROWS_IN_REGISTERS", "ROWS_SUMS"), 3),
+    **dict.fromkeys(
+        ("BOTTOM", "IN_REGISTERS", "TABLE_IN_REGISTERS", "ROWS_BOTTOM", "STAGE", "ROWS_IN_REGISTERS", "ROWS_SUMS"), 3
+    ),
     **{"THREADS": 2, "ROWS": 1, "ROWS_THREADS": 8, "SIDE": 2},
 )
 AS_SHIPPED = gpu.Options()

@@ -52,7 +52,8 @@ class Options(NamedTuple):
     BOTTOM: int = 9
     IN_REGISTERS: int = 5
     THREADS: int = 128  # of a block
-    ROWS_BOTTOM: int = 11
+    TABLE_IN_REGISTERS: int = 6
+    ROWS_BOTTOM: int = 12
     STAGE: int = 7
     ROWS_IN_REGISTERS: int = 6
     ROWS_SUMS: int = 4

@@ -14,7 +14,7 @@
 // players into shared memory while they walk the one before, because all threads of a coalition read the same numbers:
 //
 //     ROWS_BOTTOM players  depth first, states in local memory, records from memory
-//     STAGE of them        depth first, states in local memory, records from shared memory
+//     STAGE of them        depth first, states in shared or local memory, records from shared memory
 //     ROWS_IN_REGISTERS    states in registers
 //     ROWS_SUMS            sums in registers
 
@@ -23,7 +23,7 @@
 INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_size(m - 1); }
 INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : m + 1 + 2 * size_above(m - 1); }
 constexpr int N_STAGES = 1 << (ROWS_BOTTOM - STAGE), STAGE_SIZE = table_size(STAGE);
-constexpr int TABLE_SIZE = size_above(ROWS_BOTTOM) + N_STAGES * STAGE_SIZE;
+constexpr int SIZE_ABOVE = size_above(ROWS_BOTTOM), TABLE_SIZE = SIZE_ABOVE + N_STAGES * STAGE_SIZE;
 constexpr int N_FAR = ROWS_BOTTOM - ROWS_SUMS, FAR_STEP = ROWS * ROWS_THREADS;
 constexpr int STAGE_ROOM = STAGE_SIZE + 1 - STAGE_SIZE % 2;  // odd, so that neighbours lie in other banks of shared memory
 
@@ -66,7 +66,7 @@ template <int M> struct TableInRegisters {
 template <int M>
 INLINE void table_from(const Source &source, Two *table, Two *stages, const Weights &weights, const int size) {
   if constexpr (M == STAGE) table = stages;
-  if constexpr (M <= IN_REGISTERS) {
+  if constexpr (M <= TABLE_IN_REGISTERS) {
     Pairs<M> s;
     load_pairs<M>(source, s);
     TableInRegisters<M>::write(s, table, weights, size);
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs,
 #pragma unroll 1
   for (long long c = thread(); c < N; c += threads()) {
     Two *table = tables + table_at(c);
-    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, table, table + SIDE * size_above(ROWS_BOTTOM),
+    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, table, table + SIDE * SIZE_ABOVE,
                             Weights{member, common, width}, members(c) + members(above));
   }
 }
@@ -122,6 +122,13 @@ INLINE void copy_two(Two *target, const Two *source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(target)), "l"(source));
 #else
   *target = *source;
+#endif
+}
+
+// Ask for numbers that will be needed soon.
+INLINE void prefetch(const Two *source) {
+#ifdef __CUDA_ARCH__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
 #endif
 }
 
@@ -291,17 +298,15 @@ struct Stages {
   Two *shared;  // room for two stages
   Two *near;    // room for the states that threads start a stage from
 
-  INLINE long long first_coalition(int turn) const {
-    return (blockIdx.x + turn / N_STAGES * (long long)gridDim.x) * side;
-  }
-
   INLINE void request() const {
-    const long long first = first_coalition(turn);
-    const int from = size_above(ROWS_BOTTOM) + turn % N_STAGES * STAGE_SIZE;
-    Two *target = shared + turn % 2 * side * STAGE_ROOM;
-    if (first + whose < N)
-      for (int at = place; at < STAGE_SIZE; at += step)
-        copy_two(target + whose * STAGE_ROOM + at, tables + table_at(first + whose) + (from + at) * (long long)SIDE);
+    const long long c = (blockIdx.x + turn / N_STAGES * (long long)gridDim.x) * side + whose;
+    if (c >= N) return;
+    const Two *table = tables + table_at(c), *from = table + (SIZE_ABOVE + turn % N_STAGES * STAGE_SIZE) * SIDE;
+    Two *target = shared + (turn % 2 * side + whose) * STAGE_ROOM;
+#pragma unroll 4  // so that no copy waits until the one before has read its address
+    for (int at = place; at < STAGE_SIZE; at += step) copy_two(target + at, from + at * SIDE);
+    if (turn % N_STAGES == 0)
+      for (int at = place; at < SIZE_ABOVE; at += step) prefetch(table + at * SIDE);
   }
 
   // The next stage of all coalitions. Requests the one after it.
@@ -359,8 +364,8 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
   }
 }
 
-// A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition; n is a multiple of ROWS. `sums` is that of `add_up`, with
-// one place for each row in each of the slots, side * blocks in all.
+// A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition; n is a multiple of ROWS. `sums` is
+// that of `add_up`, with one place for each row in each of the slots, side * blocks in all.
 extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Two *tables, const Two *rows, long long N, int n,
     int side, long long above, const double *member, const double *common, int width, double *all, double *sums) {
   const int group = n / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
@@ -376,7 +381,7 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
 #pragma unroll
     for (int i = 0; i < ROWS_SUMS; i++) own[r].own[i] = own[r].low[i] = 0.0;
   }
-  const int step = blockDim.x / side, place = threadIdx.x / side < step ? threadIdx.x / side : STAGE_SIZE;
+  const int step = ROWS_THREADS / side, place = threadIdx.x / side < step ? threadIdx.x / side : TABLE_SIZE;
   Stages stages{tables, N, side, 0, (int)threadIdx.x % side, place, step, stage_room, near};
   stages.request();
 #pragma unroll 1
@@ -391,8 +396,8 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
       here[r] = member[at] * value;
       if (active) base[r * ROWS_THREADS] += common[at] * value;
     }
-    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, States{rows + (N + c) * n + first, (int)N * n, 1}, own,
-                                here);
+    const States states{rows + (N + c) * n + first, (int)N * n, 1};
+    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), stages, slot, active, states, own, here);
     if (active) {
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
@@ -416,6 +421,7 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
       later += own[r].low[i];
     }
     result.common = later;
-    add_up<ROWS_BOTTOM>(sums + (blockIdx.x * (long long)side + slot) * n + first + r, n_sums, result, total[r * ROWS_THREADS], above);
+    double *target = sums + (blockIdx.x * (long long)side + slot) * n + first + r;
+    add_up<ROWS_BOTTOM>(target, n_sums, result, total[r * ROWS_THREADS], above);
   }
 }
