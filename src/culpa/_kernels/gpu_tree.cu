@@ -1,6 +1,6 @@
 // Exact Shapley values on a GPU: the walk over the tree of all coalitions, by Gaussian elimination.
 //
-// `culpa/_kernels/gpu.py` compiles and launches this file, and docs/gpu.md explains it. The step is that of
+// `culpa/_kernels/gpu_tree.py` launches this file, and docs/gpu.md explains it. The step is that of
 // `elimination_steps.py`. Features are numbered from the one that decides last, so the features that still wait are always
 // 0 to m - 1, and a state of fewer features is the beginning of a longer one. When j = m - 1 joins:
 //

@@ -2,7 +2,7 @@
 
 | what | kernels | for which games |
 | --- | --- | --- |
-| exact values | `culpa._kernels.gpu` | walked by elimination: minimal, and conditional unless noise is tiny |
+| exact values | `culpa._kernels.gpu_tree` | walked by elimination: minimal, and conditional unless noise is tiny |
 | sampled orders | `culpa._kernels.gpu_orders` | with a compiled walk over orders: `Game.order_walk` |
 | compiled forms | those of CuPy | all |
 
@@ -16,7 +16,7 @@ from array_api_compat import is_cupy_array, is_torch_array, to_device
 
 from culpa._core.choices import DeviceName
 from culpa._core.types import Array, Floats
-from culpa._kernels import gpu
+from culpa._kernels import gpu, gpu_tree
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.gpu_orders import OrdersOnGpu
 from culpa.games import Game
@@ -73,7 +73,7 @@ def values(
         return None
     report = None if progress is None else lambda share: progress(share, None)
     sizes = [len(player) for player in players]
-    found = gpu.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
+    found = gpu_tree.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
     return as_array_like(found, X)
 
 
