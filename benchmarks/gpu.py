@@ -1,7 +1,6 @@
-"""Exact values and compiled rows on a GPU and on the CPU: `python -m benchmarks.gpu [--cpu]`, prints JSON.
+"""Exact values, sampled orders and compiled rows on a GPU and on the CPU: `python -m benchmarks.gpu [--cpu]`, prints JSON.
 
-Exact values on the GPU use culpa's CUDA kernels (CuPy), and compiled rows torch tensors. Run it with and without --cpu, on
-one machine or two, and compare; the models and rows are the same.
+Run it with and without --cpu, on one machine or two, and compare; the models and rows are the same.
 """
 
 import argparse
@@ -13,11 +12,26 @@ from typing import Any
 import numpy as np
 
 from culpa import Explainer, LatentGaussian, shapley
+from culpa._core.threads import n_threads
 from culpa._kernels import gpu
 from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
+from culpa.games import Conditional
+from culpa.scores import spe
+from culpa.shapley.forms import compile_rule
+from culpa.shapley.rules import default_rule
 
 EXACT = ((24, 14, 1), (24, 14, 100), (28, 16, 1), (30, 12, 1), (30, 12, 100), (33, 12, 1), (36, 12, 1), (40, 13, 1))
+ORDERS = (
+    (166, 33, 8, 1),
+    (166, 33, 8, 100),
+    (166, 33, 10, 256),
+    (1000, 100, 8, 1),
+    (1000, 100, 8, 100),
+)  # log2 of a net
+COMPILED = ((21, 1, 1_000_000), (166, 6, 2_000), (166, 6, 100_000))  # features, replicates, rows
 _MOST_ON_CPU = 30  # features
+_MOST_PRODUCTS_ON_CPU = 5e10
 _MULTIPLY_ADDS_PER_CLOCK = 64  # float64, of a multiprocessor of an A100, H100 or H200
 
 
@@ -44,6 +58,8 @@ def multiply_adds(d: int, n: int) -> float:
     for m in range(1, d + 1):
         j = m - 1
         shared, own = 4 + 2 * j + 3 * j * (j + 1) / 2, 7 + 3 * j
+        if n > 1:  # shared weights; fewer steps for each row
+            shared, own = shared + 3 + j, 6 + 3 * j - (j == 0)
         total += 2.0 ** (d - m) * (shared + n * own)
     return total
 
@@ -60,7 +76,7 @@ def kernels() -> dict[str, Any]:
     """Registers of each thread, and bytes of local memory, which hold states and spilled registers."""
     device = gpu.Cuda()
     found = {}
-    for name in ("walk", "tabulate", "walk_rows", "expand_pairs", "expand_rows"):
+    for name in ("walk", "tabulate", "walk_rows", "expand_pairs", "expand_rows", "follow_orders", "pay_orders"):
         kernel = device.module.get_function(name)
         found[name] = {"registers": kernel.num_regs, "local bytes": kernel.local_size_bytes}
     return found
@@ -77,54 +93,73 @@ def exact_case(d: int, p: int, n: int, device: Any, synchronise: Any) -> dict[st
     return found if device == "cpu" else found | {"share of peak": share_of_peak(d, n, seconds)}
 
 
-def compiled_rows(n: int, send: Any, synchronise: Any) -> dict[str, float]:
-    explainer = Explainer(model(21, 13), method="exact")
-    forms = shapley.compile_exact(explainer.game, explainer.players)
-    X = np.random.default_rng(2).normal(size=(n, 21))
+def order_case(d: int, p: int, net: int, n: int, device: Any, synchronise: Any) -> dict[str, Any]:
+    game, players = Conditional(spe(model(d, p))), [[i] for i in range(d)]
+    X, rule = model(d, p).sample(n, 1) + 1.0, default_rule(d, net, 0)
+    seconds, shares = timed(lambda: shapley.permutation(game, X, players, rule, device=device), synchronise)
+    return {"seconds": seconds, "orders": len(rule.orders), "values": shares.values[0, :5].tolist()}
+
+
+def compile_case(d: int, p: int, net: int, device: Any, synchronise: Any) -> dict[str, Any]:
+    game, players, rule = Conditional(spe(model(d, p))), [[i] for i in range(d)], default_rule(d, net, 0)
+    seconds, forms = timed(lambda: compile_rule(game, players, rule, device=device), synchronise, 1)
+    return {"seconds": seconds, "coefficients": forms.coefficients[0, 0, :5].tolist()}
+
+
+def form_case(d: int, n_replicates: int, n: int, send: Any, device: Any, synchronise: Any) -> dict[str, float]:
+    rng = np.random.default_rng(2)
+    sizes = n_replicates, d
+    forms = shapley.QuadraticForms(rng.normal(size=(*sizes, d * (d + 1) // 2)), rng.normal(size=sizes), d, 1)
+    X = rng.normal(size=(n, d))
+    if device == "cpu":
+        X = X[: int(_MOST_PRODUCTS_ON_CPU / forms.coefficients.size)]
     there = send(X)
-    seconds, shares = timed(lambda: forms(there), synchronise)
-    few = np.asarray(shares.values[:1000].tolist())
-    total = few.sum(axis=1) + explainer.game.base_value
+    seconds, shares = timed(lambda: forms(there, device=device), synchronise)
     return {
         "seconds": seconds,
-        "efficiency gap": float(np.abs(total / explainer.score(X[:1000]) - 1).max()),
-        "checksum": float(np.abs(few).sum()),
+        "rows": len(X),
+        "checksum": float(np.abs(np.asarray(shares.values[:1000].tolist())).sum()),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", action="store_true", help="NumPy and compiled kernels instead of the GPU")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of a compiled explainer; 0 leaves it out")
     parser.add_argument("--most", type=int, default=40, help="largest number of features for exact values")
     options = parser.parse_args()
-    send: Any = np.asarray
+    senders: dict[str, Any] = {"numpy": np.asarray}
+    device = "cpu" if options.cpu else "gpu"
     if options.cpu:
-        ELIMINATION.kernel.worth = 0.0  # always the compiled walk
-        results: dict[str, Any] = {"device": f"CPU, {platform.processor() or platform.machine()}"}
+        ELIMINATION.kernel.worth = ORDERS_ON_CPU.worth = 0.0  # always the compiled walk
+        results: dict[str, Any] = {
+            "device": f"CPU, {platform.processor() or platform.machine()}, {n_threads(-1)} threads"
+        }
 
         def synchronise() -> None:
             return None
     else:
         import cupy
+        import torch
 
         name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
         results = {"device": name, "cupy": cupy.__version__, "kernels": kernels()}
         synchronise = cupy.cuda.Device().synchronize
+        senders |= {"cupy": cupy.asarray, "torch": lambda X: torch.asarray(X, device="cuda")}
 
-    most = min(options.most, _MOST_ON_CPU) if options.cpu else options.most
+    def note(what: str, case: dict[str, Any]) -> None:
+        results[what] = case
+        print(what, json.dumps(case)[:200], flush=True)
+
     for d, p, n in EXACT:
-        if d <= most:
-            case = exact_case(d, p, n, "cpu" if options.cpu else "gpu", synchronise)
-            results[f"exact d={d} p={p}, {n} row(s)"] = case
-    if options.rows:
-        if not options.cpu:
-            import torch
-
-            def send(X: np.ndarray) -> Any:
-                return torch.asarray(X, device="cuda")
-
-        results[f"compiled d=21, {options.rows} rows"] = compiled_rows(options.rows, send, synchronise)
+        if d <= (min(options.most, _MOST_ON_CPU) if options.cpu else options.most):
+            note(f"exact d={d} p={p}, {n} row(s)", exact_case(d, p, n, device, synchronise))
+    for d, p, net, n in ORDERS:
+        note(f"orders d={d} p={p}, net 2^{net}, {n} row(s)", order_case(d, p, net, n, device, synchronise))
+    note("compile orders d=166 p=33, net 2^8", compile_case(166, 33, 8, device, synchronise))
+    for d, n_replicates, n in COMPILED:
+        for library, send in senders.items():
+            case = form_case(d, n_replicates, n, send, device, synchronise)
+            note(f"forms d={d}, {n_replicates} replicate(s), {n} rows of {library}", case)
     print(json.dumps(results, indent=2))
 
 

@@ -3,16 +3,21 @@
 import cuda_on_cpu
 import numpy as np
 import pytest
+from cuda_on_cpu import SMALL
 
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
-from culpa._kernels import gpu
+from culpa._kernels import gpu, gpu_tree
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights
 
 needs_compiler = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="there is no C++ compiler")
-SMALL = gpu.Options(BOTTOM=4, IN_REGISTERS=2, ROWS_BOTTOM=5, ROWS_IN_REGISTERS=2, ROWS=2, THREADS=4)
-NO_LOOPS = gpu.Options(BOTTOM=3, IN_REGISTERS=3, ROWS_BOTTOM=3, ROWS_IN_REGISTERS=3, ROWS=1, THREADS=2)
+NO_LOOPS = gpu.Options(
+    **dict.fromkeys(
+        ("BOTTOM", "IN_REGISTERS", "TABLE_IN_REGISTERS", "ROWS_BOTTOM", "STAGE", "ROWS_IN_REGISTERS", "ROWS_SUMS"), 3
+    ),
+    **{"THREADS": 2, "ROWS": 1, "ROWS_THREADS": 8, "SIDE": 2},
+)
 AS_SHIPPED = gpu.Options()
 
 
@@ -31,7 +36,7 @@ def players_of(sizes):
 def walked(device, game, X, sizes):
     job = game.tree_job(X, np.arange(X.shape[1]))
     assert job.steps is ELIMINATION
-    return gpu.walk_on_gpu(device, job.prepare(), size_weights(len(sizes)), sizes)
+    return gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(len(sizes)), sizes)
 
 
 def assert_exact(device, game, X, sizes):
@@ -79,8 +84,8 @@ class TestArithmetic:
         expected = shapley.exact(game, X, players_of([1] * 8), device="cpu").values
         size, plain = 10.0 ** np.linspace(-60, 60, 8), game.tree_job(X, np.arange(8)).prepare()
         scaled = plain._replace(pairs=plain.pairs * size * size[:, None], rows=plain.rows * size)
-        assert np.abs(np.log2(np.diag(gpu._start(scaled).V))).max() <= 1.5
-        found = gpu.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), scaled, size_weights(8), [1] * 8)
+        assert np.abs(np.log2(np.diag(gpu_tree._start(scaled).V))).max() <= 1.5
+        found = gpu_tree.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), scaled, size_weights(8), [1] * 8)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     def test_a_bad_row_spoils_no_other(self):
@@ -100,7 +105,7 @@ class TestArithmetic:
         told = []
         job = game.tree_job(X, np.arange(9))
         device = cuda_on_cpu.OnCpu(SMALL, most=1e3)
-        gpu.walk_on_gpu(device, job.prepare(), size_weights(9), [1] * 9, told.append)
+        gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(9), [1] * 9, told.append)
         assert told == sorted(told)
         assert told[-1] == 1.0
         assert len(told) > 2

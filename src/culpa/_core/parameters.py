@@ -468,7 +468,7 @@ EXPLAINER = Parameters(
             "device",
             Choice(DEVICES),
             "auto",
-            "Where exact values are computed.",
+            "Where Shapley values are computed.",
             '"auto" uses an NVIDIA GPU if there is one, CuPy is installed (culpa[gpu]) and the job is large enough. "gpu" '
             "raises an error if there is none. See docs/gpu.md.",
         ),

@@ -1,24 +1,6 @@
-"""Exact Shapley values from the tree of all coalitions on a GPU: the Python side of `gpu_tree.cu`.
-
-The players decide in three ways, in this order:
-
-| who | how many | how |
-| --- | --- | --- |
-| players above | the rest | here, depth first: each of their choices is a chunk of the tree |
-| breadth-first players | as many as fit into memory | the GPU holds one state per coalition of them |
-| players at the bottom | ``BOTTOM``, or none | a thread walks them, depth first, from each of these states |
-
-Players at the bottom are single features. If the last players are groups, breadth-first players go on to the end.
-
-| name | meaning |
-| --- | --- |
-| n | rows |
-| m | features that wait |
-| N | states, 2 ** (breadth-first players who have decided) |
-"""
+"""GPUs: whether there is one, when it pays, and how the kernels of the `.cu` files are compiled and launched."""
 
 import threading
-from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -26,33 +8,36 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from culpa._core.types import Array, Floats, Positions
-from culpa._kernels.tree import TreeModel
+from culpa._core.types import Array, Floats
 
 MISSING = (
     "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is one, or use device='auto'."
 )
+SOURCES = "gpu_tree.cu", "gpu_rows.cu", "gpu_orders.cu"  # in this order
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
 _THREADS_PER_PROCESSOR = 256  # as many as have room for all their registers
-_TILE = 128  # as in `gpu_tree.cu`
-_ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
-_FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay
+_ROOMY = 150_000  # bytes of shared memory; with less, blocks that walk rows are smaller
 # operations of the array version that make it worth while to load CuPy and to compile, and to launch kernels
 _WORTH_LOADING, _WORTH_LAUNCHING = 4e10, 2e9
 
 
 class Options(NamedTuple):
-    """How the kernels are compiled: see `gpu_tree.cu`."""
+    """How the kernels are compiled: see `gpu_tree.cu` and `gpu_rows.cu`."""
 
     BOTTOM: int = 9
     IN_REGISTERS: int = 5
-    ROWS_BOTTOM: int = 8
-    ROWS_IN_REGISTERS: int = 7
-    ROWS: int = 1  # of each thread
     THREADS: int = 128  # of a block
-    ROWS_BLOCKS: int = 2  # of `walk_rows` that share a multiprocessor
+    TABLE_IN_REGISTERS: int = 6
+    ROWS_BOTTOM: int = 12
+    STAGE: int = 7
+    ROWS_IN_REGISTERS: int = 6
+    ROWS_SUMS: int = 4
+    ROWS: int = 2  # of each thread
+    ROWS_THREADS: int = 256  # of a block that walks rows
+    SIDE: int = 32
+    ORDER_THREADS: int = 256  # at most, of a block that walks orders
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -61,11 +46,23 @@ class Options(NamedTuple):
 
     @property
     def table_length(self) -> int:
-        """Numbers that describe all steps of the players at the bottom, for many rows."""
-        size = 0
-        for m in range(1, self.ROWS_BOTTOM + 1):
-            size = m + 2 * size
-        return 2 * size
+        """Numbers in the records of all steps of the players at the bottom, for many rows."""
+        return 2 * _table_size(self.ROWS_BOTTOM)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of a coalition in `walk_rows`: two stages."""
+        return 2 * 16 * (_table_size(self.STAGE) | 1)
+
+    @property
+    def own_bytes(self) -> int:
+        """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
+        return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_SUMS)
+
+
+def _table_size(m: int) -> int:
+    """As in `gpu_rows.cu`."""
+    return 0 if m == 0 else m + 1 + 2 * _table_size(m - 1)
 
 
 class Device(Protocol):
@@ -74,10 +71,11 @@ class Device(Protocol):
     xp: Any  # CuPy, or NumPy
     options: Options
     n_threads: int  # that walk one row side by side
-    n_threads_of_rows: int  # that walk many rows
+    n_blocks: int  # that share the work if each has a multiprocessor of its own
+    shared_bytes: int  # memory that the threads of such a block may share
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
-        """Run a kernel of `gpu_tree.cu` in at least so many threads."""
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
+        """Run a kernel in at least so many threads, in blocks of a given size that share so many bytes."""
         ...
 
     def most_bytes(self) -> float:
@@ -91,19 +89,29 @@ class Cuda:
     def __init__(self, options: Options | None = None) -> None:
         import cupy
 
-        self.xp, self.options = cupy, options or Options()
+        attributes = cupy.cuda.Device().attributes
+        self.shared_bytes = attributes["MaxSharedMemoryPerBlockOptin"]
+        self.xp, self.options = (
+            cupy,
+            options or (Options() if self.shared_bytes > _ROOMY else Options(ROWS_THREADS=128)),
+        )
         self.module = cupy.RawModule(code=source(), options=("--std=c++17", *self.options.flags))
         self._kernels: dict[str, Any] = {}
-        processors, threads = cupy.cuda.Device().attributes["MultiProcessorCount"], self.options.THREADS
-        self.n_threads = processors * max(1, _THREADS_PER_PROCESSOR // threads) * threads
-        self.n_threads_of_rows = processors * self.options.ROWS_BLOCKS * threads
+        threads = self.options.THREADS
+        self.n_blocks = attributes["MultiProcessorCount"]
+        self.n_threads = self.n_blocks * max(1, _THREADS_PER_PROCESSOR // threads) * threads
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
         """Compile at the first use; CuPy keeps the result on disk."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self.module.get_function(kernel)
-        blocks = -(-n_threads // self.options.THREADS)
-        self._kernels[kernel]((blocks,), (self.options.THREADS,), arguments)
+            if shared:
+                self._kernels[kernel].max_dynamic_shared_size_bytes = self.shared_bytes
+        block = block or self.options.THREADS
+        arguments = tuple(
+            np.intp(0) if argument is None else argument for argument in arguments
+        )  # None is a null pointer
+        self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
 
     def most_bytes(self) -> float:
         """A share of what is free; CuPy keeps memory for reuse, which counts as free."""
@@ -112,8 +120,9 @@ class Cuda:
 
 
 def source() -> str:
-    """The text of `gpu_tree.cu`."""
-    return (files("culpa._kernels") / "gpu_tree.cu").read_text(encoding="utf-8")
+    """The text of all kernels."""
+    folder = files("culpa._kernels")
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in SOURCES)
 
 
 @cache
@@ -168,214 +177,6 @@ class _Loading:
 LOADING = _Loading()
 
 
-class _State(NamedTuple):
-    """A coalition of the players above: what waits, features from the one that decides last."""
-
-    V: Floats  # (m, m)
-    K: Floats
-    rows: Floats  # (1 + 2 m, n): value, then delta and h of each feature
-
-    def join(self) -> "_State":
-        j = len(self.V) - 1
-        inverse = 1 / self.V[j, j]
-        kappa, gain = self.K[j, j] * inverse, self.V[j, :j] * inverse
-        shift = self.K[j, :j] - kappa * self.V[j, :j]
-        delta_j, h_j = self.rows[1 + 2 * j], self.rows[2 + 2 * j]
-        g = delta_j * inverse
-        rows = self.rows[: 1 + 2 * j].copy()
-        rows[0] -= g * (h_j - kappa * delta_j) + kappa
-        rows[1::2] -= np.outer(gain, delta_j)
-        rows[2::2] -= np.outer(gain, h_j) + 2 * np.outer(shift, g)
-        return _State(
-            self.V[:j, :j] - np.outer(gain, self.V[j, :j]),
-            self.K[:j, :j] - np.outer(gain, self.K[j, :j]) - np.outer(shift, gain),
-            rows,
-        )
-
-    def skip(self) -> "_State":
-        j = len(self.V) - 1
-        return _State(self.V[:j, :j], self.K[:j, :j], self.rows[: 1 + 2 * j])
-
-
-def walk_on_gpu(
-    device: Device,
-    model: TreeModel,
-    weights: tuple[Floats, Floats],
-    sizes: list[int],
-    progress: Callable[[float], None] | None = None,
-) -> Floats:
-    """Shapley values (n, players) of the players who decide in this order, by elimination.
-
-    Takes the model of `culpa._kernels.elimination_steps`, the member weights and common weights by the size of a coalition,
-    and the number of features of each player.
-    """
-    n = len(model.rows)
-    together = 1 if n < _FEWEST_ROWS_TOGETHER else min(n, _ROWS_PER_BLOCK)
-    n_blocks = -(-n // together)
-    blocks = [block for block in np.array_split(np.arange(n), n_blocks) if len(block)]
-    values = np.zeros((n, len(sizes)))
-    for done, block in enumerate(blocks):
-        report = None if progress is None else _part(progress, done, len(blocks))
-        part = model._replace(rows=model.rows[block])
-        values[block] = _Walk(device, part, weights, sizes).run(report)
-    return values
-
-
-class _Places(NamedTuple):
-    """Where the numbers of each feature are: see "Memory" in `gpu_tree.cu`."""
-
-    pairs_at: Positions  # (m,)
-    rows_at: Positions
-    columns: Positions
-    n_pairs: int  # twos in all
-    n_rows: int  # twos in all, of each row
-
-    @classmethod
-    def of(cls, sizes: list[int], n_bottom: int) -> "_Places":
-        """``sizes``: features of each breadth-first player. ``n_bottom`` features decide after them."""
-        counts: list[int] = []
-        for place, size in enumerate(sizes):
-            counts += [1 << place] + [2 << place] * (size - 1)
-        columns = np.array([1 << len(sizes)] * n_bottom + counts[::-1], dtype=np.int64)
-        pairs = np.cumsum(np.append(0, columns * np.arange(1, len(columns) + 1)))
-        rows = (1 << len(sizes)) + np.cumsum(np.append(0, columns))
-        return cls(pairs[:-1], rows[:-1], columns, int(pairs[-1]), int(rows[-1]))
-
-
-class _Walk:
-    """The tree of some rows."""
-
-    def __init__(self, device: Device, model: TreeModel, weights: tuple[Floats, Floats], sizes: list[int]) -> None:
-        self.device, self.sizes, self.n, self.start = device, sizes, len(model.rows), _start(model)
-        xp, options, n_players = device.xp, device.options, len(sizes)
-        self.together = self.n > 1
-        n_bottom = options.ROWS_BOTTOM if self.together else options.BOTTOM
-        single = n_players > n_bottom and all(size == 1 for size in sizes[-n_bottom:])
-        self.bottom = n_bottom if single else 0
-        self.n_wide = self._most_breadth_first(n_players - self.bottom)
-        self.n_above = n_players - self.bottom - self.n_wide
-        group = self.n if not self.bottom else -(-self.n // options.ROWS) if self.together else 1
-        n_threads = device.n_threads_of_rows if self.together else device.n_threads
-        self.slots, self.group = max(1, n_threads // group), group
-        # more weights than there are sizes, because threads load them in advance
-        self.weights = [xp.asarray(np.append(table, np.zeros(n_bottom + 1))) for table in weights]
-        self.sums = xp.zeros((1 + self.bottom + self.n_above, self.slots, self.n))
-        self.all = xp.zeros((1 << self.n_wide, self.n))
-        places = self._places(self.n_wide)
-        self.places = [xp.asarray(array) for array in places[:3]]
-        # where the empty coalition of a chunk goes
-        a, e = np.tril_indices(len(places.columns))
-        self.pairs_at = xp.asarray(places.pairs_at[a] + e * places.columns[a])
-        self.rows_at = xp.asarray(np.append(0, places.rows_at))
-        self.pairs, self.rows = xp.empty((places.n_pairs, 2)), xp.empty((places.n_rows * self.n, 2))
-        self.tables = (
-            xp.empty(options.table_length * max(2, 1 << self.n_wide)) if self.bottom and self.together else None
-        )
-
-    def run(self, progress: Callable[[float], None] | None) -> Floats:
-        """Walk chunk after chunk; the GPU works while the next chunk is prepared."""
-        for done, (above, state) in enumerate(self._chunks(self.start, 0, 0)):
-            self._expand(state)
-            self._walk_chunk(above)
-            if progress is not None:
-                float(self.all[0, 0])  # waits for the GPU
-                progress((done + 1) / (1 << self.n_above))
-        return self._values()
-
-    def _chunks(self, state: _State, player: int, above: int) -> Iterator[tuple[int, _State]]:
-        """All choices of the players above; bit i of the first number says whether player i is in."""
-        if player == self.n_above:
-            yield above, state
-            return
-        joined = skipped = state
-        for _ in range(self.sizes[player]):
-            joined, skipped = joined.join(), skipped.skip()
-        yield from self._chunks(joined, player + 1, above | 1 << player)
-        yield from self._chunks(skipped, player + 1, above)
-
-    def _expand(self, state: _State) -> None:
-        """Make the states of all coalitions of the breadth-first players."""
-        xp, n, launch = self.device.xp, self.n, self.device.launch
-        lower = np.tril_indices(len(state.V))
-        self.pairs[self.pairs_at] = xp.asarray(np.stack([state.V[lower], state.K[lower]], axis=1))
-        rows = np.zeros((1 + len(state.V), n, 2))
-        rows[0, :, 0], rows[1:, :, 0], rows[1:, :, 1] = state.rows[0], state.rows[1::2], state.rows[2::2]
-        self.rows.reshape(-1, n, 2)[self.rows_at] = xp.asarray(rows)
-        pairs_at, rows_at, columns = self.places
-        j, N = len(state.V) - 1, 1
-        for size in self.sizes[self.n_above : self.n_above + self.n_wide]:
-            for follower in range(size):
-                counts = np.int32(j), np.int64(N // 2 if follower else 0)
-                rows_first = pairs_at, rows_at, columns, np.int64(N), np.int32(n), *counts
-                launch("expand_rows", (j + 1) * _tiles(N * n), self.pairs, self.rows, *rows_first)
-                if j:
-                    launch("expand_pairs", j * _tiles(N), self.pairs, pairs_at, columns, np.int64(N), *counts)
-                j, N = j - 1, N if follower else 2 * N
-
-    def _walk_chunk(self, above: int) -> None:
-        launch, N = self.device.launch, np.int64(1 << self.n_wide)
-        n_threads, members = self.slots * self.group, np.int64(above)
-        results = (*self.weights, self.all, self.sums)
-        many = N, np.int32(self.n), np.int32(self.slots), members, *results
-        if not self.bottom:
-            launch("count", n_threads, self.rows, *many)
-        elif self.together:
-            launch("tabulate", self.device.n_threads, self.pairs, N, self.tables)
-            launch("walk_rows", n_threads, self.tables, self.rows, *many)
-        else:
-            launch("walk", n_threads, self.pairs, self.rows, N, np.int32(self.slots), members, *results)
-
-    def _values(self) -> Floats:
-        xp, bottom = self.device.xp, self.bottom
-        sums = _on_cpu(xp.sum(self.sums, axis=1))
-        result = np.empty((len(self.sizes), self.n))
-        result[: self.n_above] = sums[1 + bottom :]
-        if bottom:
-            result[-bottom:] = sums[1 : 1 + bottom][::-1]
-        # a coalition's number has a bit for each breadth-first player: sum over the upper and over the lower half of bits
-        low = self.n_wide // 2
-        grid = self.all.reshape(1 << (self.n_wide - low), 1 << low, self.n)
-        for axis, first in ((0, 0), (1, low)):
-            half = _on_cpu(xp.sum(grid, axis=axis))
-            for bit in range(len(half).bit_length() - 1):
-                members = np.arange(len(half)) >> bit & 1 == 1
-                result[self.n_above + first + bit] = half[members].sum(axis=0)
-        return np.asarray((result - sums[0]).T)
-
-    def _places(self, n_wide: int) -> _Places:
-        first = len(self.sizes) - self.bottom - n_wide
-        return _Places.of(self.sizes[first : first + n_wide], self.bottom)
-
-    def _most_breadth_first(self, most: int) -> int:
-        """How many players may decide breadth first within the memory."""
-        n_wide, limit = 1, self.device.most_bytes()
-        table = self.device.options.table_length if self.bottom and self.together else 0
-        while n_wide < most:
-            places = self._places(n_wide + 1)
-            numbers = 2.0 * (places.n_pairs + places.n_rows * self.n) + ((table + self.n) << (n_wide + 1))
-            if 8.0 * numbers > limit:
-                break
-            n_wide += 1
-        return n_wide
-
-
-def _start(model: TreeModel) -> _State:
-    """The empty coalition. Features are scaled by powers of two to variances near 1, which changes no value."""
-    V, K = model.pairs
-    scale = np.exp2(-np.round(np.log2(np.diag(V)) / 2))
-    rows = np.zeros((1 + 2 * len(V), len(model.rows)))
-    rows[0], rows[1::2] = model.value, (model.rows * scale).T
-    return _State(V * scale * scale[:, None], K * scale * scale[:, None], rows)
-
-
-def _on_cpu(array: Array) -> Floats:
+def on_cpu(array: Array) -> Floats:
+    """An array of the device as a NumPy array."""
     return np.asarray(array.get() if hasattr(array, "get") else array)
-
-
-def _tiles(n: int) -> int:
-    """Threads that go with n coalitions: see `TILE` in `gpu_tree.cu`."""
-    return -(-n // _TILE) * _TILE
-
-
-def _part(progress: Callable[[float], None], done: int, of: int) -> Callable[[float], None]:
-    return lambda share: progress((done + share) / of)

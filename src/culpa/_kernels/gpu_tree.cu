@@ -1,6 +1,6 @@
 // Exact Shapley values on a GPU: the walk over the tree of all coalitions, by Gaussian elimination.
 //
-// `culpa/_kernels/gpu.py` compiles and launches this file, and docs/gpu.md explains it. The step is that of
+// `culpa/_kernels/gpu_tree.py` launches this file, and docs/gpu.md explains it. The step is that of
 // `elimination_steps.py`. Features are numbered from the one that decides last, so the features that still wait are always
 // 0 to m - 1, and a state of fewer features is the beginning of a longer one. When j = m - 1 joins:
 //
@@ -29,11 +29,8 @@
 
 INLINE constexpr int cell(int a, int e) { return a * (a + 1) / 2 + e; }
 INLINE constexpr int n_cells(int m) { return m * (m + 1) / 2; }
-// twos in the table of all steps from m waiting features on: a record for the join, then both subtrees
-INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 2 * table_size(m - 1); }
 
 struct alignas(16) Two { double x, y; };  // loaded and stored by one instruction
-constexpr int SIDE = 2;  // tables of so many coalitions are interleaved, so that threads fill whole sectors of memory
 
 // Two digits short of a division's last, in a third of its time: 20 bits from the processor's table, then a cubic step.
 INLINE double reciprocal(double a) {
@@ -280,205 +277,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) walk(const Two *pairs, con
     total += here;
   }
   add_up<BOTTOM>(sums + thread(), slots, own, total, above);
-}
-
-// ------------------------------------------------------------------------------------------------------- many rows
-
-template <int M> INLINE void store_step(Two *table, const Step<M> &step) {
-  table[0] = Two{step.inverse, step.kappa};
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) table[(1 + a) * SIDE] = Two{step.gain[a], step.shift[a]};
-}
-
-template <int M> INLINE void load_step(const Two *table, Step<M> &step) {
-  const Two first = table[0];
-  step.inverse = first.x;
-  step.kappa = first.y;
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) {
-    const Two both = table[(1 + a) * SIDE];
-    step.gain[a] = both.x;
-    step.shift[a] = both.y;
-  }
-}
-
-INLINE long long table_at(long long c) { return c / SIDE * SIDE * table_size(ROWS_BOTTOM) + c % SIDE; }
-
-// Ask for a table that will be needed soon; `share` of `of` threads each ask for a part.
-INLINE void prefetch(const Two *tables, long long c, int share, int of) {
-#ifdef __CUDA_ARCH__
-  const Two *table = tables + c / SIDE * SIDE * table_size(ROWS_BOTTOM);
-  for (int line = share; line < SIDE * table_size(ROWS_BOTTOM) / 8; line += of)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + 8 * line));
-#endif
-}
-
-template <int M> struct TableInRegisters {
-  static INLINE void write(const Pairs<M> &s, Two *table) {
-    Step<M> step;
-    make_step<M>(s, step);
-    store_step<M>(table, step);
-    if constexpr (M > 1) {
-      Pairs<M - 1> t;
-      join_pairs<M>(s, step, t);
-      TableInRegisters<M - 1>::write(t, table + SIDE * M);
-      Pairs<M - 1> u;
-      skip_pairs<M>(s, u);
-      TableInRegisters<M - 1>::write(u, table + SIDE * (M + table_size(M - 1)));
-    }
-  }
-};
-
-template <int M> INLINE void table_from(const Source &source, Two *table) {
-  if constexpr (M <= IN_REGISTERS) {
-    Pairs<M> s;
-    load_pairs<M>(source, s);
-    TableInRegisters<M>::write(s, table);
-  } else {
-    Two near[n_cells(M - 1)];
-#pragma unroll 1
-    for (int joins = 1; joins >= 0; joins--) {
-      Source next = source;
-      if (joins) {
-        Pairs<M> s;
-        Step<M> step;
-        Pairs<M - 1> t;
-        load_pairs<M>(source, s);
-        make_step<M>(s, step);
-        store_step<M>(table, step);
-        join_pairs<M>(s, step, t);
-        store_pairs<M - 1>(near, t);
-        next = Source{near, nullptr, 1, 1};
-      }
-      table_from<M - 1>(next, table + SIDE * (M + (joins ? 0 : table_size(M - 1))));
-    }
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, Two *tables) {
-#pragma unroll 1
-  for (long long c = thread(); c < N; c += threads())
-    table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, tables + table_at(c));
-}
-
-template <int M> struct RowsInRegisters {
-  static INLINE void walk(const Two *table, const Row<M> (&x)[ROWS], const double *member, const double *common,
-                          Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
-    Step<M> step;
-    load_step<M>(table, step);
-    Row<M - 1> y[ROWS];
-    double with[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      join_row<M>(x[r], step, y[r]);
-      with[r] = member[size + 1] * y[r].value;
-      sums[r].common += common[size + 1] * y[r].value;
-    }
-    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + SIDE * M, y, member, common, sums, with, size + 1);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      sums[r].own[M - 1] += with[r];
-      all[r] += with[r];
-    }
-    if constexpr (M > 1) {
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) skip_row<M>(x[r], y[r]);
-      RowsInRegisters<M - 1>::walk(table + SIDE * (M + table_size(M - 1)), y, member, common, sums, all, size);
-    }
-  }
-};
-
-template <int M>
-INLINE void walk_rows_from(const Two *table, const Source &source, const int (&which)[ROWS], const double *member,
-                           const double *common, Sums<ROWS_BOTTOM> (&sums)[ROWS], double (&all)[ROWS], const int size) {
-  if constexpr (M <= ROWS_IN_REGISTERS) {
-    Row<M> x[ROWS];
-    double m[M + 1], b[M + 1];
-#pragma unroll
-    for (int i = 0; i <= M; i++) {
-      m[i] = member[size + i];
-      b[i] = common[size + i];
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) load_row<M>(source, which[r], x[r]);
-    RowsInRegisters<M>::walk(table, x, m, b, sums, all, 0);
-  } else {
-    Two near[M * ROWS];
-#pragma unroll 1
-    for (int joins = 1; joins >= 0; joins--) {
-      Source next = source;
-      int whose[ROWS];
-      double here[ROWS];
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        whose[r] = which[r];
-        here[r] = 0.0;
-      }
-      if (joins) {
-        Step<M> step;
-        load_step<M>(table, step);
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-          Row<M> x;
-          Row<M - 1> y;
-          load_row<M>(source, which[r], x);
-          join_row<M>(x, step, y);
-          store_row<M - 1, ROWS>(near, r, y);
-          here[r] = member[size + 1] * y.value;
-          sums[r].common += common[size + 1] * y.value;
-          whose[r] = r;
-        }
-        next = Source{nullptr, near, 1, ROWS};
-      }
-      const Two *below = table + SIDE * (M + (joins ? 0 : table_size(M - 1)));
-      walk_rows_from<M - 1>(below, next, whose, member, common, sums, here, size + joins);
-#pragma unroll
-      for (int r = 0; r < ROWS; r++) {
-        if (joins) sums[r].own[M - 1] += here[r];
-        all[r] += here[r];
-      }
-    }
-  }
-}
-
-// Threads of a group share coalitions and have ROWS rows each; `slots` groups work side by side.
-extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) walk_rows(const Two *tables, const Two *rows, long long N, int n,
-    int slots, long long above, const double *member, const double *common, double *all, double *sums) {
-  const int group = (n + ROWS - 1) / ROWS;
-  const int slot = (int)(thread() / group), first = (int)(thread() % group) * ROWS;
-  if (slot >= slots) return;
-  int which[ROWS];
-  Sums<ROWS_BOTTOM> own[ROWS];
-  double total[ROWS];
-#pragma unroll
-  for (int r = 0; r < ROWS; r++) {
-    which[r] = first + r < n ? first + r : n - 1;
-    total[r] = own[r].common = 0.0;
-#pragma unroll
-    for (int i = 0; i < ROWS_BOTTOM; i++) own[r].own[i] = 0.0;
-  }
-#pragma unroll 1
-  for (long long c = slot; c < N; c += slots) {
-    if (c + slots < N) prefetch(tables, c + slots, first / ROWS, group);
-    const int size = members(c) + members(above);
-    const Source source = {nullptr, rows + c * n, 1, N * n};
-    double here[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      const double value = source.rows[which[r]].x;
-      here[r] = member[size] * value;
-      own[r].common += common[size] * value;
-    }
-    walk_rows_from<ROWS_BOTTOM>(tables + table_at(c), source, which, member, common, own, here, size);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      if (first + r < n) all[c * n + first + r] += here[r];
-      total[r] += here[r];
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < ROWS; r++)
-    if (first + r < n) add_up<ROWS_BOTTOM>(sums + (long long)slot * n + first + r, (long long)slots * n, own[r], total[r], above);
 }
 
 // --------------------------------------------------------------------------------------------- the first players

@@ -134,13 +134,13 @@ class Engine:
         game, n_jobs, progress = self.game, self.settings.n_jobs, self.settings.progress
         complete = sum(map(len, players)) == sum(map(len, self.players)) and not _any_missing(rows)
         if complete and self._forms is not None:
-            return self._forms(rows, n_jobs=n_jobs)
+            return self._forms(rows, n_jobs=n_jobs, device=self.settings.device)
         if not complete and len(rows):
             observed = ~np.isnan(rows[0])
             game = game.where(observed)
             forms = self._forms_where(observed, game, players, len(rows))
             if forms is not None:
-                return forms(rows[:, observed], n_jobs=n_jobs)
+                return forms(rows[:, observed], n_jobs=n_jobs, device=self.settings.device)
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
         order = self.order if self.order is None or present is None else self.order.among(present)
         if order is not None and order.constrains:
@@ -155,12 +155,12 @@ class Engine:
 
     def _sample(self, game: Game, rows: Any, players: Players, rule: Callable[[int], Rule]) -> Shares:
         """As many orders as were asked for, or until the most blamed players of each row are certain."""
-        n_jobs, progress = self.settings.n_jobs, self.settings.progress
+        n_jobs, progress, device = self.settings.n_jobs, self.settings.progress, self.settings.device
         if self._n_leading is None:
-            return permutation(game, rows, players, rule(self._net), n_jobs=n_jobs, progress=progress)
+            return permutation(game, rows, players, rule(self._net), n_jobs=n_jobs, progress=progress, device=device)
         nets = plan.nets_until_certain(len(players), self.settings.max_coalitions)
         return until_certain(
-            lambda some, net: permutation(game, some, players, rule(net), n_jobs=n_jobs),
+            lambda some, net: permutation(game, some, players, rule(net), n_jobs=n_jobs, device=device),
             rows,
             self._n_leading,
             nets,
@@ -350,6 +350,7 @@ class Engine:
             budget=settings.max_coalitions,
             n_jobs=settings.n_jobs,
             progress=settings.progress,
+            device=settings.device,
         )
 
     def _keep_digits(self, forms: QuadraticForms) -> bool:
@@ -379,7 +380,7 @@ class Engine:
             "progress": self.settings.progress,
         }
         if rule is not None:
-            return compile_rule(game, players, rule, **how)
+            return compile_rule(game, players, rule, device=self.settings.device, **how)
         return compile_exact(game, players, down_sets, device=self._device(len(players)), **how)
 
 

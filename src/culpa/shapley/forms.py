@@ -20,9 +20,11 @@ from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
+from culpa.shapley import on_gpu
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
+from culpa.shapley.form_sums_on_gpu import FormSums, form_sums_on_gpu
 from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
@@ -48,8 +50,15 @@ class QuadraticForms:
     n_evaluations: int
     coordinates: Floats | None = None
 
-    def __call__(self, X: Array, *, n_jobs: int | None = -1) -> Shares:
+    def __call__(self, X: Array, *, n_jobs: int | None = -1, device: DeviceName = "auto") -> Shares:
         """Shapley values of rows, with standard errors where they were sampled."""
+        there = on_gpu.rows_for_forms(X, self.coefficients.size, device)
+        if there is not None:
+            shares = self._evaluate(there, n_jobs)
+            return shares._replace(values=on_gpu.to_numpy(shares.values), std_error=on_gpu.to_numpy(shares.std_error))
+        return self._evaluate(X, n_jobs)
+
+    def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
@@ -127,6 +136,7 @@ def compile_rule(
     features: Positions | None = None,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> QuadraticForms:
     """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
 
@@ -135,22 +145,37 @@ def compile_rule(
     """
     axes = _axes(game, features)
     if not game.factorises:
-        values = replicated(game, _probes(axes), players, rule, n_jobs=n_jobs, progress=progress)
+        values = replicated(game, _probes(axes), players, rule, n_jobs=n_jobs, progress=progress, device=device)
         return _from_probes(game, axes, values, rule.n_evaluations)
     unit = axes if game.axes is not None else np.eye(game.n_features)[slice(None) if features is None else features]
     d, n_players = len(unit), len(players)
-    sums = _FormSums(players, rule, d)
+    operations = rule.n_evaluations * 2.0 * rule.n_replicates * d**2
+    there = None
+    if d == game.n_features:  # the kernels know no rows that lack features
+        there = on_gpu.order_walk(game, unit, operations, device, rule.n_replicates * float(d) ** 3)
+    sums: FormSums | _FormSums
+    if there is None:
+        sums = _form_sums(game, unit, players, rule, n_jobs, progress)
+    else:
+        sums = form_sums_on_gpu(there, players, rule, progress)
+    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
+    # what the weights leave over of the score is shared out equally, as when the rule is walked
+    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
+    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
+    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+
+
+def _form_sums(
+    game: Game, unit: Floats, players: Players, rule: Rule, n_jobs: int | None, progress: Progress | None
+) -> "_FormSums":
+    sums = _FormSums(players, rule, len(unit))
     batch = max(n_threads(n_jobs), _FORM_NUMBERS // game.n_features**2)
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
         sums.add(which, _linear_forms(game, unit, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
-    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
-    # what the weights leave over of the score is shared out equally, as when the rule is walked
-    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
-    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
-    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+    return sums
 
 
 class _FormSums:

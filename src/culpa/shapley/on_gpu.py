@@ -1,7 +1,12 @@
-"""Exact values on a GPU: for which games, for which jobs, and how rows get there and back.
+"""Values on a GPU: for which games, for which jobs, and how rows get there and back.
 
-The kernels walk games by elimination (`culpa._kernels.elimination_steps`): the conditional game unless the noise is tiny,
-and the minimal game. All others stay on the processor.
+| what | kernels | for which games |
+| --- | --- | --- |
+| exact values | `culpa._kernels.gpu_tree` | walked by elimination: minimal, and conditional unless noise is tiny |
+| sampled orders | `culpa._kernels.gpu_orders` | with a compiled walk over orders: `Game.order_walk` |
+| compiled forms | those of CuPy | all |
+
+All others stay on the processor.
 """
 
 from collections.abc import Callable
@@ -11,13 +16,15 @@ from array_api_compat import is_cupy_array, is_torch_array, to_device
 
 from culpa._core.choices import DeviceName
 from culpa._core.types import Array, Floats
-from culpa._kernels import gpu
+from culpa._kernels import gpu, gpu_tree
 from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.gpu_orders import OrdersOnGpu
 from culpa.games import Game
 from culpa.games.arrays import as_array_like
 from culpa.shapley.shares import Players, Progress, queue_of
 
 SPEED = gpu.SPEED
+_ORDER_OPERATION = 0.5  # of sampled orders: how long it takes the processor, relative to one of exact values
 
 
 def serves(game: Game) -> bool:
@@ -58,7 +65,7 @@ def values(
     cost = game.cost.tree_coalition + game.cost.tree_row * X.shape[0]
     if device == "auto" and not gpu.LOADING.is_large(cost * 2.0 ** len(players)):
         return None
-    rows = np.asarray(to_device(X, "cpu") if is_torch_array(X) or is_cupy_array(X) else X)
+    rows = _on_processor(X)
     job = game.tree_job(rows, queue_of(players)[0])
     if job is None or job.steps is not ELIMINATION:
         return None
@@ -66,5 +73,43 @@ def values(
         return None
     report = None if progress is None else lambda share: progress(share, None)
     sizes = [len(player) for player in players]
-    found = gpu.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
+    found = gpu_tree.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
     return as_array_like(found, X)
+
+
+def order_walk(
+    game: Game, X: Array, operations: float, device: DeviceName, n_results: float = 0.0
+) -> OrdersOnGpu | None:
+    """Sampled orders of a job of so many operations; ``None`` if the processor should do it.
+
+    ``n_results`` numbers have to fit into the memory of the GPU besides what the walk needs.
+    """
+    if not _is_for_gpu(_ORDER_OPERATION * operations, device) or not X.shape[0]:
+        return None
+    walk = game.order_walk(_on_processor(X))
+    if walk is None or not walk.loadings.shape[1] or 8.0 * n_results > gpu.LOADING.device().most_bytes():
+        return None
+    return OrdersOnGpu(gpu.LOADING.device(), walk)
+
+
+def rows_for_forms(X: Array, n_coefficients: int, device: DeviceName) -> Array | None:
+    """NumPy rows as an array on the GPU, to evaluate forms there; ``None`` if the processor should do it."""
+    if not isinstance(X, np.ndarray) or not len(X) or not _is_for_gpu(float(len(X)) * n_coefficients, device):
+        return None
+    return gpu.LOADING.device().xp.asarray(X, dtype=np.float64)
+
+
+def to_numpy(array: Array) -> Floats:
+    """What was computed on the GPU, on the processor."""
+    return gpu.on_cpu(array)
+
+
+def _is_for_gpu(operations: float, device: DeviceName) -> bool:
+    if device == "gpu":
+        gpu.check_available()
+        return True
+    return device == "auto" and gpu.LOADING.pays(operations)
+
+
+def _on_processor(X: Array) -> Floats:
+    return np.asarray(to_device(X, "cpu") if is_torch_array(X) or is_cupy_array(X) else X)

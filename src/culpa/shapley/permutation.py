@@ -10,11 +10,14 @@ from itertools import pairwise
 import numpy as np
 from array_api_compat import array_namespace
 
+from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads
 from culpa._core.types import Array, Floats, Positions
+from culpa._kernels.gpu_orders import OrdersOnGpu
 from culpa._kernels.orders import OrderWalk
 from culpa.games import Coalitions, Game
 from culpa.games.arrays import as_array_like, row_chunks
+from culpa.shapley import on_gpu
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -36,16 +39,31 @@ def permutation(
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> Shares:
     """Shapley values by the given rule, with standard errors from its replicates."""
-    return summarise(replicated(game, X, players, rule, n_jobs=n_jobs, progress=progress), rule.n_evaluations)
+    replicates = replicated(game, X, players, rule, n_jobs=n_jobs, progress=progress, device=device)
+    return summarise(replicates, rule.n_evaluations)
 
 
 def replicated(
-    game: Game, X: Array, players: Players, rule: Rule, *, n_jobs: int | None, progress: Progress | None = None
+    game: Game,
+    X: Array,
+    players: Players,
+    rule: Rule,
+    *,
+    n_jobs: int | None,
+    progress: Progress | None = None,
+    device: DeviceName = "auto",
 ) -> Array:
     """Shapley values by each replicate of a rule, (replicates, n, players)."""
     xp = array_namespace(X)
+    there = on_gpu.order_walk(game, X, _operations(game, X.shape[0], rule), device)
+    if there is not None:
+        result = _replicates_on_gpu(there, X, players, rule)
+        if progress is not None:
+            progress(1.0, None)
+        return result
     chunks = row_chunks(X, _ROWS_PER_TASK)
     replicates: list[Array] = []
     for done, rows in enumerate(chunks):
@@ -98,11 +116,19 @@ def usable_order_walk(game: Game, X: Array, operations: float) -> OrderWalk | No
     return None
 
 
+def _operations(game: Game, n: int, rule: Rule) -> float:
+    return rule.n_evaluations * (game.cost.order_coalition + n * game.cost.order_row)
+
+
+def _replicates_on_gpu(walk: OrdersOnGpu, X: Array, players: Players, rule: Rule) -> Array:
+    values, total = walk.changes(*steps(players, rule.orders), rule.weights)
+    return as_array_like(_adding_up(values, total / len(rule.orders)), X)
+
+
 def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
     """Estimates (replicates, n, players), each adding up to the score."""
-    xp = array_namespace(X)
     queues, paid = steps(players, rule.orders)
-    operations = rule.n_evaluations * (game.cost.order_coalition + X.shape[0] * game.cost.order_row)
+    operations = _operations(game, X.shape[0], rule)
     compiled = usable_order_walk(game, X, operations)
     if compiled is None:
         cells = _CELLS_PER_CHUNK if isinstance(X, np.ndarray) else _CELLS_PER_CHUNK_ON_GPU
@@ -119,10 +145,14 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
     parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
-    values = sum(part[0] for part in parts)
-    score = sum(part[1] for part in parts) / len(rule.orders)
+    return _adding_up(sum(part[0] for part in parts), sum(part[1] for part in parts) / len(rule.orders))
+
+
+def _adding_up(values: Array, score: Array) -> Array:
+    """Values (replicates, players, n) as (replicates, n, players), with what they leave over of the score shared out."""
+    xp = array_namespace(values)
     gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)
-    return xp.permute_dims(values + gap / len(players), (0, 2, 1))
+    return xp.permute_dims(values + gap / values.shape[1], (0, 2, 1))
 
 
 def _walk_arrays(coalitions: Coalitions, X: Array, paid: Positions, weights: Floats) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from culpa._core.choices import DeviceName
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
 from culpa.games import Game
@@ -71,6 +72,7 @@ def net_for_tolerance(
     budget: int | None,
     n_jobs: int | None,
     progress: Progress | None,
+    device: DeviceName = "auto",
 ) -> int:
     """log2 of the smallest net with which the median reference row meets the tolerance.
 
@@ -79,7 +81,7 @@ def net_for_tolerance(
     first, largest = _first_and_largest_net(len(players), budget, _LARGEST_NET)
     remedy = "Raise the tolerance, or put features into groups."
     return size_for_tolerance(
-        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs),
+        lambda net: permutation(game, reference, players, rule(net), n_jobs=n_jobs, device=device),
         # errors fall at least with the square root of the number of orders
         Effort(first, largest, lambda net, ratio: net + max(1, math.floor(2 * math.log2(ratio) - 0.5))),
         tolerance,
