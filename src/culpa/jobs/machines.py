@@ -7,7 +7,7 @@ follow each other, so that memory does not grow with the rows of a machine, exce
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,11 @@ def _runs(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[Key, Any]]
         codes = batch.column(name).dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
         changes |= np.diff(codes) != 0
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
-    for start, end in zip(starts[:-1], starts[1:], strict=True):
+    for start, end in pairwise(starts):
         yield tuple(batch.column(name)[start].as_py() for name in by), batch.slice(start, end - start)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _MachineRows:
     """The record batches of one machine as a table that jobs read."""
 
@@ -109,6 +109,8 @@ def machine_fits(
 
 
 def _fit(X: Any, names: tuple[str, ...], options: Mapping[str, Any]) -> PCADetector:
+    if len(X) < 2:
+        raise ValueError(f"at least 2 rows are needed to learn from, got {len(X)}.")
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", FitWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)

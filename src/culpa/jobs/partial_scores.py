@@ -141,8 +141,10 @@ def _lines(batch: pa.RecordBatch, statistics: tuple[str, ...]) -> list[_Stretch]
         _Stretch(
             key,
             batch.column("n")[at].as_py(),
-            *(numbers(name, at) for name in ("low", "high", "sums")),
-            scores={name: [numbers(f"score_{name}", at)] for name in statistics},
+            numbers("low", at),
+            numbers("high", at),
+            numbers("sums", at),
+            {name: [numbers(f"score_{name}", at)] for name in statistics},
         )
         for at, key in enumerate(keys)
     ]

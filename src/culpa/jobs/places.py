@@ -84,7 +84,7 @@ class OrderedPlaces:
             raise ValueError(
                 f"column {self.order!r} orders the rows, but some of its cells are missing. Drop these rows."
             )
-        return np.searchsorted(np.array(cuts), order, side="right").astype(np.int64)
+        return np.asarray(np.searchsorted(np.array(cuts), order, side="right"), dtype=np.int64)
 
 
 def hash_rows(X: Floats) -> NDArray[np.uint64]:

@@ -1,8 +1,8 @@
 """The same jobs on Spark, for more rows than one machine holds: fit, calibrate, score, explain, incidents, fleets.
 
-Tables are Spark DataFrames, of classic Spark or of Spark Connect. Answers are Spark DataFrames, too, with a declared schema.
-culpa must be installed where the executors run. Detectors travel to them as model files, and each Python process reads a
-model file once.
+Tables are Spark DataFrames, of classic Spark or of Spark Connect. Answers are Spark DataFrames, too, with a declared
+schema. culpa must be installed where the executors run. Detectors travel to them as model files, and each Python process
+reads a model file once.
 
 >>> import culpa.spark
 >>> sorted(culpa.spark.__all__)

@@ -63,7 +63,7 @@ def fit_many(
     time: str | None = None,
     **detector_options: Any,
 ) -> DataFrame:
-    """One detector per machine, each that of `PCADetector.fit` on its rows, which must fit into memory one machine at a time.
+    """One detector per machine: that of `PCADetector.fit` on its rows, which a process holds in memory for one machine.
 
     The answer has the columns ``by``, the model file (``model``), the number of rows, the limit, and an error where a
     machine has no model, for example because it has too few rows. ``time`` orders the rows. `score_many` scores by these
