@@ -4,8 +4,7 @@ from partitions import NAMES, Partitions, plant
 
 from culpa import PCADetector
 from culpa.io.model_bytes import detector_to_bytes
-from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions
-from culpa.jobs import partial_scores, partitioned
+from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, partial_scores, partitioned
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 

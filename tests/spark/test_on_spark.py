@@ -10,8 +10,10 @@ import textwrap
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import run
 from partitions import NAMES, plant
 
+import culpa
 import culpa.spark
 from culpa import PCADetector
 
@@ -41,7 +43,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def spark():
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = pyspark.sql.SparkSession.builder.master("local[2,4]")  # two workers, and four attempts
+    builder = pyspark.sql.SparkSession.builder.master("local[2,2]")  # two workers, and two attempts
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -63,7 +65,8 @@ def table(spark, frame):
     spread = rows.repartition(6, (rows["machine"] == "m0").cast("int"), rows["time"] > "2024-03-05 01:00:00").cache()
     assert spread.rdd.getNumPartitions() == 6
     sizes = spread.rdd.glom().map(len).collect()
-    assert 0 in sizes and max(sizes) > 300
+    assert 0 in sizes
+    assert max(sizes) > 300
     return spread
 
 
@@ -195,6 +198,33 @@ def test_calibrated_limits_are_the_librarys(table, frame, detector):
     assert found.limit_kind_ == "conformal"
     assert detector.limit_kind_ == "held-out"
     assert found.limit_ == PCADetector.from_fitted(detector.fitted).calibrate_limit(frame[COLUMNS]).limit_
+
+
+def test_the_command_line(table, frame, tmp_path):
+    rows, model, answer = tmp_path / "rows", tmp_path / "plant.culpa", tmp_path / "answer"
+    table.drop("score").write.parquet(str(rows))
+    spark = ("--engine", "spark")
+    done = run("fit", rows, "-o", model, *spark, "--time", "time", "--id", "machine", "--confidence", 0.95)
+    assert "607 rows, 4 features" in done.output
+    detector = culpa.load(model)
+    expected = PCADetector(confidence=0.95).fit(frame[COLUMNS])
+    assert detector.limit_ == pytest.approx(expected.limit_, rel=1e-12)
+    run("score", rows, "-m", model, "-o", answer, *spark)
+    found = pd.read_parquet(answer).sort_values("time")
+    np.testing.assert_allclose(found["score"], expected.fitted.score(frame[COLUMNS]), rtol=1e-9)
+    assert "exists already" in run("score", rows, "-m", model, "-o", answer, *spark, code=2).output
+    run("explain", rows, "-m", model, "-o", answer, *spark, "--top", 1, "--force")
+    assert len(pd.read_parquet(answer)) == int(found["anomaly"].sum()) > 0
+    run("incidents", rows, "-m", model, "-o", answer, *spark, "--time", "time", "--by", "machine", "--force")
+    assert set(pd.read_parquet(answer)["machine"]) == {"m0", "m1", "m2"}
+    for more, sentence in (
+        (("--delimiter", ";"), "--delimiter is not for --engine spark."),
+        (("--fdr", 0.1), "--fdr is not for --engine spark."),
+        (("--engine", "dask"), "--engine"),
+    ):
+        assert sentence in run("score", rows, "-m", model, "-o", answer, *spark, *more, code=2).output
+    assert "writes a folder" in run("score", rows, "-m", model, *spark, code=2).output
+    assert "does not exist" in run("score", tmp_path / "no", "-m", model, "-o", answer, *spark, code=2).output
 
 
 CONNECT = textwrap.dedent("""

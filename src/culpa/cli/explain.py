@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from culpa.cli import options
+from culpa.cli import on_spark, options
 from culpa.cli.command import command
 from culpa.cli.console import tell_reading, warn
 
@@ -13,6 +13,7 @@ from culpa.cli.console import tell_reading, warn
 def explain(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
+    engine: on_spark.EngineOptions,
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[
         int | None,
@@ -59,6 +60,7 @@ def explain(
     culpa explain new.csv -m plant.culpa --shortest 0.9
     culpa explain new.csv -m plant.culpa --counterfactual
     culpa explain new.parquet -m plant.culpa --all -o why.parquet
+    culpa explain /data/new -m plant.culpa --all -o /data/why --engine spark
     culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor,reactor:product
     tail -f readings.ndjson | culpa explain - -m plant.culpa
     """
@@ -66,6 +68,12 @@ def explain(
         raise ValueError("choose one of --top, --shortest and --counterfactual.")
     if shortest is not None and not 0 < shortest <= 1:
         raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
+    if engine.is_spark:
+        on_spark.refuse_values(
+            {"--shortest": shortest, "--counterfactual": counterfactual, "--upstream": upstream, "--id": id}
+        )
+        on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all})
+        return
     with options.open_job(rows, answer) as job:
         from culpa.jobs import explain as work
 

@@ -12,7 +12,7 @@ from culpa.detector import PCADetector
 from culpa.io.model_bytes import detector_to_bytes
 from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
 from culpa.jobs.places import HashedPlaces, OrderedPlaces, Places
-from culpa.spark.frames import DataFrame, check_features, feature_names, require_pyspark, struct_of
+from culpa.spark.frames import DataFrame, check_features, feature_names, require_pyspark, struct_of, with_reason
 
 _ACCURACY = 100_000  # of the ranks that cut rows into blocks: tables up to about that size are cut exactly
 
@@ -88,20 +88,7 @@ def _run(rows: DataFrame) -> Run:
         schema = struct_of([], task.schema)
         parts = rows.mapInArrow(task.part, schema)
         merged = parts.repartition(task.key).mapInArrow(task.merge, schema)
-        with_reason = _reason_shown(merged.toArrow)
-        return pa.table({field.name: with_reason.column(field.name).cast(field.type) for field in task.schema})
+        table = with_reason(merged.toArrow)
+        return pa.table({field.name: table.column(field.name).cast(field.type) for field in task.schema})
 
     return run
-
-
-def _reason_shown(action: Any) -> Any:
-    """Run a job; if culpa refused rows in a process, raise its sentence and not the traces of two languages."""
-    from pyspark.errors import PythonException
-
-    try:
-        return action()
-    except PythonException as error:
-        lines = [line for line in str(error).splitlines() if line.startswith(("ValueError: ", "culpa.", "TypeError: "))]
-        if not lines:
-            raise
-        raise ValueError(lines[-1].partition(": ")[2]) from None

@@ -76,3 +76,16 @@ def _spark_type(kind: pa.DataType) -> Any:
         pa.binary(): types.BinaryType,
     }
     return known[kind]()
+
+
+def with_reason(action: Any) -> Any:
+    """Run a job; if culpa refused rows in a process, raise its sentence and not the traces of two languages."""
+    from pyspark.errors import PythonException
+
+    try:
+        return action()
+    except PythonException as error:
+        lines = [line for line in str(error).splitlines() if line.startswith(("ValueError: ", "culpa.", "TypeError: "))]
+        if not lines:
+            raise
+        raise ValueError(lines[-1].partition(": ")[2]) from None
