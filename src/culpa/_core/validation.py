@@ -6,6 +6,7 @@ Inside, arrays are float64, two-dimensional and free of infinities; NaN means mi
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -129,6 +130,7 @@ def feature_positions(features: Iterable[str | int], names: Sequence[str], argum
     return positions
 
 
+@lru_cache(maxsize=16)  # a fit asks for the same one a dozen times
 def _header(names: tuple[str, ...]) -> Any:
     # scikit-learn reads names directly from pandas frames, so pass it an empty one
     import pandas as pd
