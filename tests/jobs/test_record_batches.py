@@ -5,6 +5,7 @@ from partitions import NAMES, plant
 
 from culpa import PCADetector
 from culpa.jobs import RecordBatchExplainer, RecordBatchScorer
+from culpa.jobs.record_batches import in_larger_batches
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +96,11 @@ def test_modes_get_a_column(batch):
     answer = RecordBatchScorer(detector.fitted, batch.schema)(batch)
     assert answer.schema.names[-1] == "mode"
     assert set(answer.column("mode").to_pylist()) <= {1, 2}
+
+
+def test_small_batches_are_put_together(batch):
+    parts = [batch.slice(start, 30) for start in range(0, 200, 30)]
+    found = list(in_larger_batches(parts, 50))
+    assert [len(one) for one in found] == [60, 60, 60, 20]
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([batch]))
+    assert list(in_larger_batches([])) == []

@@ -15,7 +15,7 @@ import pyarrow as pa
 from culpa._core.types import Floats
 from culpa._core.words import count
 from culpa.jobs.places import Integers, Places
-from culpa.jobs.record_batches import read_features
+from culpa.jobs.record_batches import in_larger_batches, read_features
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 
@@ -89,7 +89,7 @@ class MomentsPass:
         """The sums of some record batches of the table."""
         found: dict[int, Moments] = {}
         n_left_out, missing = 0, np.zeros(len(self.names))
-        for batch in batches:
+        for batch in in_larger_batches(batches):
             rows = complete_rows_of(batch, self.names, self.places.order)
             n_left_out, missing = n_left_out + rows.n_left_out, missing + rows.missing
             block = self.places.blocks(rows.X, rows.order)

@@ -17,6 +17,7 @@ from culpa._core.types import Floats
 from culpa.columns import Lagged
 from culpa.jobs.partial_moments import GatheredMoments, complete_rows_of, read_moments
 from culpa.jobs.places import Integers, Places, chosen_rows
+from culpa.jobs.record_batches import in_larger_batches
 from culpa.learning import Recipe
 from culpa.models import FittedModel
 from culpa.models.normal_range import NormalRange, sums_of_pairs, worth_of_rows
@@ -74,7 +75,7 @@ class ScoresPass:
     def part(self, batches: Iterable[Any]) -> Iterator[Any]:
         """What some record batches of the table say."""
         worker = _Worker(self)
-        yield from self.merge(worker.look_at(batch) for batch in batches)
+        yield from self.merge(worker.look_at(batch) for batch in in_larger_batches(batches))
 
     def merge(self, batches: Iterable[Any]) -> Iterator[Any]:
         """What several parts say together."""

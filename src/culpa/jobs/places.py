@@ -47,8 +47,9 @@ class HashedPlaces:
     def stretches(self, X: Floats, order: Floats | None, n_rows: int) -> Integers:
         """Their stretches, each of which lies in one block."""
         per_block = max(count_stretches(n_rows) // N_BLOCKS, 1)
-        within = (hash_rows(X) // np.uint64(N_BLOCKS) % np.uint64(per_block)).astype(np.int64)
-        return self.blocks(X, order) * per_block + within
+        hashed = hash_rows(X)
+        within = hashed // np.uint64(N_BLOCKS) % np.uint64(per_block)
+        return (hashed % np.uint64(N_BLOCKS) * np.uint64(per_block) + within).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from culpa.jobs.batches import ScoredBatch, joined, score_batch
 from culpa.jobs.explaining import lines_of, long_columns, wide_columns
 from culpa.jobs.scoring import score_columns
 
+_ROWS_TOGETHER = 1 << 16
 THE_TABLE = "the table"  # what errors call the rows: engines do not say which table a batch is from
 
 
@@ -152,6 +153,25 @@ class RecordBatchExplainer(_Answers):
     def _explained(self, scored: ScoredBatch) -> Mask:
         """Rows without a score have no culprits."""
         return scored.anomaly if self._flagged_only else ~np.isnan(scored.rows.score)
+
+
+def in_larger_batches(batches: Iterable[Any], rows: int = _ROWS_TOGETHER) -> Iterator[Any]:
+    """The same rows in batches of at least so many, except for the last: engines send small ones, which cost more each."""
+    held: list[Any] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= rows:
+            yield _as_one(held)
+            held = []
+    if held:
+        yield _as_one(held)
+
+
+def _as_one(batches: Sequence[Any]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return pa.record_batch([_as_array(column, None) for column in table.columns], schema=table.schema)
 
 
 def answered(answers: type[_Answers], fitted: FittedDetector, batches: Iterable[Any], **options: Any) -> Iterator[Any]:
