@@ -74,9 +74,11 @@ def _places(rows: DataFrame, names: Sequence[str], order: str | None, *, complet
     n = rows.count()
 
     def at_ranks(ranks: Sequence[int]) -> list[float]:
+        if not ranks:  # of a table with a single row
+            return []
         shares = [(rank + 0.5) / n for rank in ranks]
         found = rows.agg(F.percentile_approx(F.col(f"`{order}`"), shares, _ACCURACY)).first()
-        return list(found[0] or [])
+        return list(found[0] or [])  # nothing where all cells are missing, which the rows themselves will tell
 
     return OrderedPlaces.of(order, n, at_ranks) if n else OrderedPlaces(order, (), ())
 
