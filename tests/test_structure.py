@@ -87,6 +87,7 @@ ACROSS_MODULES = {
     "models/test_forgetting.py",
     "scores/test_missing_patterns.py",
     "typing/test_user_scripts.py",
+    "spark/test_on_spark.py",
 }
 
 

@@ -6,6 +6,7 @@ Inside, arrays are float64, two-dimensional and free of infinities; NaN means mi
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -147,6 +148,7 @@ def _has_fitted_columns(estimator: Any, table: Table) -> bool:
     return table.names is None if names is None else table.names == tuple(names)
 
 
+@lru_cache(maxsize=16)  # a fit asks for the same one a dozen times
 def _header(names: tuple[str, ...]) -> Any:
     # scikit-learn reads names directly from pandas frames, so pass it an empty one
     import pandas as pd

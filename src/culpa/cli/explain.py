@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from culpa._core.parameters import EXPLAINER
-from culpa.cli import options
+from culpa.cli import on_spark, options
 from culpa.cli.command import Described, command
 from culpa.cli.console import tell_reading, warn
 
@@ -15,6 +15,7 @@ def explain(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     sampling: Annotated[dict[str, Any], Described(EXPLAINER, ("tolerance",))],
+    engine: on_spark.EngineOptions,
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[
         int | None,
@@ -62,6 +63,7 @@ def explain(
     culpa explain new.csv -m plant.culpa --shortest 0.9
     culpa explain new.csv -m plant.culpa --counterfactual
     culpa explain new.parquet -m plant.culpa --all -o why.parquet
+    culpa explain /data/new -m plant.culpa --all -o /data/why --engine spark
     culpa explain new.csv -m plant.culpa --top 3 --upstream feed:reactor,reactor:product
     tail -f readings.ndjson | culpa explain - -m plant.culpa
     """
@@ -69,6 +71,12 @@ def explain(
         raise ValueError("choose one of --top, --shortest and --counterfactual.")
     if shortest is not None and not 0 < shortest <= 1:
         raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
+    if engine.is_spark:
+        on_spark.refuse_values(
+            {"--shortest": shortest, "--counterfactual": counterfactual, "--upstream": upstream, "--id": id}
+        )
+        on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all})
+        return
     with options.open_job(rows, answer) as job:
         from culpa.jobs import explain as work
 

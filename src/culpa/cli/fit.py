@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from culpa._core.parameters import DETECTOR
-from culpa.cli import console, options
+from culpa.cli import console, on_spark, options
 from culpa.cli.command import Described, command
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def fit(
     output: options.ModelOutput,
     columns: options.ColumnOptions,
     parameters: Annotated[dict[str, Any], Described(DETECTOR, panel=options.MODEL)],
+    engine: on_spark.EngineOptions,
     unit: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,6 +45,7 @@ def fit(
     culpa fit normal.parquet -o plant.culpa --id time --drop operator,shift
     culpa fit normal.csv -o plant.culpa --group 'A feed=flow_1,valve_3' --group 'B feed=flow_2,valve_4'
     culpa fit 'line3/*.parquet' -o line3.culpa --from 2024-02-01 --exclude 2024-02-03
+    culpa fit /data/normal -o plant.culpa --engine spark --time time
     culpa fit pi.csv -o plant.culpa --long tag,time,value,quality --every 1min
     """
     from culpa._core.files import check_free
@@ -51,6 +53,14 @@ def fit(
     from culpa.monitoring.diagnostics import ties_in_words
 
     check_free(output, force=force)
+    if engine.is_spark:
+        on_spark.refuse_values({"--unit": unit})
+        detector = on_spark.learn(
+            engine, table, columns, parameters, output, complete_only=complete_only, compile=compile
+        )
+        if not quiet:
+            console.say(_summary(detector, output))
+        return
     source = table.open()
     features = columns.features(source)
     console.tell_reading(source, quiet=quiet)
@@ -61,7 +71,7 @@ def fit(
     options.save_model(detector, source, output)
     console.tell_missing(source, quiet=quiet)
     if not quiet:
-        console.say(_summary(detector, source, output))
+        console.say(_summary(detector, output, source))
         for text in ties_in_words(detector.fitted):
             console.say(text)
 
@@ -96,10 +106,10 @@ def _units(given: list[str], features: list[str]) -> dict[str, str]:
     return units
 
 
-def _summary(detector: "PCADetector", source: "TimedTable", output: Path) -> str:
+def _summary(detector: "PCADetector", output: Path, source: "TimedTable | None" = None) -> str:
     model = detector.model_
-    skipped = f", {console.count(source.skipped, 'line')} skipped" if source.skipped else ""
-    skipped += f", {console.count(source.left_out, 'row')} left out" if source.left_out else ""
+    skipped = f", {console.count(source.skipped, 'line')} skipped" if source and source.skipped else ""
+    skipped += f", {console.count(source.left_out, 'row')} left out" if source and source.left_out else ""
     abnormal = detector.abnormal_training_rows_
     odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
     if (cells := detector.suspicious_cells_) is not None:

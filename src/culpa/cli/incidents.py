@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from culpa.cli import options
+from culpa.cli import on_spark, options
 from culpa.cli.command import command
 from culpa.cli.console import plain, tell_reading, warn
 
@@ -16,6 +16,15 @@ def incidents(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     grouping: options.IncidentOptions,
+    engine: on_spark.EngineOptions,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Spark: column that tells machines apart. Repeatable.",
+            show_default=False,
+            rich_help_panel=on_spark.ENGINE,
+        ),
+    ] = None,
     text: Annotated[bool, typer.Option("--text", help="Print sentences instead of a table.")] = False,
     events: Annotated[
         bool | None,
@@ -34,9 +43,19 @@ def incidents(
     \b
     culpa incidents new.csv -m plant.culpa --time time --gap 5min --text
     culpa incidents new.parquet -m plant.culpa --min-length 3 -o incidents.csv
+    culpa incidents /data/new -m plant.culpa --time time --by machine -o /data/incidents --engine spark
     """
     if text and (answer.path or answer.format):
         raise ValueError("--text writes to standard output. Leave out -o and --format.")
+    if by and not engine.is_spark:
+        raise ValueError("--by is for --engine spark.")
+    if engine.is_spark:
+        on_spark.refuse_values({"--text": text, "--events": events})
+        if rows.time is None:
+            raise ValueError("--engine spark needs --time, because rows in Spark have no order.")
+        arguments = {"time": rows.time, "by": by, **grouping.grouping()}
+        on_spark.answer_new_rows(engine, rows, answer, "incidents", arguments)
+        return
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as work
 

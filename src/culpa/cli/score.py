@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from culpa._core.kinds import FRACTION
-from culpa.cli import options
+from culpa.cli import on_spark, options
 from culpa.cli.command import command
 from culpa.cli.console import tell_reading, warn
 
@@ -14,6 +14,7 @@ from culpa.cli.console import tell_reading, warn
 def score(
     rows: options.NewRowsOptions,
     answer: options.OutputOptions,
+    engine: on_spark.EngineOptions,
     id: options.Id = None,
     flagged: Annotated[bool, typer.Option("--flagged", help="Write flagged rows only.")] = False,
     fdr: Annotated[
@@ -33,10 +34,15 @@ def score(
     culpa score new.parquet -m plant.culpa -o scores.parquet
     culpa score new.csv -m plant.culpa --id time --flagged
     culpa score new.csv -m plant.culpa --fdr 0.05
+    culpa score /data/new -m plant.culpa -o /data/scores --engine spark
     tail -f readings.ndjson | culpa score - -m plant.culpa
     """
     if fdr is not None:
         FRACTION.check(fdr, "--fdr")
+    if engine.is_spark:
+        on_spark.refuse_values({"--fdr": fdr, "--flagged": flagged, "--id": id})
+        on_spark.answer_new_rows(engine, rows, answer, "score", {})
+        return
     with options.open_job(rows, answer) as job:
         from culpa.jobs import score as work
 

@@ -1,4 +1,9 @@
-"""The jobs of the command line over tables of any size: learn, score, explain, gather incidents, a batch at a time."""
+"""Jobs over tables of any size: learn, score, explain, gather incidents, a batch at a time.
+
+Some take a table of `culpa.io`, as the command line does. Others take Arrow record batches of tables that are spread over
+many processes: `record_batches` answers them, `partitioned` learns from them, and `machines` treats each machine apart.
+Spark calls these, and so can any other engine.
+"""
 
 from culpa.jobs.batches import Summary
 from culpa.jobs.comparing import compare
@@ -6,20 +11,36 @@ from culpa.jobs.describing import Description, describe, describe_detector
 from culpa.jobs.explaining import explain
 from culpa.jobs.fitting import check_columns, fit, sample
 from culpa.jobs.incident_stream import incidents
+from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
+from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
+from culpa.jobs.places import HashedPlaces, OrderedPlaces
+from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
 from culpa.jobs.scoring import score
 from culpa.jobs.updating import Update, update
 
 __all__ = [
     "Description",
+    "HashedPlaces",
+    "OrderedPlaces",
+    "Pass",
+    "RecordBatchExplainer",
+    "RecordBatchScorer",
+    "Run",
     "Summary",
     "Update",
+    "by_machine",
+    "calibrate_partitions",
     "check_columns",
     "compare",
     "describe",
     "describe_detector",
     "explain",
     "fit",
+    "fit_partitions",
     "incidents",
+    "machine_fits",
+    "machine_incidents",
+    "machine_scores",
     "sample",
     "score",
     "update",

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Arranged, Reading
 from culpa.fitted import FittedDetector
-from culpa.io.tables import Batch, Source, TableError
+from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
@@ -33,6 +33,16 @@ class ScoredBatch:
     batch: Batch
     rows: ScoredRows
     anomaly: Mask
+
+
+class RowSource(Protocol):
+    """What scoring, explaining and finding incidents ask of a table, which may be a `culpa.io.tables.Source`."""
+
+    name: str
+    live: bool  # whether rows come one by one and are to be answered at once
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows, in order."""
 
 
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
@@ -61,26 +71,36 @@ def codes_for(fitted: FittedDetector) -> Codes:
 
 
 def scored_batches(
-    fitted: FittedDetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress, report: Report
+    fitted: FittedDetector,
+    source: RowSource,
+    carried: Sequence[str],
+    summary: Summary,
+    progress: Progress,
+    report: Report,
 ) -> Iterator[ScoredBatch]:
     """All rows with their scores and flags; one batch without rows for a table without any."""
     columns, codes = fitted.columns, codes_for(fitted)
     arrange = columns.stream()
     for batch in source.batches(columns.inputs, carried):
-        rows = _scored(fitted, batch, arrange)
-        _check_finite(rows, batch, source)
-        anomaly = fitted.is_flagged(rows.score)
-        summary.rows += len(rows)
-        summary.anomalies += int(anomaly.sum())
-        summary.empty += int(np.isnan(rows.score).sum())
+        scored = score_batch(fitted, batch, arrange, source.name)
+        summary.rows += len(scored.rows)
+        summary.anomalies += int(scored.anomaly.sum())
+        summary.empty += int(np.isnan(scored.rows.score).sum())
         codes.add(batch.rows, batch.X[:, columns.positions])
-        yield ScoredBatch(batch, rows, anomaly)
+        yield scored
         progress(summary)
     for text in codes.sentences(columns.names, source.name, ADVICE):
         report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
-        yield ScoredBatch(batch, _scored(fitted, batch, arrange), np.empty(0, dtype=bool))
+        yield score_batch(fitted, batch, arrange, source.name)
+
+
+def score_batch(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged], table: str) -> ScoredBatch:
+    """Score and flag the rows of a batch; ``arrange`` turns cells into features, ``table`` is a name for errors."""
+    rows = _scored(fitted, batch, arrange)
+    _check_finite(rows, batch, table)
+    return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
 
 
 def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged]) -> ScoredRows:
@@ -93,13 +113,13 @@ def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Ar
         return fitted.rows(reading)
 
 
-def _check_finite(rows: ScoredRows, batch: Batch, source: Source) -> None:
+def _check_finite(rows: ScoredRows, batch: Batch, table: str) -> None:
     """Only a row without any number may lack a score: a row whose score overflows must not count as normal."""
     if np.isfinite(rows.score).all():
         return
     lost = ~np.isfinite(rows.score) & ~np.isnan(rows.standard).all(axis=1)
     if lost.any():
-        raise TableError(f"{source.name}: row {batch.rows[lost][0]} contains a number that is too large to score.")
+        raise TableError(f"{table}: row {batch.rows[lost][0]} contains a number that is too large to score.")
 
 
 def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:

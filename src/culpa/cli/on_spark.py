@@ -1,0 +1,178 @@
+"""`--engine spark`: fit, score, explain and incidents of tables that Spark reads, and answers that Spark writes."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from culpa._core.choices import one_of
+from culpa.cli import console, options
+
+ENGINE = "Spark"
+_FORMATS = {".csv": "csv", ".json": "json", ".ndjson": "json", ".orc": "orc"}  # by extension; a folder is Parquet
+_READ = {"csv": {"header": "true", "inferSchema": "true"}}
+_WRITE = {"csv": {"header": "true"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What runs the job."""
+
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="'spark' for tables that Spark reads, such as folders of Parquet files; the output is a folder.",
+            rich_help_panel=ENGINE,
+        ),
+    ] = "culpa"
+    master: Annotated[
+        str, typer.Option(help="Spark: the cluster, such as 'yarn' or 'sc://host' for Connect.", rich_help_panel=ENGINE)
+    ] = "local[*]"
+    spark_format: Annotated[
+        str | None,
+        typer.Option(
+            help="Spark: format of the table, such as 'delta'.",
+            show_default="file extension, or parquet",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        one_of(self.engine, ("culpa", "spark"), "--engine")
+
+    @property
+    def is_spark(self) -> bool:
+        """Whether Spark runs the job."""
+        return self.engine == "spark"
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """The session that runs already, or a new one, which is stopped at the end."""
+        import os
+        import sys
+
+        from culpa.spark.frames import require_pyspark
+
+        require_pyspark()
+        from pyspark.sql import SparkSession
+
+        if (running := SparkSession.getActiveSession()) is not None:
+            yield running
+            return
+        connect = self.master.startswith("sc://")
+        if self.master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if not connect:
+            _require_java()
+        builder = SparkSession.builder.appName("culpa")
+        builder = builder.remote(self.master) if connect else builder.master(self.master)
+        session = builder.config("spark.log.level", "ERROR").getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+
+    def read(self, session: Any, tables: Sequence[str]) -> Any:
+        """The tables as one DataFrame."""
+        kind = self.spark_format or _FORMATS.get(Path(tables[0]).suffix, "parquet")
+        from pyspark.errors import AnalysisException
+
+        try:
+            return session.read.format(kind).options(**_READ.get(kind, {})).load(list(tables))
+        except AnalysisException as error:
+            raise ValueError(f"{', '.join(tables)}: {str(error).splitlines()[0]}") from None
+
+
+def _require_java() -> None:
+    import os
+    import shutil
+
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise ValueError("Spark needs Java 17 or later. Install it, or name a Connect server with --master sc://host.")
+
+
+def write(answer: Any, output: options.OutputOptions) -> None:
+    """Let Spark write an answer to a folder."""
+    from pyspark.errors import AnalysisException
+
+    from culpa.spark.frames import with_reason
+
+    assert output.path is not None
+    kind = _FORMATS.get(output.path.suffix, "parquet")
+    writer = answer.write.mode("overwrite" if output.force else "error").format(kind).options(**_WRITE.get(kind, {}))
+    try:
+        with_reason(lambda: writer.save(str(output.path)))
+    except AnalysisException as error:
+        if "PATH_ALREADY_EXISTS" not in str(error):
+            raise ValueError(str(error).splitlines()[0]) from None
+        raise ValueError(f"{output.path} exists already. Replace it with --force.") from None
+
+
+def answer_new_rows(
+    engine: EngineOptions,
+    rows: options.NewRowsOptions,
+    output: options.OutputOptions,
+    job: str,
+    arguments: Mapping[str, Any],
+) -> None:
+    """Score or explain new rows, or find their incidents, with the function of `culpa.spark` of that name."""
+    import culpa.spark
+    from culpa.detector import PCADetector
+
+    refuse(rows, allowed=("table", "model", "quiet", "no_groups", "time"))
+    refuse(output, allowed=("output", "force"))
+    if output.path is None:
+        raise ValueError("--engine spark writes a folder. Name it with -o.")
+    detector = PCADetector.from_fitted(rows.detector())
+    with engine.session() as session:
+        write(getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments), output)
+    if not rows.quiet:
+        console.say(f"Spark wrote {output.path}")
+
+
+def learn(
+    engine: EngineOptions,
+    table: options.TableOptions,
+    columns: options.ColumnOptions,
+    parameters: Mapping[str, Any],
+    output: Path,
+    *,
+    complete_only: bool,
+    compile: bool,
+) -> Any:
+    """Fit a detector to a table that Spark reads, write its model file, and return it."""
+    import culpa.spark
+    from culpa.io.tables.columns import split_names
+    from culpa.spark.frames import feature_names
+
+    refuse(table, allowed=("table", "time"))
+    order = None if table.time in (None, "none") else table.time
+    with engine.session() as session:
+        df = engine.read(session, table.table)
+        wanted, dropped, others = (
+            split_names(names or [], df.columns) for names in (columns.columns, columns.drop, columns.id)
+        )
+        names = [name for name in feature_names(df, wanted or None, order, *others) if name not in dropped]
+        detector = culpa.spark.fit(df, names, order=order, complete_only=complete_only, **parameters)
+    if compile:
+        detector.explainer().compile()
+    detector.save(output)
+    return detector
+
+
+def refuse(given: Any, allowed: Sequence[str]) -> None:
+    """Refuse options that Spark's jobs do not take, rather than ignore them."""
+    for field in dataclasses.fields(given):
+        if field.name not in allowed and getattr(given, field.name) not in (field.default, None, False):
+            raise ValueError(f"--{field.name.replace('_', '-')} is not for --engine spark.")
+
+
+def refuse_values(given: Mapping[str, Any]) -> None:
+    """The same for single options, by name."""
+    for name, value in given.items():
+        if value not in (None, False):
+            raise ValueError(f"{name} is not for --engine spark.")

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from partitions import NAMES, Partitions, plant
+
+from culpa import PCADetector
+from culpa.io.model_bytes import detector_to_bytes
+from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, partial_scores, partitioned
+from culpa.models import Moments
+from culpa.models.blocks import BlockMoments
+
+SIZES = (1, 0, 350)  # skewed, and one is empty
+
+
+def by_hash(frame, **options):
+    """The library's fit with the same blocks."""
+    X = frame[list(NAMES)].to_numpy()
+    block = HashedPlaces().blocks(X, None)
+    blocks = BlockMoments(tuple(Moments.of(X[block == k]) for k in range(10)))
+    return PCADetector(**options).fit_moments(blocks, NAMES, [X[np.argsort(block, kind="stable")]])
+
+
+def ordered(frame):
+    return OrderedPlaces.of("order", len(frame), lambda ranks: frame["order"].to_numpy()[list(ranks)].tolist())
+
+
+def assert_same(found, expected, X):
+    assert found.limit_kind_ == expected.limit_kind_
+    assert found.limit_ == pytest.approx(expected.limit_, rel=1e-12)
+    np.testing.assert_allclose(found.mean_, expected.mean_, rtol=1e-12)
+    np.testing.assert_allclose(found.model_.covariance_, expected.model_.covariance_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.fitted.score(X), expected.fitted.score(X), rtol=1e-9)
+    assert found.false_alarm_rate_ == expected.false_alarm_rate_
+    if expected.limit_kind_ == "box" and expected.abnormal_training_rows_ is None:
+        return  # without a second pass, `fit_moments` does not know the range
+    for name in ("low", "high", "n", "inflation"):
+        seen, wanted = (getattr(one.fitted.normal_range, name) for one in (found, expected))
+        np.testing.assert_allclose(seen, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"limit": "empirical"}, {"n_components": 2}, {"limit": "box"}, {"given": ["flow"]}, {"limit": 9.0}]
+)
+def test_fits_equal_the_librarys(options):
+    frame = plant(607, centre=100.0)
+    frame["order"] = np.arange(607.0)
+    shuffled = frame.sample(frac=1, random_state=1)
+    run = Partitions(shuffled, SIZES)
+    X = frame[list(NAMES)]
+    if "given" in options:  # least squares loses digits to the mean, by any way of adding up
+        X = frame[list(NAMES)] = X - 100.0
+        run = Partitions(frame.sample(frac=1, random_state=1), SIZES)
+    assert_same(fit_partitions(PCADetector(**options), NAMES, run, HashedPlaces()), by_hash(frame, **options), X)
+    found = fit_partitions(PCADetector(**options), NAMES, run, ordered(frame))
+    expected = PCADetector(**options).fit(X)
+    assert_same(found, expected, X)
+    np.testing.assert_allclose(found.fitted.normal_range.reach, expected.fitted.normal_range.reach, rtol=1e-9)
+
+
+def test_neighbours_in_a_batch_tell_how_alike_successive_rows_are():
+    random = np.random.default_rng(0)
+    frame = plant(600)
+    slow = np.convolve(random.normal(size=700), np.ones(20) / 20, mode="same")[:600]
+    frame[list(NAMES)] = slow[:, None] + 0.01 * random.normal(size=(600, 4))
+    frame["order"] = np.arange(600.0)
+    found = fit_partitions(PCADetector(), NAMES, Partitions(frame, (200, 200)), ordered(frame))
+    assert found.fitted.normal_range.dependence == pytest.approx(
+        PCADetector().fit(frame[list(NAMES)]).fitted.normal_range.dependence, rel=0.2
+    )
+
+
+def test_limits_of_huge_tables_rest_on_a_share_of_the_rows(monkeypatch):
+    frame = plant(3000)
+    exact = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
+    monkeypatch.setattr(partitioned, "MOST_SCORED", 1000)
+    thinned = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
+    held_out = thinned.fitted.limits.held_out(thinned.fitted.statistic)
+    assert 900 < held_out.n < 1100
+    assert thinned.limit_ == pytest.approx(exact.limit_, rel=0.2)
+    assert thinned.fitted.normal_range.n == 3000  # the range is that of all rows
+    assert partial_scores.MOST_SCORED == 1 << 22
+
+
+def test_too_few_rows_for_held_out_scores():
+    found = fit_partitions(PCADetector(), NAMES, Partitions(plant(20), (5,)), HashedPlaces())
+    assert found.limit_kind_ == "box"
+
+
+def test_missing_cells():
+    frame = plant(300)
+    frame.loc[::10, "power"] = np.nan
+    with pytest.raises(ValueError, match="30 rows of 300 have missing cells, most of them in column 'power'"):
+        fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
+    found = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces(), complete_only=True)
+    assert_same(found, by_hash(frame.dropna()), frame.dropna()[list(NAMES)])
+    frame["power"] = np.nan
+    with pytest.raises(ValueError, match="all cells of column 'power' are missing"):
+        fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces(), complete_only=True)
+    with pytest.raises(ValueError, match="at least 2 complete rows are needed to learn from, got 0"):
+        fit_partitions(PCADetector(), NAMES, Partitions(frame[:0], ()), HashedPlaces())
+
+
+@pytest.mark.parametrize("options", [{"lags": 1}, {"smooth": 0.2}, {"trim": 0.1}, {"limit": "conformal"}, {"modes": 2}])
+def test_what_needs_rows_in_one_place_is_refused(options):
+    [name] = options
+    with pytest.raises(ValueError, match=f"{name}.*needs"):
+        fit_partitions(PCADetector(**options), NAMES, Partitions(plant(100), ()), HashedPlaces())
+
+
+def test_rows_without_an_order_are_refused():
+    frame = plant(100)
+    frame["order"] = np.arange(100.0)
+    places = ordered(frame)
+    frame.loc[4, "order"] = np.nan
+    with pytest.raises(ValueError, match="column 'order' orders the rows, but some of its cells are missing"):
+        fit_partitions(PCADetector(), NAMES, Partitions(frame, ()), places)
+
+
+def test_conformal_limits_equal_the_librarys():
+    detector = PCADetector().fit(plant(300)[list(NAMES)])
+    new = plant(500, seed=0)[200:]
+    fitted = calibrate_partitions(
+        detector.fitted, detector_to_bytes(detector.fitted), Partitions(new, (3, 0, 100)), len(new)
+    )
+    assert fitted.limit_kind == "conformal"
+    assert fitted.limit == detector.calibrate_limit(new[list(NAMES)]).limit_
