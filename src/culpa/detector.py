@@ -35,7 +35,7 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.compatibility import check_combinations, check_weighted
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe, limits_from_rows
+from culpa.learning import Recipe, SecondPass, limits_from_rows
 from culpa.models import PPCA, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.diagnostics import oddities
@@ -268,13 +268,14 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         self,
         moments: Moments | BlockMoments,
         names: tuple[str, ...] | None = None,
-        batches: Iterable[Floats] | None = None,
+        batches: Iterable[Floats] | SecondPass | None = None,
     ) -> Self:
         """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
         ``batches`` are the rows themselves, for a second pass: ``limit="empirical"`` needs them, and ``limit="auto"`` uses
-        them. With lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those
-        of the columns.
+        them. Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. With
+        lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those of the
+        columns.
         """
         with _all_or_nothing(self):
             self._check_parameters()

@@ -56,6 +56,10 @@ class Learned(NamedTuple):
     choice: ComponentChoice | None
 
 
+# makes limits, and the range of the training rows, where somebody else has the rows
+SecondPass = Callable[["Recipe", Learned, BlockMoments], tuple[Limits, NormalRange | None]]
+
+
 class _Prepared(NamedTuple):
     """Rows as a model learns them, and how they became so."""
 
@@ -214,11 +218,11 @@ class Recipe:
         return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
     def fit_blocks(
-        self, blocks: BlockMoments, batches: Iterable[Floats] | None, p: int | None = None
+        self, blocks: BlockMoments, batches: Iterable[Floats] | SecondPass | None, p: int | None = None
     ) -> FittedDetector:
         """Learn from the moments of complete rows; limits from scores need the rows once more, as batches in order.
 
-        ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
+        Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
         """
         kind = self.limit_kind
         from_rows = {
@@ -230,6 +234,9 @@ class Recipe:
             if asked:
                 raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
+        if callable(batches):
+            limits, seen = batches(self, learned, blocks)
+            return self.limited(self._fitted(learned, limits, blocks, seen, None))
         watcher = _Watcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
         if kind == "empirical":
@@ -433,8 +440,8 @@ class Recipe:
         portions: Iterable[tuple[Floats, NDArray[np.integer]]],
     ) -> Limits:
         """Limits from rows, with their positions, each scored by the model of the other blocks."""
-        lags, ends = self.columns.lags, np.append(starts[1:], n)
-        if n < FEWEST_ROWS or (ends - starts).min() < FEWEST_PER_BLOCK + 2 * lags:
+        ends = np.append(starts[1:], n)
+        if not self.can_hold_out(ends - starts):
             return Limits(learned.model, "formula")
         try:
             return self._limits_from_blocks(learned, model_without, starts, ends, portions)
@@ -467,15 +474,21 @@ class Recipe:
                 for name, values in judges[k].scores(rows[here]).items():
                     found.setdefault(name, []).append(values[settled])
                 where.append(np.full(int(settled.sum()), k))
-        blocks = np.concatenate(where)
+        scores = {name: np.concatenate(parts) for name, parts in found.items()}
+        return self.held_out_limits(learned.model, scores, np.concatenate(where))
+
+    def can_hold_out(self, sizes: NDArray[np.integer]) -> bool:
+        """Whether blocks of these sizes are enough for limits from held-out scores."""
+        return bool(sizes.sum() >= FEWEST_ROWS and sizes.min() >= FEWEST_PER_BLOCK + 2 * self.columns.lags)
+
+    def held_out_limits(self, model: FittedModel, scores: Mapping[str, Floats], block: NDArray[np.integer]) -> Limits:
+        """Limits from scores of rows, by statistic, each by the model of the blocks that the row is not in."""
         smooth = self.columns.smooth
-        scores = {}
-        for name, parts in found.items():
-            values = np.concatenate(parts)
-            scores[name] = HeldOutScores.of(
-                values, blocks, clustering=clustering(smooth), dependence=dependence(smooth, values)
-            )
-        return Limits(learned.model, "held-out", scores)
+        tails = {
+            name: HeldOutScores.of(values, block, clustering=clustering(smooth), dependence=dependence(smooth, values))
+            for name, values in scores.items()
+        }
+        return Limits(model, "held-out", tails)
 
 
 def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:

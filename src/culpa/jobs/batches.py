@@ -67,20 +67,25 @@ def scored_batches(
     columns, codes = fitted.columns, codes_for(fitted)
     arrange = columns.stream()
     for batch in source.batches(columns.inputs, carried):
-        rows = _scored(fitted, batch, arrange)
-        _check_finite(rows, batch, source)
-        anomaly = fitted.is_flagged(rows.score)
-        summary.rows += len(rows)
-        summary.anomalies += int(anomaly.sum())
-        summary.empty += int(np.isnan(rows.score).sum())
+        scored = score_batch(fitted, batch, arrange, source.name)
+        summary.rows += len(scored.rows)
+        summary.anomalies += int(scored.anomaly.sum())
+        summary.empty += int(np.isnan(scored.rows.score).sum())
         codes.add(batch.rows, batch.X[:, columns.positions])
-        yield ScoredBatch(batch, rows, anomaly)
+        yield scored
         progress(summary)
     for text in codes.sentences(columns.names, source.name, ADVICE):
         report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
-        yield ScoredBatch(batch, _scored(fitted, batch, arrange), np.empty(0, dtype=bool))
+        yield score_batch(fitted, batch, arrange, source.name)
+
+
+def score_batch(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged], table: str) -> ScoredBatch:
+    """Score and flag the rows of a batch; ``arrange`` turns cells into features, ``table`` is a name for errors."""
+    rows = _scored(fitted, batch, arrange)
+    _check_finite(rows, batch, table)
+    return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
 
 
 def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged]) -> ScoredRows:
@@ -93,13 +98,13 @@ def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Ar
         return fitted.rows(reading)
 
 
-def _check_finite(rows: ScoredRows, batch: Batch, source: Source) -> None:
+def _check_finite(rows: ScoredRows, batch: Batch, table: str) -> None:
     """Only a row without any number may lack a score: a row whose score overflows must not count as normal."""
     if np.isfinite(rows.score).all():
         return
     lost = ~np.isfinite(rows.score) & ~np.isnan(rows.standard).all(axis=1)
     if lost.any():
-        raise TableError(f"{source.name}: row {batch.rows[lost][0]} contains a number that is too large to score.")
+        raise TableError(f"{table}: row {batch.rows[lost][0]} contains a number that is too large to score.")
 
 
 def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:

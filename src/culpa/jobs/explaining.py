@@ -51,7 +51,7 @@ def explain(
     ``counterfactual``, a line for each feature to change; with ``inline``, every row is answered, and those to be
     explained carry a list of their worst culprits. ``upstream`` is that of `culpa.Explainer`.
     """
-    lines = _lines_of(top, shortest, fitted.limit if counterfactual else None)
+    lines = lines_of(top, shortest, fitted.limit if counterfactual else None)
     summary = Summary()
     options: ExplainerOptions = {"upstream": upstream} if upstream else {}
     explainer = BatchExplainer(fitted.explainer(**options), live=source.live, note=note)
@@ -61,13 +61,13 @@ def explain(
             if inline:
                 sink.write(_inline(scored, keep, explainer, fitted.limit, top or 3))
             elif lines is None:
-                sink.write(_wide(scored, keep | all_rows, explainer, fitted.limit))
+                sink.write(wide_columns(scored, keep | all_rows, explainer, fitted.limit))
             else:
-                sink.write(_long(scored, keep, explainer, fitted.limit, lines))
+                sink.write(long_columns(scored, keep, explainer, fitted.limit, lines))
     return summary
 
 
-def _lines_of(top: int | None, shortest: float | None, limit: float | None) -> Callable[[Explanation], Any] | None:
+def lines_of(top: int | None, shortest: float | None, limit: float | None) -> Callable[[Explanation], Any] | None:
     """What makes the lines of an answer with several per row; ``None`` if it has one per row."""
     if limit is not None:
         return lambda why: why.counterfactual(limit).to_frame()
@@ -76,16 +76,18 @@ def _lines_of(top: int | None, shortest: float | None, limit: float | None) -> C
     return None if top is None else lambda why: why.top(top)
 
 
-def _wide(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
+def wide_columns(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float) -> dict[str, Any]:
+    """An answer with one line per row: labels, score, limit, flag, and the Shapley value of every feature or group."""
     names = explainer.explainer.player_names
     values = explainer.values(scored.rows if keep.all() else scored.rows.choose(keep))
     columns = joined(labels(scored.batch, keep), verdict(scored, keep, limit), own=names)
     return columns | dict(zip(names, np.ascontiguousarray(values.T), strict=True))
 
 
-def _long(
+def long_columns(
     scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: float, lines: Callable[[Explanation], Any]
 ) -> dict[str, Any]:
+    """An answer with several lines per row: labels, score and limit, beside what ``lines`` says about the row."""
     which = np.flatnonzero(keep)
     table = lines(explainer.explain(scored.rows.choose(which)))
     at = table.column("row").to_numpy() if table.num_rows else which[:0]  # positions in the batch

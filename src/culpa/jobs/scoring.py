@@ -1,14 +1,15 @@
 """`culpa score`: score, limit, flag and p-value of every row of a table."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
-from culpa.jobs.batches import Progress, Report, Summary, joined, labels, scored_batches, verdict
+from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, joined, labels, scored_batches, verdict
 from culpa.scores.held_out import discovery_level
 
 
@@ -33,17 +34,22 @@ def score(
     with one_blas_thread():
         level = None if fdr is None else _level(fitted, source, fdr)
         for scored in scored_batches(fitted, source, carried, summary, progress, report):
-            p_value = _p_values(fitted, scored.rows.score)
             keep = scored.anomaly if flagged_only else np.ones(len(scored.rows), dtype=bool)
-            found = verdict(scored, keep, fitted.limit) | {"p_value": p_value[keep]}
-            if fitted.n_modes is not None:
-                found["mode"] = fitted.model.modes_of(scored.rows.standard[keep]) + 1
+            found = score_columns(fitted, scored, keep)
             if level is not None:
-                discovery = p_value <= level
+                discovery = _p_values(fitted, scored.rows.score) <= level
                 summary.discoveries = (summary.discoveries or 0) + int(discovery.sum())
                 found["discovery"] = discovery[keep]
             sink.write(joined(labels(scored.batch, keep), found))
     return summary
+
+
+def score_columns(fitted: FittedDetector, scored: ScoredBatch, keep: Mask) -> dict[str, Any]:
+    """What is said about some rows of a batch: score, limit, flag and p-value, and the mode of a detector with modes."""
+    found = verdict(scored, keep, fitted.limit) | {"p_value": _p_values(fitted, scored.rows.score[keep])}
+    if fitted.n_modes is not None:
+        found["mode"] = fitted.model.modes_of(scored.rows.standard[keep]) + 1
+    return found
 
 
 def _level(fitted: FittedDetector, source: Source, fdr: float) -> float:

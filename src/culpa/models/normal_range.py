@@ -111,11 +111,16 @@ class NormalRange:
         )
 
 
+def count_stretches(n_rows: int) -> int:
+    """How many consecutive stretches rows are cut into, to learn how far features go in each."""
+    return max(min(_STRETCHES, n_rows // _FEWEST_PER_STRETCH), 1)
+
+
 class RangeGatherer:
     """Takes the standardised training rows in order, and learns their range."""
 
     def __init__(self, n_rows: int, n_features: int) -> None:
-        self._n_stretches = max(min(_STRETCHES, n_rows // _FEWEST_PER_STRETCH), 1)
+        self._n_stretches = count_stretches(n_rows)
         self._n_rows, self._seen = n_rows, 0
         self._farthest = np.full((self._n_stretches, n_features), np.nan)
         self._low, self._high = np.full(n_features, np.nan), np.full(n_features, np.nan)
@@ -142,13 +147,9 @@ class RangeGatherer:
             self._n_distances += int((~np.isnan(distance)).sum())
 
     def _add_pairs(self, score: Floats) -> None:
-        logs = np.log(np.maximum(score, np.finfo(np.float64).tiny))
-        x, y = np.concatenate([[self._last], logs[:-1]]), logs
-        both = ~(np.isnan(x) | np.isnan(y))
-        x, y = x[both], y[both]
-        self._pairs += [x.sum(), y.sum(), x @ x, y @ y, x @ y]
-        self._n_pairs += len(x)
-        self._last = logs[-1]
+        sums, self._last = sums_of_pairs(score, self._last)
+        self._n_pairs += int(sums[0])
+        self._pairs += sums[1:]
 
     def finish(self) -> NormalRange:
         """The range of all rows."""
@@ -159,15 +160,28 @@ class RangeGatherer:
             np.nan_to_num(self._high),
             known.sum(axis=0) / counted,
             self._seen,
-            self._worth(),
+            worth_of_rows(self._n_pairs, self._pairs),
             max(self._distance / max(self._n_distances, 1) / len(self._low), 1.0),
         )
 
-    def _worth(self) -> float:
-        """(1 + r) / (1 - r) with the correlation r of successive scores, as if these were autoregressive."""
-        if self._n_pairs < 30:
-            return 1.0
-        x, y, xx, yy, xy = self._pairs / self._n_pairs
-        spread = np.sqrt(max(xx - x * x, 0.0) * max(yy - y * y, 0.0))
-        r = float(np.clip((xy - x * y) / spread, 0.0, 0.95)) if spread > 0 else 0.0
-        return (1 + r) / (1 - r)
+
+def sums_of_pairs(score: Floats, last: float = np.nan) -> tuple[Floats, float]:
+    """Number of pairs of successive log scores, and the sums of x, y, x^2, y^2 and xy; and the last log score.
+
+    ``last`` is the log score before the first.
+    """
+    logs = np.log(np.maximum(score, np.finfo(np.float64).tiny))
+    x, y = np.concatenate([[last], logs[:-1]]), logs
+    both = ~(np.isnan(x) | np.isnan(y))
+    x, y = x[both], y[both]
+    return np.array([len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]), float(logs[-1])
+
+
+def worth_of_rows(n_pairs: int, sums: Floats) -> float:
+    """(1 + r) / (1 - r) with the correlation r of successive scores, as if these were autoregressive."""
+    if n_pairs < 30:
+        return 1.0
+    x, y, xx, yy, xy = sums / n_pairs
+    spread = np.sqrt(max(xx - x * x, 0.0) * max(yy - y * y, 0.0))
+    r = float(np.clip((xy - x * y) / spread, 0.0, 0.95)) if spread > 0 else 0.0
+    return (1 + r) / (1 - r)
