@@ -222,7 +222,8 @@ class Recipe:
     ) -> FittedDetector:
         """Learn from the moments of complete rows; limits from scores need the rows once more, as batches in order.
 
-        Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. ``p`` is the number of components where it is "auto" and there is but one block to choose it from.
+        Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. ``p`` is the
+        number of components where it is "auto" and there is but one block to choose it from.
         """
         kind = self.limit_kind
         from_rows = {

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Arranged, Reading
 from culpa.fitted import FittedDetector
-from culpa.io.tables import Batch, Source, TableError
+from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
@@ -33,6 +33,16 @@ class ScoredBatch:
     batch: Batch
     rows: ScoredRows
     anomaly: Mask
+
+
+class RowSource(Protocol):
+    """What scoring, explaining and finding incidents ask of a table, which may be a `culpa.io.tables.Source`."""
+
+    name: str
+    live: bool  # whether rows come one by one and are to be answered at once
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows, in order."""
 
 
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
@@ -61,7 +71,12 @@ def codes_for(fitted: FittedDetector) -> Codes:
 
 
 def scored_batches(
-    fitted: FittedDetector, source: Source, carried: Sequence[str], summary: Summary, progress: Progress, report: Report
+    fitted: FittedDetector,
+    source: RowSource,
+    carried: Sequence[str],
+    summary: Summary,
+    progress: Progress,
+    report: Report,
 ) -> Iterator[ScoredBatch]:
     """All rows with their scores and flags; one batch without rows for a table without any."""
     columns, codes = fitted.columns, codes_for(fitted)

@@ -5,10 +5,10 @@ from typing import Any
 
 from culpa._core.threads import one_blas_thread
 from culpa.fitted import FittedDetector
-from culpa.io.tables import Sink, Source, TableError
+from culpa.io.tables import Sink, TableError
 from culpa.io.tables.columns import kind
 from culpa.jobs.batch_explainer import BatchExplainer
-from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, advice_on_order, scored_batches
+from culpa.jobs.batches import Progress, Report, RowSource, ScoredBatch, Summary, advice_on_order, scored_batches
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.running import RowNames
@@ -18,7 +18,7 @@ from culpa.monitoring.when import Clock
 
 def incidents(
     fitted: FittedDetector,
-    source: Source,
+    source: RowSource,
     sink: Sink,
     *,
     time: str | None = None,
@@ -66,10 +66,21 @@ def incidents(
     return summary
 
 
+def incident_schema(time: Any, *, modes: bool) -> Any:
+    """The Arrow schema of the lines, where ``time`` is the type of the column of times."""
+    import pyarrow as pa
+
+    names = as_columns([])
+    whole, texts = ("first", "last", "n_flagged"), ("kind", "culprit", *list(names)[list(names).index("unit") :])
+    types = dict.fromkeys(names, pa.float64()) | dict.fromkeys(whole, pa.int64()) | dict.fromkeys(texts, pa.string())
+    types |= dict.fromkeys(("start", "end", "peak"), time) | {"score_if_fixed": pa.float64()}
+    return pa.schema({**types, **({"mode": pa.int64()} if modes else {})})
+
+
 class _Clock:
     """The times of the rows, batch by batch; they must not go backwards."""
 
-    def __init__(self, source: Source, column: str | None) -> None:
+    def __init__(self, source: RowSource, column: str | None) -> None:
         self.source, self.column = source, column
         self.last: Times | None = None  # of the row before, alone
         self.as_text = False

@@ -48,7 +48,10 @@ def check_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
 
 
 class _Answers(ABC):
-    """Answers record batches of one schema. ``schema`` is that of the answers, and ``added`` its fields that are new."""
+    """Answers record batches of one schema.
+
+    ``schema`` is that of the answers: the columns ``kept`` from the table, and the fields that are ``added``.
+    """
 
     def __init__(self, fitted: FittedDetector, schema: pa.Schema) -> None:
         if fitted.columns.lags or fitted.columns.smooth is not None:
@@ -61,7 +64,7 @@ class _Answers(ABC):
         self.fitted = fitted
         self._arrange = fitted.columns.stream()
         kept = [field for field in schema if self._keeps(field.name)]
-        self._kept = [field.name for field in kept]
+        self.kept = [field.name for field in kept]
         self.added = self._new_fields(schema)
         self.schema = pa.schema([*kept, *self.added])
 
@@ -78,7 +81,7 @@ class _Answers(ABC):
         """The columns of an answer: those that are kept, and the new ones."""
 
     def _answer(self, batch: pa.RecordBatch) -> dict[str, Any]:
-        cells = {name: batch.column(name) for name in self._kept}
+        cells = {name: batch.column(name) for name in self.kept}
         # a detector whose table has no other columns still needs labels, which are left out again
         carried = cells or {"row": pa.array(np.arange(batch.num_rows))}
         X = read_features(batch, self.fitted.columns.inputs)
@@ -94,7 +97,7 @@ class _Answers(ABC):
             for field in schema
         ]
         answer = self._answer(pa.record_batch(cells, names=schema.names))
-        new = list(answer.items())[len(self._kept) :]
+        new = list(answer.items())[len(self.kept) :]
         return [pa.field(name, _as_array(cells, None).type) for name, cells in new]
 
 

@@ -1,0 +1,139 @@
+"""The rows of many machines in one sorted stream: incidents of each, a model of each, scores by the model of each.
+
+Engines bring the rows of a machine together and sort them. A partition is then a stream of record batches in which machines
+follow each other, so that memory does not grow with the rows of a machine, except for fits.
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sklearn.exceptions import ConvergenceWarning
+
+from culpa._core.fit_warning import FitWarning
+from culpa._core.threads import one_blas_thread
+from culpa._core.validation import Table
+from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
+from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
+from culpa.io.tables import Batch
+from culpa.jobs.batches import joined
+from culpa.jobs.incident_stream import incidents
+from culpa.jobs.record_batches import THE_TABLE, RecordBatchScorer, read_features, to_record_batch
+
+Key = tuple[Any, ...]
+
+
+def by_machine(batches: Iterable[Any], by: Sequence[str]) -> Iterator[tuple[Key, Iterator[Any]]]:
+    """Machines of a sorted stream, each with its record batches; read the batches of one before you ask for the next."""
+    runs = (run for batch in batches for run in _runs(batch, by))
+    for key, group in groupby(runs, key=lambda run: run[0]):
+        yield key, (batch for _, batch in group)
+
+
+def _runs(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[Key, Any]]:
+    """Stretches of a record batch with the same key."""
+    if not batch.num_rows:
+        return
+    changes = np.zeros(max(batch.num_rows - 1, 0), dtype=bool)
+    for name in by:
+        codes = batch.column(name).dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        changes |= np.diff(codes) != 0
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    for start, end in zip(starts[:-1], starts[1:], strict=True):
+        yield tuple(batch.column(name)[start].as_py() for name in by), batch.slice(start, end - start)
+
+
+@dataclass(frozen=True, eq=False)
+class _MachineRows:
+    """The record batches of one machine as a table that jobs read."""
+
+    stream: Iterable[Any]
+    name: str
+    live: bool = False
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows, numbered from 0."""
+        done = 0
+        for batch in self.stream:
+            rows = np.arange(done, done + batch.num_rows)
+            yield Batch(rows, read_features(batch, features), {name: batch.column(name) for name in carried})
+            done += batch.num_rows
+
+
+class _Collected:
+    """A sink that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[Mapping[str, Any]] = []
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        self.written.append(columns)
+
+
+def machine_incidents(
+    fitted: FittedDetector, batches: Iterable[Any], by: Sequence[str], time: str, schema: pa.Schema, **grouping: Any
+) -> Iterator[Any]:
+    """Incidents of each machine of a sorted stream, beside its key; options are those of `culpa.jobs.incidents`."""
+    for key, stream in by_machine(batches, by):
+        found = _Collected()
+        incidents(fitted, _MachineRows(stream, _named(by, key)), found, time=time, **grouping)
+        for columns in found.written:
+            n = len(columns["sentence"])
+            keys = {name: [value] * n for name, value in zip(by, key, strict=True)}
+            yield to_record_batch(joined(keys, columns), schema)
+
+
+def machine_fits(
+    batches: Iterable[Any],
+    by: Sequence[str],
+    names: tuple[str, ...],
+    options: Mapping[str, Any],
+    schema: pa.Schema,
+) -> Iterator[Any]:
+    """One line per machine of a sorted stream: its model file, its rows and its limit, or why there is no model."""
+    for key, stream in by_machine(batches, by):
+        X = np.concatenate([read_features(batch, names) for batch in stream])
+        found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}
+        try:
+            detector = _fit(X, names, options)
+            found |= {"model": detector_to_bytes(detector.fitted), "limit": detector.limit_}
+        except ValueError as error:  # one machine must not stop the others
+            found["error"] = str(error)
+        line = dict(zip(by, key, strict=True)) | found
+        yield to_record_batch({name: [value] for name, value in line.items()}, schema)
+
+
+def _fit(X: Any, names: tuple[str, ...], options: Mapping[str, Any]) -> PCADetector:
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore", FitWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return PCADetector(**options).fit(Table(X, names))
+
+
+def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str, schema: pa.Schema) -> Iterator[Any]:
+    """Scores of the rows of each machine by its own model.
+
+    The column ``model`` holds the model file in the first row of a machine, which has nothing else, and is null in the rows
+    to score. Rows of a machine without a model get no score.
+    """
+    for _, stream in by_machine(batches, by):
+        scorer: RecordBatchScorer | None = None
+        for batch in stream:
+            head = batch.column(model)[0].as_py()
+            rows = (batch if head is None else batch.slice(1)).drop_columns([model])
+            if head is not None:
+                scorer = RecordBatchScorer(detector_from_bytes(head).fitted, rows.schema)
+            if rows.num_rows:
+                answer = rows if scorer is None else scorer(rows)
+                columns = dict(zip(answer.schema.names, answer.columns, strict=True))
+                yield to_record_batch(columns, schema)
+
+
+def _named(by: Sequence[str], key: Key) -> str:
+    """What errors call the rows of a machine."""
+    return ", ".join(f"{name}={value}" for name, value in zip(by, key, strict=True)) or THE_TABLE

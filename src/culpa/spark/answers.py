@@ -1,0 +1,56 @@
+"""Scores and explanations of the rows of a Spark DataFrame, which may be a stream."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
+from culpa.io.model_bytes import detector_to_bytes, kept_detector
+from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer, answered
+from culpa.spark.frames import DataFrame, check_features, require_pyspark, stand_in_schema, struct_of
+
+_MANY = 100_000  # rows that are worth Spark, so that compiling for them pays
+
+
+def score(df: DataFrame, detector: PCADetector) -> DataFrame:
+    """All columns of a DataFrame, and score, limit, flag (``anomaly``) and p-value of each row.
+
+    The p-value is null where the limit is a formula. A detector with operating modes adds the mode. A new column whose name
+    is taken gets an underscore at its end. ``df`` may be a streaming DataFrame.
+    """
+    return _answered(df, detector.fitted, "score", {})
+
+
+def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, flagged_only: bool = False) -> DataFrame:
+    """Whose fault it is: the Shapley value of each feature or group, for every row or for flagged rows.
+
+    The answer has the columns of the DataFrame that are not features, then score, limit, flag, and a column of Shapley
+    values for each feature. With ``top``, it has a line for each of that many worst culprits of a row instead. ``df``
+    may be a streaming DataFrame. The explainer is compiled here, if it can be, and not by each process.
+    """
+    fitted = detector.fitted
+    explainer = fitted.explainer()
+    explainer.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.distribution.n_features)))
+    if explainer.compiling_is_due:
+        explainer.compile()
+    return _answered(df, fitted, "explain", {"top": top, "flagged_only": flagged_only})
+
+
+_ANSWERS: dict[str, Any] = {"score": RecordBatchScorer, "explain": RecordBatchExplainer}
+
+
+def _answered(df: DataFrame, fitted: FittedDetector, what: str, options: dict[str, Any]) -> DataFrame:
+    require_pyspark()
+    check_features(df, fitted.columns.inputs)
+    declared = _ANSWERS[what](fitted, stand_in_schema(df, fitted.columns.inputs), **options)
+    kept = [df.schema[name] for name in declared.kept]
+    task = partial(_answer, detector_to_bytes(fitted), what, options)
+    return df.mapInArrow(task, struct_of(kept, declared.added))
+
+
+def _answer(model: bytes, what: str, options: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
+    """Runs in a Python process of Spark, for each partition."""
+    return answered(_ANSWERS[what], kept_detector(model).fitted, batches, **options)

@@ -1,0 +1,78 @@
+"""Spark DataFrames as culpa sees them: which columns are numbers, and what Arrow types are in Spark."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from culpa.io.tables.columns import find_all
+
+DataFrame = Any  # of classic Spark or of Spark Connect, which are different classes
+
+
+def require_pyspark() -> None:
+    """Raise an error that says how to install PySpark."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise ImportError("culpa.spark needs PySpark 4 or later: pip install 'culpa[spark]'.") from None
+
+
+def feature_names(df: DataFrame, columns: Sequence[str] | None, *others: str | None) -> tuple[str, ...]:
+    """The columns to learn from: those asked for, or all columns of numbers except for ``others``."""
+    from pyspark.sql.types import NumericType
+
+    if columns is None:
+        return tuple(f.name for f in df.schema if isinstance(f.dataType, NumericType) and f.name not in others)
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    check_features(df, names)
+    return names
+
+
+def check_features(df: DataFrame, names: Sequence[str]) -> None:
+    """Refuse columns that the DataFrame does not have, or that hold no numbers, before anything runs."""
+    from pyspark.sql.types import BooleanType, NumericType
+
+    find_all(names, df.columns, "the DataFrame")
+    for name in names:
+        kind = df.schema[name].dataType
+        if not isinstance(kind, NumericType | BooleanType):
+            raise ValueError(
+                f"column {name!r} contains {kind.simpleString()}, not numbers. Leave it out with columns=, or cast it."
+            )
+
+
+def key_names(df: DataFrame, by: str | Sequence[str] | None) -> list[str]:
+    """The columns that tell machines apart."""
+    keys = [] if by is None else [by] if isinstance(by, str) else list(by)
+    find_all(keys, df.columns, "the DataFrame")
+    return keys
+
+
+def stand_in_schema(df: DataFrame, features: Iterable[str]) -> pa.Schema:
+    """Arrow schema with the columns of a DataFrame, in which only features have a type that matters."""
+    numbers = set(features)
+    return pa.schema({name: pa.float64() if name in numbers else pa.string() for name in df.columns})
+
+
+def struct_of(kept: Iterable[Any], added: Iterable[pa.Field]) -> Any:
+    """Spark's schema of an answer: fields of the DataFrame, and new ones."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([*kept, *(StructField(field.name, _spark_type(field.type)) for field in added)])
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    from pyspark.sql import types
+
+    if pa.types.is_list(kind):
+        return types.ArrayType(_spark_type(kind.value_type), containsNull=True)
+    known = {
+        pa.float64(): types.DoubleType,
+        pa.int64(): types.LongType,
+        pa.int32(): types.IntegerType,
+        pa.bool_(): types.BooleanType,
+        pa.string(): types.StringType,
+        pa.binary(): types.BinaryType,
+    }
+    return known[kind]()

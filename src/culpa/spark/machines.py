@@ -1,0 +1,144 @@
+"""Machines of a fleet: the incidents of each, one small model for each, and scores by these models."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from culpa.detector import PCADetector
+from culpa.io.model_bytes import detector_to_bytes, kept_detector
+from culpa.jobs.batches import joined
+from culpa.jobs.incident_stream import incident_schema
+from culpa.jobs.machines import machine_fits, machine_incidents, machine_scores
+from culpa.spark.frames import (
+    DataFrame,
+    check_features,
+    feature_names,
+    key_names,
+    require_pyspark,
+    struct_of,
+)
+
+_MODEL = "__culpa_model"
+_FIT_COLUMNS = {"model": pa.binary(), "rows": pa.int64(), "limit": pa.float64(), "error": pa.string()}
+_SCORE_COLUMNS = {"score": pa.float64(), "limit": pa.float64(), "anomaly": pa.bool_(), "p_value": pa.float64()}
+
+
+def incidents(
+    df: DataFrame,
+    detector: PCADetector,
+    *,
+    time: str,
+    by: str | Sequence[str] | None = None,
+    gap: Any = 0,
+    min_length: int = 1,
+    baseline: int = 0,
+) -> DataFrame:
+    """Incidents of each machine: what `PCADetector.incidents` says of its rows in the order of ``time``, one line each.
+
+    ``by`` names the columns that tell machines apart. Without it, all rows are of one machine and go through one process.
+    The columns are those of ``culpa incidents``, after the columns ``by``. Detectors with lags and smoothing are welcome
+    here.
+    """
+    require_pyspark()
+    keys, features = key_names(df, by), detector.fitted.columns.inputs
+    check_features(df, features)
+    fields = incident_schema(pa.null(), modes=detector.fitted.n_modes is not None)
+    names = list(joined(dict.fromkeys(keys), dict.fromkeys(fields.names)))
+    new = [pa.field(name, field.type) for name, field in zip(names[len(keys) :], fields, strict=True)]
+    struct = struct_of([df.schema[key] for key in keys], [field for field in new if field.type != pa.null()])
+    moment = df.schema[key_names(df, time)[0]].dataType
+    struct = _with_times(struct, [field.name for field in new], keys, moment)
+    rows = _together(df.select(*dict.fromkeys((*keys, time, *features))), keys, [time])
+    grouping = {"gap": gap, "min_length": min_length, "baseline": baseline}
+    return rows.mapInArrow(partial(_incidents, detector_to_bytes(detector.fitted), keys, time, names, grouping), struct)
+
+
+def fit_many(
+    df: DataFrame,
+    by: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    *,
+    time: str | None = None,
+    **detector_options: Any,
+) -> DataFrame:
+    """One detector per machine, each that of `PCADetector.fit` on its rows, which must fit into memory one machine at a time.
+
+    The answer has the columns ``by``, the model file (``model``), the number of rows, the limit, and an error where a
+    machine has no model, for example because it has too few rows. ``time`` orders the rows. `score_many` scores by these
+    models, and `culpa.io.model_bytes.detector_from_bytes` reads one of them.
+    """
+    require_pyspark()
+    keys = key_names(df, by)
+    names = feature_names(df, columns, *keys, time)
+    PCADetector(**detector_options)  # refuses unknown options before anything runs
+    struct = struct_of([df.schema[key] for key in keys], pa.schema(_FIT_COLUMNS))
+    ordered = [] if time is None else [time]
+    rows = _together(df.select(*dict.fromkeys((*keys, *ordered, *names))), keys, ordered)
+    return rows.mapInArrow(partial(_fits, keys, names, detector_options), struct)
+
+
+def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
+    """All columns of a DataFrame, and score, limit, flag and p-value of each row by the model of its machine.
+
+    ``models`` is what `fit_many` returned, or has at least the columns ``by`` and ``model``. Write it to a table first, or
+    every action fits again. Rows of machines without a model have null scores.
+    """
+    from pyspark.sql import functions as F
+
+    require_pyspark()
+    keys = key_names(df, by)
+    new = list(joined(dict.fromkeys(df.columns), dict.fromkeys(_SCORE_COLUMNS)))[len(df.columns) :]
+    added = [pa.field(name, kind) for name, kind in zip(new, _SCORE_COLUMNS.values(), strict=True)]
+    known = models.where(F.col("model").isNotNull()).select(*keys, F.col("model").alias(_MODEL))
+    rows = df.withColumn(_MODEL, F.lit(None).cast("binary")).unionByName(known, allowMissingColumns=True)
+    rows = _together(rows, keys, [F.col(_MODEL).isNull()])  # the model comes first
+    return rows.mapInArrow(partial(_scores, keys, new), struct_of(df.schema, added))
+
+
+def _together(rows: DataFrame, keys: Sequence[str], order: Sequence[Any]) -> DataFrame:
+    """Rows of each machine in one partition, and in order."""
+    moved = rows.repartition(*keys) if keys else rows.repartition(1)
+    return moved.sortWithinPartitions(*keys, *order) if (*keys, *order) else moved
+
+
+def _with_times(struct: Any, names: Sequence[str], keys: Sequence[str], moment: Any) -> Any:
+    """Spark's schema of incidents, whose times have the type of the column of times."""
+    from pyspark.sql.types import StructField, StructType
+
+    known = {field.name: field for field in struct}
+    return StructType([known.get(name, StructField(name, moment)) for name in (*keys, *names)])
+
+
+def _incidents(
+    model: bytes, keys: Sequence[str], time: str, names: Sequence[str], grouping: Any, batches: Iterable[Any]
+) -> Iterator[Any]:
+    """Runs in a Python process of Spark, for each partition; so do the functions below."""
+    batches = iter(batches)
+    for first in batches:
+        fitted = kept_detector(model).fitted
+        fields = incident_schema(first.schema.field(time).type, modes=fitted.n_modes is not None)
+        kinds = [*(first.schema.field(key).type for key in keys), *fields.types]
+        schema = pa.schema(list(zip(names, kinds, strict=True)))
+        yield from machine_incidents(fitted, _again(first, batches), keys, time, schema, **grouping)
+
+
+def _fits(keys: Sequence[str], names: tuple[str, ...], options: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    batches = iter(batches)
+    for first in batches:
+        schema = pa.schema({**{key: first.schema.field(key).type for key in keys}, **_FIT_COLUMNS})
+        yield from machine_fits(_again(first, batches), keys, names, options, schema)
+
+
+def _scores(keys: Sequence[str], new: Sequence[str], batches: Iterable[Any]) -> Iterator[Any]:
+    batches = iter(batches)
+    for first in batches:
+        kept = [field for field in first.schema if field.name != _MODEL]
+        added = [pa.field(name, kind) for name, kind in zip(new, _SCORE_COLUMNS.values(), strict=True)]
+        yield from machine_scores(_again(first, batches), keys, _MODEL, pa.schema([*kept, *added]))
+
+
+def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
