@@ -91,4 +91,4 @@ def check_forms(forms: QuadraticForms, fitted: FittedDetector) -> None:
 
 def _probes(d: int) -> Floats:
     """Standardised rows without any symmetry, the same for every file."""
-    return 3.0 * np.cos(np.arange(1.0, _N_PROBES * d + 1) ** 2).reshape(_N_PROBES, d)
+    return np.asarray(3.0 * np.cos(np.arange(1.0, _N_PROBES * d + 1) ** 2).reshape(_N_PROBES, d))

@@ -8,7 +8,8 @@ import numpy as np
 
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
-from culpa.io.model_file import FORMAT, open_model
+from culpa.io.model_container import FORMAT
+from culpa.io.model_file import open_model
 from culpa.models import MixturePPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 
