@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BUSY_PROCESSES = 2
-DELAYS = (0.3, 1.0, 2.3, 4.1, 6.7)  # seconds of work before the signal
+DELAYS = (2.3, 5.1, 0.7, 3.9, 1.4)  # seconds of work before the signal
+STARTING = 4.0  # seconds that a command needs to import
 OLD = b"the output of an earlier run"
 WITHIN = 1.0  # seconds
 
@@ -73,11 +74,17 @@ class Job:
 
 JOBS = (
     Job("`culpa fit`, 2,000,000 rows, 30 columns", ("fit", "long.parquet", "-o", "out")),
-    Job("`culpa fit --tails student`", ("fit", "long.parquet", "-o", "out", "--tails", "student")),
-    Job("`culpa score`", ("score", "long.parquet", "-m", "plant24.culpa", "-o", "out", "--output-format", "csv")),
-    Job("`culpa explain`, exact, 24 features", ("explain", "new24.parquet", "-m", "plant24.culpa", "-o", "out")),
-    Job("`culpa explain`, sampled, 120 features", ("explain", "new120.parquet", "-m", "plant120.culpa", "-o", "out")),
-    Job("`culpa incidents`", ("incidents", "new120.parquet", "-m", "plant120.culpa", "-o", "out")),
+    Job("`culpa fit --model student`", ("fit", "normal24.parquet", "-o", "out", "--model", "student")),
+    Job("`culpa score`", ("score", "new120.parquet", "-m", "plant120.culpa", "-o", "out", "--format", "csv")),
+    Job(
+        "`culpa explain`, exact, 24 features",
+        ("explain", "new24.parquet", "-m", "plant24.culpa", "-o", "out", "--format", "csv"),
+    ),
+    Job(
+        "`culpa explain`, sampled, 120 features",
+        ("explain", "new120.parquet", "-m", "plant120.culpa", "-o", "out", "--format", "csv"),
+    ),
+    Job("`culpa incidents`", ("incidents", "new120.parquet", "-m", "plant120.culpa", "-o", "out", "--format", "csv")),
     Job("`culpa report`", ("report", "new24.parquet", "-m", "plant24.culpa", "-o", "out")),
     Job("`culpa calibrate`", ("calibrate", "normal24.parquet", "-o", "out")),
     Job("`culpa reproduce table1`", ("reproduce", "table1", "-o", "folder")),
@@ -105,7 +112,7 @@ JOBS = (
     Job(
         "any score, 20 features",
         prepare="X = rows(3000, 20); f = lambda Z: np.tanh(Z).sum(axis=1)",
-        call="Explainer(PPCA(n_components=3).fit(X), score=f).explain(X)",
+        call="Explainer(score=f, normal=X).explain(X)",
     ),
     Job("fit, 4,000 x 2,500", prepare="X = rows(4000, 2500)", call="PCADetector(n_components=5).fit(X)"),
     Job(
@@ -143,7 +150,7 @@ def interrupt(job: Job, folder: Path, delay: float, environment: dict[str, str])
     assert process.stdout is not None
     if not job.words:
         process.stdout.readline()
-    time.sleep(delay + 1.5 * bool(job.words))  # commands import first
+    time.sleep(delay + STARTING * bool(job.words))
     if process.poll() is not None:
         return 0.0, f"ended by itself: {process.communicate()[1][-300:]}"
     sent = time.time()
