@@ -27,7 +27,7 @@ This page lists every parameter of the detector, the explainer, the calibration 
 | what | in Python | on the command line |
 | --- | --- | --- |
 | [detector](#pcadetector) | `PCADetector(...)` | `culpa fit` |
-| [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` only) |
+| [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` and `tolerance` only) |
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
 | [model with several modes](#mixtureppca) | `MixturePPCA(...)` | |
