@@ -79,7 +79,7 @@ class Interventional(Expected[QuadraticScore]):
         response = self.score.response(present, lambda array: as_array_like(array, X))
         per_feature = present * response - as_array_like(self._base(observed), X)
         joined = xp.take(per_feature, as_array_like(np.array(members, dtype=np.intp), X), axis=1)
-        if len(members) == len(players):
+        if all(len(player) == 1 for player in players):
             return joined
         ends = np.cumsum([0, *map(len, players)]).tolist()
         return xp.stack([xp.sum(joined[:, a:b], axis=1) for a, b in pairwise(ends)], axis=1)
