@@ -18,6 +18,7 @@ from culpa.jobs.places import Integers, Places
 from culpa.jobs.record_batches import in_larger_batches, read_features
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
+from culpa.models.scatter import Scatter
 
 _LEFT_OUT = -1
 _NUMBERS = pa.list_(pa.float64())
@@ -125,7 +126,7 @@ def _merged(batches: Iterable[Any], n_features: int) -> tuple[dict[int, Moments]
                 n_left_out, missing = n_left_out + line["n"], missing + np.array(line["missing"])
                 continue
             reference, offset, scatter = (np.array(line[name]) for name in ("reference", "offset", "scatter"))
-            part = Moments(line["n"], reference, offset, scatter.reshape(n_features, n_features))
+            part = Moments(line["n"], reference, offset, Scatter.of_matrix(scatter.reshape(n_features, n_features)))
             known = found.get(line["block"])
             found[line["block"]] = part if known is None else known.merge(part)
     return found, n_left_out, missing
@@ -138,7 +139,7 @@ def _to_record_batch(found: dict[int, Moments], n_left_out: int, missing: Floats
             "n": round(moments.n),
             "reference": moments.reference,
             "offset": moments.offset,
-            "scatter": moments.scatter.ravel(),
+            "scatter": moments.scatter.matrix.ravel(),
         }
         for k, moments in sorted(found.items())
     ]
