@@ -139,7 +139,7 @@ def _to_record_batch(found: dict[int, Moments], n_left_out: int, missing: Floats
             "n": round(moments.n),
             "reference": moments.reference,
             "offset": moments.offset,
-            "scatter": moments.scatter.matrix.ravel(),
+            "scatter": moments.scatter.ravel(),
         }
         for k, moments in sorted(found.items())
     ]
