@@ -51,7 +51,7 @@ def _explanations(quick: bool) -> list[dict[str, Any]]:
 def _many_rows(quick: bool) -> list[dict[str, Any]]:
     n = 1_000 if quick else 10_000
     X = rows_of(2_000, 500)
-    detector = PCADetector().fit(X)
+    detector = PCADetector(10, statistic="mahalanobis").fit(X)
     detector.explain(X[:1])
     new = np.tile(X, (n // len(X) + 1, 1))[:n]
     return [_line(f"{n:,} rows, 500 features", lambda: detector.explain(new), new)]
