@@ -25,9 +25,9 @@ Bits = NDArray[np.int64]
 
 # Values of coalitions x rows held at a time by arrays: about what fits the processor's cache, and more on a GPU.
 _VALUES_PER_CHUNK, _VALUES_PER_CHUNK_ON_GPU = 1 << 16, 1 << 24
-# Tasks for threads to share, and how many values a task has at least (a fifth of a millisecond) and at most (a twentieth of a
-# second, because Ctrl-C is answered between two tasks). They do not depend on the number of threads, so the rounding of the
-# result does not either.
+# Tasks for threads to share, and how many values a task has at least (a fifth of a millisecond) and at most (a twentieth
+# of a second, because Ctrl-C is answered between two tasks). They do not depend on the number of threads, so the
+# rounding of the result does not either.
 _TASKS, _FEWEST_VALUES, _MOST_VALUES = 16, 1.2e5, 2e7
 
 
