@@ -29,6 +29,7 @@ run_interruptible(run)
         ("SIGINT", "raise ValueError('another library')", 130),
         ("SIGINT", "sys.exit(1)", 130),
         ("SIGINT", "sys.exit(0)", 0),
+        ("SIGINT", "exec('raise KeyboardInterrupt')", 130),  # as in an import; Python itself would die of the signal
     ],
 )
 def test_exit_code_is_that_of_the_signal(signal, then, code):

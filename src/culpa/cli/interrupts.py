@@ -15,10 +15,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 from culpa._core.unfinished import remove_unfinished
 
-_SECONDS_TO_END = 0.5  # after a signal
+_SECONDS_TO_END = 0.3  # after a signal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _received: list[int] = []
@@ -52,7 +53,9 @@ def run_interruptible(run: Callable[[], None]) -> None:
             _done.set()
         if number is None or _done.is_set():
             raise
-        sys.exit(128 + number)
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            sys.stdout.flush()
+        _end(number)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -73,6 +76,11 @@ def _end_after_signal(arrived: int) -> None:
     while number not in _SIGNALS:
         number = os.read(arrived, 1)[0]
     if not _done.wait(_SECONDS_TO_END):
-        remove_unfinished()
         say_interrupted()
-        os._exit(128 + number)
+        _end(number)
+
+
+def _end(number: int) -> NoReturn:
+    """End the process at once: Python would wait for threads, and forget the code if the signal came during an import."""
+    remove_unfinished()
+    os._exit(128 + number)
