@@ -15,9 +15,8 @@ import pyarrow as pa
 from culpa import PCADetector
 from culpa.datasets import make_plant
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
-from culpa.jobs.partitioned import Pass, fit_partitions
-from culpa.jobs.places import HashedPlaces
-from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
+from culpa.jobs import HashedPlaces, RecordBatchExplainer, RecordBatchScorer, fit_partitions
+from culpa.jobs.partitioned import Pass
 
 
 def fit(rows: dd.DataFrame, **options: Any) -> PCADetector:
