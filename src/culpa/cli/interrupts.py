@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from os import _exit as end_process
 from types import FrameType
 from typing import NoReturn
 
@@ -83,4 +84,4 @@ def _end_after_signal(arrived: int) -> None:
 def _end(number: int) -> NoReturn:
     """End the process at once: Python would wait for threads, and forget the code if the signal came during an import."""
     remove_unfinished()
-    os._exit(128 + number)
+    end_process(128 + number)
