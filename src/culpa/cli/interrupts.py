@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from os import _exit as end_process
 from types import FrameType
 from typing import NoReturn
 
@@ -76,11 +77,11 @@ def _end_after_signal(arrived: int) -> None:
     while number not in _SIGNALS:
         number = os.read(arrived, 1)[0]
     if not _done.wait(_SECONDS_TO_END):
-        say_interrupted()
         _end(number)
 
 
 def _end(number: int) -> NoReturn:
     """End the process at once: Python would wait for threads, and forget the code if the signal came during an import."""
     remove_unfinished()
-    os._exit(128 + number)
+    say_interrupted()
+    end_process(128 + number)
