@@ -45,15 +45,15 @@ def test_large_needs_are_stated_and_too_large_ones_refused(monkeypatch, tmp_path
 
 @pytest.mark.filterwarnings("ignore::culpa.FitWarning")
 def test_wide_work_is_refused_in_one_sentence(monkeypatch, tmp_path):
-    X = np.random.default_rng(0).normal(size=(30, 400))
+    X = np.random.default_rng(0).normal(size=(30, 600))
     detector = PCADetector(2).fit(X)
     monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
     set_free(monkeypatch, tmp_path, machine=1 << 20)
     steps = {
-        "fitting 30 rows x 400 columns": lambda: PCADetector(2).fit(X),
-        "explaining 300 rows x 400 columns": lambda: detector.explain(np.repeat(X, 10, axis=0), game="interventional"),
-        "the covariance of 400 features": lambda: detector.model_.covariance_,
-        r"sampling [\d,]+ orders of 400 players": lambda: detector.explain(X[:1]),
+        "fitting 30 rows x 600 columns": lambda: PCADetector(2).fit(X),
+        "explaining 300 rows x 600 columns": lambda: detector.explain(np.repeat(X, 10, axis=0), game="interventional"),
+        "the covariance of 600 features": lambda: detector.model_.covariance_,
+        r"sampling [\d,]+ orders of 600 players": lambda: detector.explain(X[:1]),
     }
     for what, step in steps.items():
         with pytest.raises(memory.NotEnoughMemoryError, match=f"^{what} needs about"):
@@ -70,3 +70,17 @@ def test_the_estimate_of_a_fit_is_about_right(monkeypatch, shape):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 0.5 * peak < max(seen) < 4 * peak
+
+
+def test_a_table_that_is_held_is_refused_while_it_is_read(monkeypatch, tmp_path):
+    from culpa.io.tables import Options, open_source
+    from culpa.jobs import fit, fitting
+
+    X = np.random.default_rng(0).normal(size=(3000, 4))
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, X, delimiter=",", header="a,b,c,d", comments="")
+    monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
+    monkeypatch.setattr(fitting, "_ROWS_BEFORE_CHECK", 100)
+    set_free(monkeypatch, tmp_path, machine=1 << 16)
+    with pytest.raises(memory.NotEnoughMemoryError, match=r"^fitting [\d,]+ rows x 4 columns needs about"):
+        fit(PCADetector(2, trim=0.1), open_source(path, Options(), print), ["a", "b", "c", "d"])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from culpa._core import memory
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
@@ -31,6 +32,8 @@ from culpa.monitoring.fill_values import Ends, sentences
 Progress = Callable[[int], None]  # receives the number of rows read so far
 Report = Callable[[str], None]  # receives warnings about the table
 Note = Callable[[str], None]  # receives the current step
+
+_ROWS_BEFORE_CHECK = 1 << 15  # that are held before their need of memory is compared with what is free
 
 
 def fit(
@@ -145,7 +148,7 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
 def _fit_whole(job: _Job) -> list[str]:
     """The same with all rows at once, held in memory."""
     detector, source, features, progress = job.detector, job.source, job.features, job.progress
-    batches = list(_batches(source, features, progress))
+    batches = _held_batches(source, features, progress)
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
     places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
     if job.complete_only and np.isnan(X).any():
@@ -173,6 +176,19 @@ def _fit_whole(job: _Job) -> list[str]:
     ends.add(places, X)
     alone = ends.alone(observed.sum(axis=0))
     return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]), ADVICE)
+
+
+def _held_batches(source: Source, features: Sequence[str], progress: Progress) -> list[Batch]:
+    """All rows, unless the rows so far would already need more memory than there is."""
+    batches: list[Batch] = []
+    n_rows, checked = 0, _ROWS_BEFORE_CHECK
+    for batch in _batches(source, features, progress):
+        batches.append(batch)
+        n_rows += len(batch.X)
+        if n_rows >= 2 * checked:
+            checked = n_rows
+            memory.claim_fit(n_rows, len(features), thin=n_rows < len(features))
+    return batches
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
