@@ -162,10 +162,11 @@ def _read(content, dialect, header):
     except csv.Error as error:
         raise Unreadable(str(error)) from None
     records = [record for record in records if any(cell.strip() for cell in record) or len(record) == len(header) > 1]
-    start = next((i for i, record in enumerate(records) if set(NAMES) <= set(record)), None)
+    heads = [[" ".join(cell.split()) for cell in record] for record in records]  # names have no line breaks
+    start = next((i for i, head in enumerate(heads) if set(NAMES) <= set(head)), None)
     if start is None:
         raise Unreadable("no header")
-    names, rows = records[start], records[start + 1 :]
+    names, rows = heads[start], records[start + 1 :]
     while rows and rows[0] == names:  # several header rows that say the same
         rows = rows[1:]
     X, ids = [], []

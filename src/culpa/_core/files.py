@@ -33,8 +33,8 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
     """
     check_free(path, force=force)
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a device or a named pipe cannot be replaced
-        with path.open("wb") as special:
-            yield special
+        with path.open("wb") as device:
+            yield device
         return
     remove_stale_parts(path)
     part, file = _new_part(path)
