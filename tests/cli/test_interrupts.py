@@ -72,3 +72,41 @@ def test_a_long_instruction_is_not_waited_for(number, code, tmp_path):
     assert seconds < 5
     assert output.read_text() == "old"
     assert list(tmp_path.iterdir()) == [output]
+
+
+LATE = """
+import os, signal, sys
+from culpa.cli.interrupts import run_interruptible
+
+try:
+    run_interruptible(lambda: sys.exit({code}))
+finally:
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_signal_after_the_end_changes_nothing(code):
+    result = subprocess.run([sys.executable, "-c", LATE.format(code=code)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (code, "")
+
+
+SWALLOWED = """
+import os, signal, time
+from culpa.cli.interrupts import run_interruptible
+
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def run():
+    Deleted()  # Python cannot raise exceptions there
+    time.sleep(30)
+
+run_interruptible(run)
+"""
+
+
+def test_an_interrupt_that_python_cannot_raise_is_answered_without_a_traceback():
+    result = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "Interrupted.\n")

@@ -24,6 +24,7 @@ _SECONDS_TO_END = 0.3  # after a signal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _received: list[int] = []
+_ending: list[BaseException] = []  # what the program ends with; later signals change nothing
 _said = threading.Event()
 _done = threading.Event()  # the program has done all its work
 
@@ -45,10 +46,12 @@ def run_interruptible(run: Callable[[], None]) -> None:
     """Run a whole program so that it ends with exit code 130 on Ctrl-C and 143 on SIGTERM."""
     for each in _SIGNALS:
         signal.signal(each, _interrupt)
+    sys.unraisablehook = _report_unraisable
     _watch_signals()
     try:
         run()
     except (SystemExit, Exception, KeyboardInterrupt) as end:
+        _ending.append(end)
         number = signal_received()
         if isinstance(end, SystemExit) and not end.code:
             _done.set()
@@ -60,8 +63,16 @@ def run_interruptible(run: Callable[[], None]) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    if _ending:  # raised outside all code of the program, it would end in a traceback
+        return
     _received.append(number)
     raise KeyboardInterrupt
+
+
+def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Report an exception that Python cannot raise, except for an interrupt, which the waiting thread answers."""
+    if not (_received and isinstance(unraisable.exc_value, KeyboardInterrupt)):
+        sys.__unraisablehook__(unraisable)
 
 
 def _watch_signals() -> None:
