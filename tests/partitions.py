@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-NAMES = ("flow", "power", "speed", "heat")
+NAMES = ("flow", "power", "SI101.PV", "heat")
 
 
 def plant(n=600, seed=0, centre=1e6):

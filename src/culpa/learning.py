@@ -236,7 +236,10 @@ class Recipe:
         for what, asked in from_rows.items():
             if asked:
                 raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
-        memory.claim_fit(blocks.total.n, blocks.total.n_features, thin=blocks.total.about_mean.is_thin)
+        if blocks.total.about_mean.is_thin:
+            memory.claim_fit(blocks.total.n, blocks.total.n_features, thin=True)
+        else:
+            memory.claim_moments(blocks.total.n_features)
         learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
         if callable(batches):
             limits, seen = batches(self, learned, blocks)

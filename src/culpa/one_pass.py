@@ -7,6 +7,7 @@ share these chunks. Two things are put off until many rows are together, because
 - Shapley values that are not compiled.
 """
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,7 +83,8 @@ class OnePass:
     def explain(self, reading: Reading, wanted: Wanted) -> Answer:
         """Rows that were read, of any number."""
         n = len(reading.labels)
-        memory.claim_explanation(n, self.game.n_features)
+        per_row = sum(array.itemsize * math.prod(array.shape[1:]) for array in self._fields(0, wanted).values())
+        memory.claim_explanation(n, self.game.n_features, per_row, _ROWS_TOGETHER)
         standard, score = np.empty((min(n, _ROWS_TOGETHER), self.game.n_features)), np.empty(min(n, _ROWS_TOGETHER))
         fields = self._fields(n, wanted)
         replicates, evaluations, empty = 0, 0, [np.empty(0, dtype=np.intp)]

@@ -7,18 +7,21 @@ import pytest
 
 from culpa import PCADetector
 from culpa._core import memory
+from culpa.models import Moments
 
 
-def set_free(monkeypatch, tmp_path, *, machine=None, limit=None, use=0):
+def set_free(monkeypatch, tmp_path, *, machine=None, limit=None, use=0, read=0):
     """A machine with so many bytes available, in a container with a limit."""
-    meminfo, maximum, current = tmp_path / "meminfo", tmp_path / "memory.max", tmp_path / "memory.current"
+    names = ("meminfo", "memory.max", "memory.current", "memory.stat")
+    meminfo, maximum, current, parts = (tmp_path / name for name in names)
     if machine is not None:
         meminfo.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {machine // 1024} kB\n")
     if limit is not None:
         maximum.write_text(f"{limit}\n")
         current.write_text(f"{use}\n")
+        parts.write_text(f"anon 7\ninactive_file {read}\n")
     monkeypatch.setattr(memory, "_MEMINFO", meminfo)
-    monkeypatch.setattr(memory, "_CGROUPS", ((maximum, current),))
+    monkeypatch.setattr(memory, "_CGROUPS", ((maximum, current, parts),))
 
 
 def test_available_is_what_machine_and_container_leave(monkeypatch, tmp_path):
@@ -32,6 +35,9 @@ def test_available_is_what_machine_and_container_leave(monkeypatch, tmp_path):
     assert memory.available() == 1 << 30
     set_free(monkeypatch, tmp_path, machine=1 << 30, limit=1 << 28, use=1 << 27)
     assert memory.available() == 1 << 27
+    # files that were read do not count
+    set_free(monkeypatch, tmp_path, machine=1 << 30, limit=1 << 28, use=1 << 28, read=1 << 26)
+    assert memory.available() == 1 << 26
 
 
 def test_large_needs_are_stated_and_too_large_ones_refused(monkeypatch, tmp_path):
@@ -84,3 +90,21 @@ def test_a_table_that_is_held_is_refused_while_it_is_read(monkeypatch, tmp_path)
     set_free(monkeypatch, tmp_path, machine=1 << 16)
     with pytest.raises(memory.NotEnoughMemoryError, match=r"^fitting [\d,]+ rows x 4 columns needs about"):
         fit(PCADetector(2, trim=0.1), open_source(path, Options(), print), ["a", "b", "c", "d"])
+
+
+def test_rows_that_are_not_held_need_no_memory(monkeypatch, tmp_path):
+    from culpa.models.blocks import BlockMoments
+
+    blocks = BlockMoments((Moments.of(np.random.default_rng(0).normal(size=(100, 3))).weighted(1e8),))
+    set_free(monkeypatch, tmp_path, machine=1 << 27)
+    PCADetector(2, limit="formula").fit_moments(blocks, ("a", "b", "c"))
+
+
+def test_parts_that_are_not_computed_need_no_memory(monkeypatch, tmp_path):
+    X = np.random.default_rng(0).normal(size=(1000, 5))
+    detector = PCADetector(2).fit(X)
+    monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
+    set_free(monkeypatch, tmp_path, machine=72 * 5000 + 8 * 1000)
+    detector.explain(X, parts="score")
+    with pytest.raises(memory.NotEnoughMemoryError, match=r"^explaining 1,000 rows x 5 columns"):
+        detector.explain(X)

@@ -192,8 +192,16 @@ class TestExplainer:
         why = Explainer(self.gaussian, game=game, upstream=self.upstream).explain(X)
         np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-11)
         for row, left, edges in ((1, [0, 2, 3, 4, 5], [(3, 0), (3, 1)]), (2, [0, 1, 2, 3, 5], [(1, 0)])):
-            value = definition(self.gaussian, game, "spe", np.nan_to_num(X[row]))
-            wanted = brute_force(lambda S, value=value, left=left: value([left[k] for k in S]), 5, edges)
+            score = scores.spe(self.gaussian)
+            whole = Interventional(score).where(~np.isnan(X[row])) if game == "interventional" else Conditional(score)
+            row_alone = np.nan_to_num(X[[row]])
+            wanted = brute_force(
+                lambda S, whole=whole, x=row_alone, left=left: whole.value(
+                    x, np.array([left[k] for k in S], dtype=int)
+                )[0],
+                5,
+                edges,
+            )
             np.testing.assert_allclose(why.values[row, left], wanted, rtol=1e-10, atol=1e-11)
         assert why.values[1, 1] == why.values[2, 4] == 0
 

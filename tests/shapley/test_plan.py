@@ -12,8 +12,9 @@ def model(d, p=4, seed=0):
     return LatentGaussian(np.zeros(d), rng.normal(size=(d, p)) * np.linspace(1, 0.4, p), 0.7)
 
 
-def test_many_players_are_corrected_for_their_positions_only(monkeypatch):
-    monkeypatch.setattr(rules, "_pair_controls", None)  # would be called
+def test_many_players_are_corrected_for_their_positions_only():
+    positions, curves = np.argsort(np.random.default_rng(0).random((8, 400)), axis=1), rules._curves(400)
+    np.testing.assert_array_equal(rules._controls(positions, 3, curves), curves[positions[:, 3]])
     rule = shapley.default_rule(400, 3, 1)
     np.testing.assert_allclose(rule.weights.sum(axis=1), 1.0, rtol=1e-10)
     assert rules.smallest_regression_net(400) < 3 < rules.smallest_regression_net(396)

@@ -16,6 +16,7 @@ from partitions import NAMES, plant
 import culpa
 import culpa.spark
 from culpa import PCADetector
+from culpa.spark.frames import map_arrow
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -128,11 +129,11 @@ def test_columns_without_numbers(spark, table, frame, detector):
 def test_a_partition_with_bad_rows(table, detector):
     from pyspark.sql import functions as F
 
-    bad = F.when(F.col("score") == "label 17", F.lit(float("inf"))).otherwise(F.col("speed"))
-    broken = table.withColumn("speed", bad)
-    with pytest.raises(ValueError, match=r"^column 'speed' of the table contains infinity in row \d+"):
+    bad = F.when(F.col("score") == "label 17", F.lit(float("inf"))).otherwise(F.col("`SI101.PV`"))
+    broken = table.withColumn("SI101.PV", bad)
+    with pytest.raises(ValueError, match=r"^column 'SI101.PV' of the table contains infinity in row \d+"):
         culpa.spark.fit(broken, COLUMNS)
-    with pytest.raises(pyspark.errors.PythonException, match="column 'speed' of the table contains infinity"):
+    with pytest.raises(pyspark.errors.PythonException, match=r"column 'SI101.PV' of the table contains infinity"):
         culpa.spark.score(broken, detector).collect()
 
 
@@ -146,7 +147,7 @@ def test_a_worker_that_is_killed_is_replaced(table, frame, detector, tmp_path):
                 open(marker, "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    shaky = table.mapInArrow(kill_once, table.schema)
+    shaky = map_arrow(table, kill_once, table.schema)
     found = sorted_rows(culpa.spark.score(shaky, detector))
     assert os.path.exists(marker)
     np.testing.assert_allclose(found["score_"], detector.fitted.score(frame[COLUMNS]), rtol=1e-12)

@@ -10,9 +10,12 @@ from pathlib import Path
 _LITTLE = 1 << 26  # bytes that nobody needs to ask for
 _LARGE = 1 << 31  # bytes from which on the need is stated in a warning
 _MEMINFO = Path("/proc/meminfo")
-_CGROUPS = (  # limit and use: of control groups, version 2, and of version 1
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+_CGROUPS = (  # limit, use and its parts: of control groups, version 2, and of version 1
+    tuple(Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory.current", "memory.stat")),
+    tuple(
+        Path("/sys/fs/cgroup/memory", name)
+        for name in ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
+    ),
 )
 
 
@@ -45,10 +48,16 @@ def claim_fit(n_rows: float, n_columns: int, *, thin: bool) -> None:
     claim(8 * need, f"fitting {n_rows:,.0f} rows x {n_columns:,} columns", remedy)
 
 
-def claim_explanation(n_rows: int, n_columns: int) -> None:
-    """`claim` what explaining rows needs."""
+def claim_moments(n_columns: int) -> None:
+    """`claim` what a fit needs that has the moments of the rows, but not the rows."""
+    claim(8 * 25.0 * n_columns**2, f"fitting {n_columns:,} columns", "Use fewer columns.")
+
+
+def claim_explanation(n_rows: int, n_columns: int, bytes_per_row: float, n_together: int) -> None:
+    """`claim` what explaining rows needs: the answer, and the work on some rows at a time."""
     what = f"explaining {n_rows:,} rows x {n_columns:,} columns"
-    claim(8 * 6.0 * n_rows * n_columns, what, "Explain fewer rows at a time.")
+    work = 8 * 9.0 * min(n_rows, n_together) * n_columns
+    claim(n_rows * bytes_per_row + work, what, "Explain fewer rows at a time.")
 
 
 def claim_orders(n_orders: int, n_columns: int, n_replicates: int) -> None:
@@ -85,8 +94,18 @@ def _of_machine() -> float | None:
     return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def _of_group(limit: Path, use: Path) -> float | None:
+def _of_group(limit: Path, use: Path, parts: Path) -> float | None:
     try:
-        return float(limit.read_text()) - float(use.read_text())  # "max" is no number: there is no limit
+        left = float(limit.read_text()) - float(use.read_text())  # "max" is no number: there is no limit
     except (OSError, ValueError):
         return None
+    return left + _file_cache(parts)
+
+
+def _file_cache(parts: Path) -> float:
+    """Bytes of files that were read, which the system gives up when memory is needed."""
+    try:
+        found = dict(line.split() for line in parts.read_text().splitlines())
+        return float(found.get("total_inactive_file", found.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return 0.0

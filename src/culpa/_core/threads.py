@@ -143,12 +143,12 @@ def in_threads(
         others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
         try:
             work(progress)  # this thread is there anyway
+            wait(others)
         except BaseException:
             waiting.clear()
             given_up.set()
-            raise
-        finally:
             wait(others)
+            raise
         for other in others:
             other.result()  # raises what went wrong there
     if progress is not None:

@@ -79,7 +79,8 @@ def check_forms(forms: QuadraticForms, fitted: FittedDetector) -> None:
     game, probes = fitted.explainer().game, _probes(forms.n_features)
     everybody = np.arange(game.n_features)
     with np.errstate(all="ignore"):
-        meant = game.total(probes, everybody) - game.base_value
+        base = game.base_values(probes) if game.base_varies else game.base_value
+        meant = game.total(probes, everybody) - base
         products = probes if forms.coordinates is None else probes @ forms.coordinates
         first, second = np.triu_indices(forms.n_features)
         coefficients, constants = forms.coefficients.sum(axis=1), forms.constants.sum(axis=1)

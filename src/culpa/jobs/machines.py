@@ -121,15 +121,15 @@ def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str, schema
     """Scores of the rows of each machine by its own model.
 
     The column ``model`` holds the model file in the first row of a machine, which has nothing else, and is null in the rows
-    to score. Rows of a machine without a model get no score.
+    to score. If a machine has several models, the first one counts. Rows of a machine without a model get no score.
     """
     for _, stream in by_machine(batches, by):
         scorer: RecordBatchScorer | None = None
         for batch in stream:
-            head = batch.column(model)[0].as_py()
-            rows = (batch if head is None else batch.slice(1)).drop_columns([model])
-            if head is not None:
-                scorer = RecordBatchScorer(detector_from_bytes(head).fitted, rows.schema)
+            files = batch.column(model).drop_null()
+            rows = batch.filter(batch.column(model).is_null()).drop_columns([model])
+            if scorer is None and len(files):
+                scorer = RecordBatchScorer(detector_from_bytes(files[0].as_py()).fitted, rows.schema)
             if rows.num_rows:
                 answer = rows if scorer is None else scorer(rows)
                 columns = dict(zip(answer.schema.names, answer.columns, strict=True))

@@ -122,7 +122,8 @@ class LatentGaussian:
         floor = RELATIVE_FLOOR * (max(variances.max(initial=0.0), noise_variance) or 1.0)
         noise_variance = max(float(noise_variance), floor)
         excess = np.maximum(variances - noise_variance, floor)
-        loadings = components.T * np.sqrt(excess)
+        # in the layout of model files, so that products round alike
+        loadings = np.ascontiguousarray(components.T * np.sqrt(excess))
         return cls(np.asarray(mean), loadings, noise_variance, degrees_of_freedom=degrees_of_freedom)
 
     @classmethod
@@ -406,7 +407,7 @@ class LatentGaussian:
     def posteriors(self, observed: Mask) -> Iterator[tuple[slice, Floats, Floats]]:
         """The same for many rows that observe different features, some rows at a time: gains (n, p, d), roots (n, p, p)."""
         d, p = self.loadings.shape
-        step = max(1, _CHUNK // ((d + p) * p))
+        step = max(1, _CHUNK // max(1, (d + p) * p))  # an isotropic model has no components
         for start in range(0, len(observed), step):
             rows = slice(start, start + step)
             weights = observed[rows] / np.sqrt(self.noise)
@@ -420,11 +421,13 @@ class LatentGaussian:
     def _leaving_out(self, blocks: Sequence[Sequence[int]] | None) -> LeavingOut:
         """Blocks of complete rows, prepared once."""
         key = None if blocks is None else tuple(map(tuple, blocks))
-        if key not in self._prepared:
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = LeavingOut.of(self, np.arange(self.n_features), blocks)
             if len(self._prepared) >= _BLOCKINGS_KEPT:
                 self._prepared.clear()
-            self._prepared[key] = LeavingOut.of(self, np.arange(self.n_features), blocks)
-        return self._prepared[key]
+            self._prepared[key] = prepared
+        return prepared
 
     @cached_property
     def _prepared(self) -> dict[tuple[tuple[int, ...], ...] | None, LeavingOut]:

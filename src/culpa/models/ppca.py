@@ -243,7 +243,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.mean_ = centre + model.mean
         variances = np.full(X.shape[1], float(model.noise_variance) * unbiased)
         variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
-        self._keep_eigen(np.linalg.svd(model.loadings, full_matrices=False)[0].T, variances, p)
+        self._keep_eigen(with_signs(np.linalg.svd(model.loadings, full_matrices=False)[0].T), variances, p)
 
     def _keep_eigen(self, axes: Floats, variances: Floats, p: int, degrees_of_freedom: float = math.inf) -> None:
         """The model with p components, from at least the p leading axes and the variances along all of them."""

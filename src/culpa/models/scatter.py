@@ -127,4 +127,5 @@ class Scatter:
 
 def with_signs(axes: Floats) -> Floats:
     """Axes, in rows, with the signs of scikit-learn's PCA: the largest loading of every axis is positive."""
-    return np.asarray(axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None])
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    return np.ascontiguousarray(axes * signs[:, None])  # as model files have them, so that products round alike

@@ -14,7 +14,7 @@ from culpa._core.validation import check_estimator_input
 from culpa.models.latent import LatentGaussian
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA, refuse_constant, refuse_empty_columns
-from culpa.models.scatter import Scatter
+from culpa.models.scatter import Scatter, with_signs
 from culpa.models.student_em import StudentResult, robust_start, student_em, weighted_rows
 
 _ROUGHLY = 1e-4  # tolerance for choosing the number of components
@@ -136,7 +136,7 @@ class StudentPPCA(PPCA):
         variances = np.full(X.shape[1], float(scale.noise_variance) * stretch)
         variances[:p] += (scale.loadings**2).sum(axis=0) * stretch
         self.n_iter_, self.converged_ = result.n_iter, result.converged
-        self._keep_eigen(np.linalg.svd(scale.loadings, full_matrices=False)[0].T, variances, p, nu)
+        self._keep_eigen(with_signs(np.linalg.svd(scale.loadings, full_matrices=False)[0].T), variances, p, nu)
 
     def _keep(self, gaussian: LatentGaussian) -> None:
         super()._keep(gaussian)

@@ -10,7 +10,7 @@ from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer, answered
-from culpa.spark.frames import DataFrame, check_features, require_pyspark, stand_in_schema, struct_of
+from culpa.spark.frames import DataFrame, check_features, map_arrow, require_pyspark, stand_in_schema, struct_of
 
 _MANY = 100_000  # rows that are worth Spark, so that compiling for them pays
 
@@ -48,7 +48,7 @@ def _answered(df: DataFrame, fitted: FittedDetector, what: str, options: dict[st
     declared = _ANSWERS[what](fitted, stand_in_schema(df, fitted.columns.inputs), **options)
     kept = [df.schema[name] for name in declared.kept]
     task = partial(_answer, detector_to_bytes(fitted), what, options)
-    return df.mapInArrow(task, struct_of(kept, declared.added))
+    return map_arrow(df, task, struct_of(kept, declared.added))
 
 
 def _answer(model: bytes, what: str, options: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:

@@ -12,7 +12,16 @@ from culpa.detector import PCADetector
 from culpa.io.model_bytes import detector_to_bytes
 from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
 from culpa.jobs.places import HashedPlaces, OrderedPlaces, Places
-from culpa.spark.frames import DataFrame, check_features, feature_names, require_pyspark, struct_of, with_reason
+from culpa.spark.frames import (
+    DataFrame,
+    check_features,
+    column,
+    feature_names,
+    map_arrow,
+    require_pyspark,
+    struct_of,
+    with_reason,
+)
 
 _ACCURACY = 100_000  # of the ranks that cut rows into blocks: tables up to about that size are cut exactly
 
@@ -38,7 +47,7 @@ def fit(
     """
     require_pyspark()
     names = feature_names(df, columns, order)
-    rows = df.select(*(_number(df, name) for name in names), *([] if order is None else [_number(df, order)]))
+    rows = df.select(*(_number(name) for name in dict.fromkeys((*names, *([] if order is None else [order])))))
     places = _places(rows, names, order, complete_only=complete_only)
     return fit_partitions(PCADetector(**detector_options), names, _run(rows), places, complete_only=complete_only)
 
@@ -53,16 +62,14 @@ def calibrate(df: DataFrame, detector: PCADetector) -> PCADetector:
     if fitted.columns.lags or fitted.columns.smooth is not None:
         raise ValueError("detectors with lags or smooth need rows in the order of time: use calibrate_limit.")
     check_features(df, fitted.columns.inputs)
-    rows = df.select(*(_number(df, name) for name in fitted.columns.inputs))
+    rows = df.select(*(_number(name) for name in fitted.columns.inputs))
     model = detector_to_bytes(fitted)
     return PCADetector.from_fitted(calibrate_partitions(fitted, model, _run(rows), rows.count()))
 
 
-def _number(df: DataFrame, name: str) -> Any:
+def _number(name: str) -> Any:
     """A column as double; times become seconds."""
-    from pyspark.sql import functions as F
-
-    return F.col(f"`{name}`").cast("double").alias(name)
+    return column(name).cast("double").alias(name)
 
 
 def _places(rows: DataFrame, names: Sequence[str], order: str | None, *, complete_only: bool) -> Places:
@@ -70,14 +77,16 @@ def _places(rows: DataFrame, names: Sequence[str], order: str | None, *, complet
 
     if order is None:
         return HashedPlaces()
-    rows = (rows.dropna(subset=list(names)) if complete_only else rows).select(order)
+    position = {name: f"c{k}" for k, name in enumerate(rows.columns)}  # names with dots would have to be quoted
+    rows = rows.toDF(*position.values())
+    rows = (rows.dropna(subset=[position[name] for name in names]) if complete_only else rows).select(position[order])
     n = rows.count()
 
     def at_ranks(ranks: Sequence[int]) -> list[float]:
         if not ranks:  # of a table with a single row
             return []
         shares = [(rank + 0.5) / n for rank in ranks]
-        found = rows.agg(F.percentile_approx(F.col(f"`{order}`"), shares, _ACCURACY)).first()
+        found = rows.agg(F.percentile_approx(F.col(position[order]), shares, _ACCURACY)).first()
         return list(found[0] or [])  # nothing where all cells are missing, which the rows themselves will tell
 
     return OrderedPlaces.of(order, n, at_ranks) if n else OrderedPlaces(order, (), ())
@@ -88,7 +97,7 @@ def _run(rows: DataFrame) -> Run:
 
     def run(task: Pass) -> pa.Table:
         schema = struct_of([], task.schema)
-        parts = rows.mapInArrow(task.part, schema)
+        parts = map_arrow(rows, task.part, schema)
         merged = parts.repartition(task.key).mapInArrow(task.merge, schema)
         table = with_reason(merged.toArrow)
         return pa.table({field.name: table.column(field.name).cast(field.type) for field in task.schema})

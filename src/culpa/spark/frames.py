@@ -1,6 +1,7 @@
 """Spark DataFrames as culpa sees them: which columns are numbers, and what Arrow types are in Spark."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,25 @@ def stand_in_schema(df: DataFrame, features: Iterable[str]) -> pa.Schema:
     """Arrow schema with the columns of a DataFrame, in which only features have a type that matters."""
     numbers = set(features)
     return pa.schema({name: pa.float64() if name in numbers else pa.string() for name in df.columns})
+
+
+def column(name: str) -> Any:
+    """A column of any name, such as FI101.PV, in which Spark would take the dot for a field of a column FI101."""
+    from pyspark.sql import functions as F
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def map_arrow(df: DataFrame, task: Callable[[Iterable[Any]], Iterable[Any]], struct: Any) -> DataFrame:
+    """``df.mapInArrow(task, struct)`` for columns of any name."""
+    positions = [f"c{k}" for k in range(len(df.columns))]
+    return df.toDF(*positions).mapInArrow(partial(_with_names, task, tuple(df.columns)), struct)
+
+
+def _with_names(
+    task: Callable[[Iterable[Any]], Iterable[Any]], names: tuple[str, ...], batches: Iterable[Any]
+) -> Iterable[Any]:
+    return task(batch.rename_columns(list(names)) for batch in batches)
 
 
 def struct_of(kept: Iterable[Any], added: Iterable[pa.Field]) -> Any:

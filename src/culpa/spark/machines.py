@@ -14,8 +14,10 @@ from culpa.jobs.machines import machine_fits, machine_incidents, machine_scores
 from culpa.spark.frames import (
     DataFrame,
     check_features,
+    column,
     feature_names,
     key_names,
+    map_arrow,
     require_pyspark,
     struct_of,
 )
@@ -50,9 +52,10 @@ def incidents(
     struct = struct_of([df.schema[key] for key in keys], [field for field in new if field.type != pa.null()])
     moment = df.schema[key_names(df, time)[0]].dataType
     struct = _with_times(struct, [field.name for field in new], keys, moment)
-    rows = _together(df.select(*dict.fromkeys((*keys, time, *features))), keys, [time])
+    rows = _together(df.select(*map(column, dict.fromkeys((*keys, time, *features)))), keys, [time])
     grouping = {"gap": gap, "min_length": min_length, "baseline": baseline}
-    return rows.mapInArrow(partial(_incidents, detector_to_bytes(detector.fitted), keys, time, names, grouping), struct)
+    task = partial(_incidents, detector_to_bytes(detector.fitted), keys, time, names, grouping)
+    return map_arrow(rows, task, struct)
 
 
 def fit_many(
@@ -75,8 +78,8 @@ def fit_many(
     PCADetector(**detector_options)  # refuses unknown options before anything runs
     struct = struct_of([df.schema[key] for key in keys], pa.schema(_FIT_COLUMNS))
     ordered = [] if time is None else [time]
-    rows = _together(df.select(*dict.fromkeys((*keys, *ordered, *names))), keys, ordered)
-    return rows.mapInArrow(partial(_fits, keys, names, detector_options), struct)
+    rows = _together(df.select(*map(column, dict.fromkeys((*keys, *ordered, *names)))), keys, ordered)
+    return map_arrow(rows, partial(_fits, keys, names, detector_options), struct)
 
 
 def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
@@ -91,16 +94,18 @@ def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> Dat
     keys = key_names(df, by)
     new = list(joined(dict.fromkeys(df.columns), dict.fromkeys(_SCORE_COLUMNS)))[len(df.columns) :]
     added = [pa.field(name, kind) for name, kind in zip(new, _SCORE_COLUMNS.values(), strict=True)]
-    known = models.where(F.col("model").isNotNull()).select(*keys, F.col("model").alias(_MODEL))
+    known = models.where(F.col("model").isNotNull()).select(*map(column, keys), F.col("model").alias(_MODEL))
     rows = df.withColumn(_MODEL, F.lit(None).cast("binary")).unionByName(known, allowMissingColumns=True)
     rows = _together(rows, keys, [F.col(_MODEL).isNull()])  # the model comes first
-    return rows.mapInArrow(partial(_scores, keys, new), struct_of(df.schema, added))
+    return map_arrow(rows, partial(_scores, keys, new), struct_of(df.schema, added))
 
 
 def _together(rows: DataFrame, keys: Sequence[str], order: Sequence[Any]) -> DataFrame:
     """Rows of each machine in one partition, and in order."""
-    moved = rows.repartition(*keys) if keys else rows.repartition(1)
-    return moved.sortWithinPartitions(*keys, *order) if (*keys, *order) else moved
+    machines = [column(key) for key in keys]
+    moved = rows.repartition(*machines) if keys else rows.repartition(1)
+    order = [column(each) if isinstance(each, str) else each for each in order]
+    return moved.sortWithinPartitions(*machines, *order) if machines or order else moved
 
 
 def _with_times(struct: Any, names: Sequence[str], keys: Sequence[str], moment: Any) -> Any:

@@ -13,7 +13,7 @@ from culpa.datasets import make_plant
 dask = pytest.importorskip("dask", reason="Dask is not installed; it is optional")
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed; it is optional")
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "dask_partitions.py"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "dask_partitions.py"
 
 
 @pytest.fixture(scope="module")
