@@ -48,9 +48,8 @@ def draw_excel(rng):
         book.active.append([None if cell != cell else cell for cell in (row if row is NAMES else row.tolist())])
     sink = io.BytesIO()
     book.save(sink)
-    while n and np.isnan(X[n - 1]).all():  # a sheet ends with its last cell
-        n -= 1
-    return Case("t.xlsx", sink.getvalue(), lambda: Reading(X[:n]))
+    blank = np.isnan(X).all(axis=1)  # rows without any cell are skipped, as blank lines of CSV are
+    return Case("t.xlsx", sink.getvalue(), lambda: Reading(X[~blank]))
 
 
 def _case(name, content, X):

@@ -13,6 +13,7 @@ from culpa.shapley import QuadraticForms
 
 _LARGEST = 1e100  # cells of tables are not larger, and squares must not overflow
 _LARGEST_SQUARE = 1e250  # sums of squares of cells
+_OF_SQUARES = ("blocks.", "components")  # arrays of moments and of log-likelihoods
 _SMALLEST = 1e-100  # scales and variances
 _MOST_ROWS = 1 << 53  # positions of rows are whole numbers up to here
 _ROUNDING = 1e-4  # relative; models of float32 data have seven digits
@@ -23,7 +24,7 @@ _N_PROBES = 3  # rows on which forms are compared with the score
 def check_values(arrays: Arrays, noise_variance: float) -> None:
     """Refuse numbers that no fit produces, once shapes and finiteness are known."""
     for name, array in arrays.items():
-        most = _LARGEST_SQUARE if name.startswith("blocks.") else _LARGEST
+        most = _LARGEST_SQUARE if name.startswith(_OF_SQUARES) else _LARGEST
         if array.dtype.kind == "f" and (np.abs(array) > most).any():
             raise ModelFileError(f"array {name!r} contains a number that is too large.")
     if (arrays["scale"] < _SMALLEST).any():

@@ -70,7 +70,7 @@ def test_blocks_end_with_lines_whatever_the_portions(size):
     text = b'a,b\r\n1,"x\r\ny"\r\n2,z\r\n3,"""q"""\r\n4,last'
     read = io.BytesIO(text).read
     lines = Lines(lambda n: read(size), "utf-8", ",", "t", 2)
-    assert b"".join(lines) == text.replace(b"x\r\ny", b"x\x0c\x0by")
+    assert b"".join(lines) == text.replace(b"x\r\ny", "x\U000f000d\U000f000ay".encode())
 
 
 @pytest.mark.parametrize("encoding", ["rot13", "zip", "x", "idna\0"])
@@ -96,3 +96,13 @@ def test_a_cell_with_line_breaks_where_the_sample_ends(tmp_path, shift):
     X, notes = read(tmp_path / "t.csv", ["a", "b"], ["note"])
     assert len(X) == head.count("\n") - 1 + 51
     assert "first line\nsecond line\nthird line" in notes
+
+
+def test_vertical_tabs_and_form_feeds_are_no_line_breaks(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'a,id,b\n1,"x\x0by",2\n3,\x0c,4\n5,"q\nr",6\n')
+    X, ids = read(tmp_path / "t.csv", ["a", "b"], ["id"])
+    assert X.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert ids == ["x\x0by", "\x0c", "q\nr"]
+    (tmp_path / "u.csv").write_bytes(b"c|a|b\r\n-\x0b0.5|0.7|1.6\r\n0.7|-0.8|1.1\r\n")
+    with pytest.raises(TableError, match="column 'c'"):
+        read(tmp_path / "u.csv", ["a", "b", "c"], delimiter="|")

@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_each, check_numeric, find_all, take_as_missing, to_matrix
-from culpa.io.tables.lines import WHITESPACE, Lines, restored
+from culpa.io.tables.lines import WHITESPACE, Lines, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
@@ -135,7 +135,7 @@ class CsvTable:
         rows = self._places(done, n)
         X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
         self._count_missing(block, features, X)
-        back = restored if b"\x0b" in block or b"\x0c" in block else _as_it_is
+        back = restored if has_hidden_breaks(block) else _as_it_is
         return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
 
     def _plain_batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch | None:
@@ -428,7 +428,7 @@ def _whole(column: Any) -> Any:
 
 def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
     """The cells of the first lines that are not blank."""
-    lines = [line for line in text.splitlines(keepends=True)[:400] if line.strip()]
+    lines = [line for line in dialect.lines_of(text)[:400] if line.strip()]
     if delimiter == WHITESPACE:
         yield from (line.split() for line in lines)
         return

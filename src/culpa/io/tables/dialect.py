@@ -1,6 +1,7 @@
 """How a CSV file is written: its encoding and its delimiter."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -26,13 +27,22 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     return text
 
 
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text with their ends; unlike `str.splitlines`, vertical tabs and form feeds end no line.
+
+    >>> lines_of("a\x0bb\r\nc\rd")
+    ['a\x0bb\r\n', 'c\r', 'd']
+    """
+    return list(io.StringIO(text, newline=""))
+
+
 def detect_delimiter(text: str) -> str:
     """The delimiter that cuts the most lines into the same number of cells.
 
     >>> detect_delimiter("a;b\\n1,5;2,5\\n")
     ';'
     """
-    lines = [line for line in text.splitlines()[:200] if line.strip()]
+    lines = [line for line in lines_of(text)[:200] if line.strip()]
     best, best_rank = ",", (0.0, 0)
     for delimiter in DELIMITERS:
         try:

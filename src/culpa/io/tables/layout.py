@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from culpa.columns.units import is_unit
+from culpa.io.tables.lines import HIDDEN_BREAKS
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 from culpa.io.tables.times import readings
@@ -162,6 +163,8 @@ def _joined(head: Sequence[Cells]) -> list[str]:
 
 def _clean(text: str) -> str:
     """A name on one line."""
+    for line_break, stand_in in HIDDEN_BREAKS.items():
+        text = text.replace(stand_in, line_break)
     return re.sub(r"\s+", " ", text).strip() if re.search(r"[\r\n\x0b\x0c]", text) else text
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from culpa.io.tables.table import TableError
 
-_BREAKS = bytes.maketrans(b"\n\r", b"\x0b\x0c")
+HIDDEN_BREAKS = {"\n": "\U000f000a", "\r": "\U000f000d"}  # characters for private use, which no table contains
 _MOST_LINES = 1000  # of one cell
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(rb'\s*"?[+-]?\d[\d.,]*"?\s*')
@@ -91,7 +91,7 @@ class Lines:
             if not _ends_open(b"".join(begun) if len(begun) < 3 else line, self.delimiter, len(begun) >= 3):
                 whole = b"".join(begun)
                 body = whole.rstrip(b"\r\n")
-                result.append(body.translate(_BREAKS) + whole[len(body) :] if len(begun) > 1 else whole)
+                result.append(_hidden(body) + whole[len(body) :] if len(begun) > 1 else whole)
                 begun = []
         return b"".join(result), b"".join(begun)
 
@@ -99,6 +99,17 @@ class Lines:
         """Whether a line inside a quoted cell looks like a row of the table."""
         cells = line.strip().split(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _hidden(cells: bytes) -> bytes:
+    for line_break, stand_in in HIDDEN_BREAKS.items():
+        cells = cells.replace(line_break.encode(), stand_in.encode())
+    return cells
+
+
+def has_hidden_breaks(block: bytes) -> bool:
+    """Whether a block has cells that need to be `restored`."""
+    return any(stand_in.encode() in block for stand_in in HIDDEN_BREAKS.values())
 
 
 def _split(block: bytes) -> Iterator[bytes]:
@@ -183,4 +194,6 @@ def restored(array: Any) -> Any:
 
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return pc.replace_substring(pc.replace_substring(array, "\x0b", "\n"), "\x0c", "\r")
+    for line_break, stand_in in HIDDEN_BREAKS.items():
+        array = pc.replace_substring(array, stand_in, line_break)
+    return array
