@@ -11,6 +11,7 @@ import pytest
 import culpa.one_pass
 from culpa import PPCA, Explainer, Explanation, PCADetector
 from culpa._core.choices import PART_NAMES
+from culpa.shapley import on_gpu
 
 D, P = 6, 3
 RNG = np.random.default_rng(0)
@@ -184,3 +185,12 @@ def test_one_row_takes_few_calls():
     profile = cProfile.Profile()
     profile.runcall(detector.read, X[:1])
     assert pstats.Stats(profile).total_calls < 100
+
+
+def test_a_gpu_gets_many_rows_at_once(monkeypatch, small_chunks):
+    explainer = SCORES["spe"]().compile()
+    expected, seen = explainer.explain(NEW), []
+    monkeypatch.setattr(on_gpu, "forms_pay", lambda n_rows, n_coefficients, device: True)
+    monkeypatch.setattr(on_gpu, "rows_for_forms", lambda X, n_coefficients, device: seen.append(len(X)))
+    np.testing.assert_allclose(explainer.explain(NEW).values, expected.values, rtol=1e-12, atol=1e-12)
+    assert seen == [16, 16, 8]  # as many as are together, not as many as fit the cache

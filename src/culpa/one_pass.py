@@ -52,7 +52,7 @@ class _Job:
     rows: ScoredRows
     fields: dict[str, Any]
     known: bool  # whether the rows are standardised and scored already
-    compiled: bool  # whether Shapley values are
+    compiled: bool  # whether Shapley values are, and a few rows cost no more than their share of many
     n_replicates: int = 0
     n_evaluations: int = 0
 
@@ -94,14 +94,15 @@ class OnePass:
                 stop = start + len(piece.labels)
                 rows = ScoredRows(piece, standard[: stop - start], score[: stop - start], self.score)
                 here = {name: array[start:stop] for name, array in fields.items()}
-                job = _Job(rows, here, known=False, compiled=self.engine.forms is not None)
+                job = _Job(rows, here, known=False, compiled=self.engine.evaluates_few_rows(len(piece.labels)))
                 empty.append(start + self._fill(job))
                 replicates, evaluations = max(replicates, job.n_replicates), max(evaluations, job.n_evaluations)
         return Answer(fields, replicates, evaluations, np.concatenate(empty))
 
     def explain_scored(self, rows: ScoredRows, wanted: Wanted) -> Answer:
         """Rows that are standardised and scored already."""
-        job = _Job(rows, self._fields(len(rows), wanted), known=True, compiled=self.engine.forms is not None)
+        compiled = self.engine.evaluates_few_rows(len(rows))
+        job = _Job(rows, self._fields(len(rows), wanted), known=True, compiled=compiled)
         with one_blas_thread(len(rows)):
             empty = self._fill(job)
         return Answer(job.fields, job.n_replicates, job.n_evaluations, empty)

@@ -236,6 +236,12 @@ class Engine:
         n_down_sets = None if self._down_sets is None else len(self._down_sets)
         return plan.forms_cost(self.game, self.players, rule, self.settings.memory_bytes, n_down_sets)
 
+    def evaluates_few_rows(self, n_rows: int) -> bool:
+        """Whether there are forms, and rows can go through them in small portions: a GPU needs many rows at once."""
+        if self._forms is None:
+            return False
+        return not on_gpu.forms_pay(n_rows, self._forms.coefficients.size, self.settings.device)
+
     @property
     def forms(self) -> QuadraticForms | None:
         """The compiled forms, if there are any; may be set to forms that were saved as plain arrays."""

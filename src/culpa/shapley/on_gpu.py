@@ -92,9 +92,14 @@ def order_walk(
     return OrdersOnGpu(gpu.LOADING.device(), walk)
 
 
+def forms_pay(n_rows: int, n_coefficients: int, device: DeviceName) -> bool:
+    """Whether forms of so many rows at a time should be evaluated on the GPU."""
+    return n_rows > 0 and _is_for_gpu(float(n_rows) * n_coefficients, device)
+
+
 def rows_for_forms(X: Array, n_coefficients: int, device: DeviceName) -> Array | None:
     """NumPy rows as an array on the GPU, to evaluate forms there; ``None`` if the processor should do it."""
-    if not isinstance(X, np.ndarray) or not len(X) or not _is_for_gpu(float(len(X)) * n_coefficients, device):
+    if not isinstance(X, np.ndarray) or not forms_pay(len(X), n_coefficients, device):
         return None
     return gpu.LOADING.device().xp.asarray(X, dtype=np.float64)
 

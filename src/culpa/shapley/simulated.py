@@ -99,6 +99,10 @@ class Simulation:
     can_compile = False
     forms: QuadraticForms | None = None  # a function has none
 
+    def evaluates_few_rows(self, n_rows: int) -> bool:
+        """There are no forms."""
+        return False
+
     def count_rows(self, n_complete: int) -> None:
         """Nothing is ever compiled."""
 
