@@ -4,6 +4,7 @@ Damage must be refused. A forged file is refused or gives a detector that works:
 one sentence why it does not.
 """
 
+import copy
 import functools
 import tempfile
 import warnings
@@ -126,11 +127,11 @@ def change_field(header, rng):
     if how == 0 and key is not None:
         del at[key]
     elif how == 1 and isinstance(at, dict):
-        at["odd"] = FIELDS[rng.integers(len(FIELDS))]
+        at["odd"] = copy.deepcopy(FIELDS[rng.integers(len(FIELDS))])
     elif key is not None:
         value = at[key]
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        at[key] = -value if is_number and how < 4 else FIELDS[rng.integers(len(FIELDS))]
+        at[key] = -value if is_number and how < 4 else copy.deepcopy(FIELDS[rng.integers(len(FIELDS))])
 
 
 def use(detector, folder):
