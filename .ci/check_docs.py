@@ -1,9 +1,11 @@
 """Check the documentation: examples run, and links between files lead to an existing file and heading."""
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,10 +56,15 @@ def failing_script(script: Path) -> str | None:
     return f"{script.relative_to(ROOT)}:\n{result.stderr}" if result.returncode else None
 
 
+def problem_of(path: Path) -> str | None:
+    """Error of the examples of a page, or of a script."""
+    print(path.relative_to(ROOT), flush=True)
+    return failing_example(path) if path.suffix == ".md" else failing_script(path)
+
+
 if __name__ == "__main__":
     problems = [link for page in PAGES for link in broken_links(page)]
-    for path in (*PAGES, *ROOT.glob("examples/*.py")):
-        print(path.relative_to(ROOT), flush=True)
-        problem = failing_example(path) if path.suffix == ".md" else failing_script(path)
-        problems += [problem] if problem else []
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # each waits for a process of its own
+        found = threads.map(problem_of, [*PAGES, *ROOT.glob("examples/*.py")])
+    problems += [problem for problem in found if problem]
     sys.exit("\n".join(problems) or None)
