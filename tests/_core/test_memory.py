@@ -104,7 +104,7 @@ def test_parts_that_are_not_computed_need_no_memory(monkeypatch, tmp_path):
     X = np.random.default_rng(0).normal(size=(1000, 5))
     detector = PCADetector(2).fit(X)
     monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
-    set_free(monkeypatch, tmp_path, machine=72 * 5000 + 8 * 1000)
+    set_free(monkeypatch, tmp_path, machine=72 * 5000 + 8 * 1000 + 4096)
     detector.explain(X, parts="score")
     with pytest.raises(memory.NotEnoughMemoryError, match=r"^explaining 1,000 rows x 5 columns"):
         detector.explain(X)

@@ -79,6 +79,7 @@ def _start(words, folder):
     if child:
         return child
     code = 1
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command has begun, a signal ends the process
     try:
         told = os.open(folder / "told", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(told, 1)
