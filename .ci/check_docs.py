@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# what fitting warns of is about data, and examples may show it
 # warnings fail an example, except for those about the data, which examples show on purpose; -W cannot name these, because
 # Python reads it before it can import installed packages
 STRICT = ("-W", "error", "-c")

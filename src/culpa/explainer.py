@@ -337,6 +337,17 @@ class Explainer:
         """Names of the columns, or of the groups of columns."""
         return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
+    @property
+    def _explains_score(self) -> bool:
+        """Whether values add up to the score itself.
+
+        Refitted PCAs reach it only to the precision of a fit with missing cells. Functions, in the interventional game, draw
+        missing cells independently of the others.
+        """
+        if isinstance(self.score, FunctionScore):
+            return self.game_name == "conditional"
+        return self.game_name != "retraining"
+
     @cached_property
     def _one_pass(self) -> OnePass:
         """What computes explanations."""
@@ -346,7 +357,7 @@ class Explainer:
             self.score,
             self.game,
             self._whole_game,
-            self.game_name == "conditional",
+            self._explains_score,
             self._engine,
             self.players,
             self.ranking,

@@ -65,8 +65,8 @@ class _Job:
 class OnePass:
     """Computes what an explainer says about rows.
 
-    ``whole_game`` is the game in which no feature is given. ``explains_score`` tells whether its total is the score; in
-    some games it is not, where cells are missing.
+    ``whole_game`` is the game in which no feature is given. ``explains_score`` tells whether its total is the score, also
+    where cells are missing. If not, the explained score is that total.
     """
 
     model: FittedModel

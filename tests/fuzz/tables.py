@@ -111,12 +111,17 @@ def clean(result, out, forced, folder, command):
         must(out.exists() and out.read_bytes() != OLD, "no output")
 
 
+def witnessed(case):
+    """What the witness reads, which culpa has read as well; ``None`` if there is no witness."""
+    try:
+        return case.witness()
+    except Unreadable as error:
+        must(False, f"read what cannot be read: {error}")
+
+
 def compare_scores(table, known, case):
     """The scores and labels are those of the rows that the witness reads."""
-    try:
-        reading = case.witness()
-    except Unreadable as error:
-        must(False, f"answered what cannot be read: {error}")
+    reading = witnessed(case)
     if reading is None:
         return
     must(len(table) == len(reading.X), f"{len(table)} rows instead of {len(reading.X)}")
@@ -132,10 +137,7 @@ def compare_scores(table, known, case):
 
 def compare_model(out, case):
     """The model has learned from the rows that the witness reads."""
-    try:
-        reading = case.witness()
-    except Unreadable as error:
-        must(False, f"learned from what cannot be read: {error}")
+    reading = witnessed(case)
     if reading is None:
         return
     detector = culpa.load(out)

@@ -245,19 +245,19 @@ def test_n_jobs_that_mean_nothing(n_jobs):
 class TestWhenCompilingPays:
     def test_exact(self):
         game, n = Conditional(scores.spe(gaussian(15, 4))), 15 * 16 // 2  # rows that are walked to find the forms
-        pays = [plan.compiling_pays(game, singles(15), None, rows, 1e9) for rows in (1, n // 2, n - 1, 2 * n, 10**6)]
-        assert pays == [False, False, False, True, True]
-        assert not plan.compiling_pays(game, singles(15), None, 10**6, memory=1e3)
+        cost = plan.forms_cost(game, singles(15), None, 1e9)
+        assert [cost.pays(rows) for rows in (1, n // 2, n - 1, 2 * n, 10**6)] == [False, False, False, True, True]
+        assert plan.forms_cost(game, singles(15), None, memory=1e3) is None
 
     def test_rule(self):
-        rule = shapley.default_rule(33, 8, 0)
-        game = Conditional(scores.spe(gaussian(33, 9)))
-        assert [plan.compiling_pays(game, singles(33), rule, n, 1e9) for n in (1, 100, 1000)] == [False, False, True]
+        cost = plan.forms_cost(
+            Conditional(scores.spe(gaussian(33, 9))), singles(33), shapley.default_rule(33, 8, 0), 1e9
+        )
+        assert [cost.pays(rows) for rows in (1, 100, 1000)] == [False, False, True]
 
     def test_forms_that_cost_more_than_a_short_walk_never_pay(self):
         rule = shapley.default_rule(100, 4, 0)
-        game = Conditional(scores.spe(gaussian(100, 1)))
-        assert not plan.compiling_pays(game, singles(100), rule, 10**9, 1e12)
+        assert not plan.forms_cost(Conditional(scores.spe(gaussian(100, 1))), singles(100), rule, 1e12).pays(10**9)
 
 
 def test_memory_does_not_grow_with_the_rows():

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from culpa._core.types import Mask
 from culpa.games import Game
-from culpa.shapley.forms import QuadraticForms, n_products
+from culpa.shapley.forms import QuadraticForms
+from culpa.shapley.plan import form_operations
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players
 
@@ -28,16 +29,12 @@ class PatternCost(NamedTuple):
     @classmethod
     def of(cls, game: Game, players: Players, n_features: int, rule: Rule | None) -> "PatternCost":
         """By a sampling rule, or by all coalitions."""
-        cost, k = game.cost, n_features
-        if rule is None:
-            n_coalitions = 2.0 ** len(players)
-            together, each = cost.tree_coalition * n_coalitions, cost.tree_row * n_coalitions
-            return cls(together + each * n_products(k), together, each)
-        n, replicates = rule.n_evaluations, rule.n_replicates
-        together, each = cost.order_coalition * n, (cost.order_row + 2.0 * replicates) * n
-        if not game.factorises:
-            return cls(together + each * n_products(k), together, each)
-        return cls(together + n * (cost.order_row * k + replicates * 2.0 * k**2), together, each)
+        prepare, each = form_operations(game, players, n_features, rule)
+        cost = game.cost
+        together = (
+            cost.tree_coalition * 2.0 ** len(players) if rule is None else cost.order_coalition * rule.n_evaluations
+        )
+        return cls(together + prepare, together, each)
 
 
 class PatternForms:

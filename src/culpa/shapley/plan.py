@@ -119,6 +119,18 @@ def _first_and_largest_net(n_players: int, budget: int | None, largest: int) -> 
     return min(max(_SMALLEST_NET, smallest_regression_net(n_players)), largest), largest
 
 
+def form_operations(game: Game, players: Players, n_features: int, rule: Rule | None) -> tuple[float, float]:
+    """Operations of finding forms of ``n_features`` features, and of a row without forms; exact without a rule."""
+    if rule is None:
+        walk = game.cost.tree_row * 2.0 ** len(players)
+    else:
+        walk = rule.n_evaluations * (game.cost.order_row + 2.0 * rule.n_replicates)
+        if game.factorises:
+            each = game.cost.order_row * n_features + rule.n_replicates * 2.0 * n_features**2
+            return rule.n_evaluations * each, walk
+    return walk * n_products(n_features), walk
+
+
 def forms_cost(
     game: Game, players: Players, rule: Rule | None, memory: float, n_down_sets: int | None = None
 ) -> FormsCost | None:
@@ -130,25 +142,11 @@ def forms_cost(
     if not (game.quadratic and game.forms_keep_digits and forms_fit(game, len(players), memory, replicates)):
         return None
     evaluate = replicates * len(players) * 2.0 * n_products(d)
-    if rule is None:
-        walk = game.cost.tree_row * 2.0 ** len(players)
-        if n_down_sets is not None:
-            walk = down_set_operations(game) * n_down_sets
+    prepare, walk = form_operations(game, players, d, rule)
+    if n_down_sets is not None:
+        walk = down_set_operations(game) * n_down_sets
         prepare = walk * n_products(d)
-    else:
-        walk = rule.n_evaluations * (game.cost.order_row + 2.0 * replicates)
-        prepare = rule.n_evaluations * (game.cost.order_row * d + replicates * 2.0 * d**2)
-        if not game.factorises:
-            prepare = walk * n_products(d)
     return FormsCost(prepare, evaluate, walk)
-
-
-def compiling_pays(
-    game: Game, players: Players, rule: Rule | None, n_rows: int, memory: float, n_down_sets: int | None = None
-) -> bool:
-    """Whether quadratic forms, which must fit into ``memory`` bytes, are cheaper than walking ``n_rows`` rows."""
-    cost = forms_cost(game, players, rule, memory, n_down_sets)
-    return cost is not None and cost.pays(n_rows)
 
 
 def _duration(seconds: float) -> str:
