@@ -341,7 +341,7 @@ class Explainer:
     def _explains_score(self) -> bool:
         """Whether values add up to the score itself.
 
-        Refitted PCAs reach it only to the precision of a fit with missing cells. Functions, in the interventional game, draw
+        Refitted PCAs reach it only to the precision of a fit with missing cells. In the interventional game, functions draw
         missing cells independently of the others.
         """
         if isinstance(self.score, FunctionScore):

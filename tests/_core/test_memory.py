@@ -87,6 +87,7 @@ def test_a_table_that_is_held_is_refused_while_it_is_read(monkeypatch, tmp_path)
     np.savetxt(path, X, delimiter=",", header="a,b,c,d", comments="")
     monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
     monkeypatch.setattr(fitting, "_ROWS_BEFORE_CHECK", 100)
+    monkeypatch.setattr(PCADetector, "fit", None)  # would claim its memory as well, but after all rows are read
     set_free(monkeypatch, tmp_path, machine=1 << 16)
     with pytest.raises(memory.NotEnoughMemoryError, match=r"^fitting [\d,]+ rows x 4 columns needs about"):
         fit(PCADetector(2, trim=0.1), open_source(path, Options(), print), ["a", "b", "c", "d"])

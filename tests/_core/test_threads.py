@@ -86,3 +86,26 @@ def test_other_threads_stop_when_a_task_fails():
     assert n_steps < 500
     assert in_threads(lambda x: x + 1, range(4), 2) == [1, 2, 3, 4]
     stop_if_given_up()  # the next piece of work is not given up
+
+
+def test_ctrl_c_while_waiting_for_other_threads():
+    others_work, n_steps = threading.Event(), 0
+
+    def task(number):
+        nonlocal n_steps
+        if threading.current_thread() is threading.main_thread():
+            assert others_work.wait(10)
+            timer = threading.Timer(
+                0.2, signal.raise_signal, [signal.SIGINT]
+            )  # when this thread has nothing left to do
+            timer.start()
+            return
+        others_work.set()
+        for _ in range(1000):
+            stop_if_given_up()
+            n_steps += 1
+            time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(task, range(2), 2)
+    assert n_steps < 500

@@ -94,6 +94,16 @@ def test_a_loaded_detector_behaves_like_the_saved_one(tmp_path, statistic, optio
     )
 
 
+def test_the_compiled_minimal_game(tmp_path):
+    """Its base value differs from row to row, which the check at loading must know."""
+    detector = PCADetector(2, game="minimal").fit(rows())
+    detector.explainer().compile()
+    detector.save(tmp_path / "m")
+    again, new = culpa.load(tmp_path / "m"), rows(20, seed=1)
+    assert again.explainer().forms is not None
+    same(again.explain(new).values, detector.explain(new).values)
+
+
 def test_names_and_units_are_kept_as_text(tmp_path):
     names = ["a,b", "=1+1", "Temperatur °C", "\n", "__class__"]
     detector = PCADetector().fit(pd.DataFrame(rows(), columns=names))

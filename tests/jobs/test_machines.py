@@ -66,7 +66,10 @@ def test_a_model_for_each_machine_and_scores_by_it():
     assert found.limit_ == expected.limit_ == models[1]["limit"]
 
     heads = [{"machine": line["machine"], "model": line["model"]} for line in models[1:3]]
-    rows = pd.concat([pd.DataFrame(heads), frame.assign(model=None)]).sort_values("machine", kind="stable")
+    second = pd.DataFrame([{"machine": "m1", "model": models[2]["model"]}])  # does not count
+    rows = pd.concat(
+        [pd.DataFrame(heads), frame[:150].assign(model=None), second, frame[150:].assign(model=None)]
+    ).sort_values("machine", kind="stable")
     table = pa.Table.from_pandas(rows[["machine", *NAMES, "model"]], preserve_index=False)
     kept = [table.schema.field(name) for name in ("machine", *NAMES)]
     answer = pa.schema([*kept, ("score", pa.float64()), ("limit", pa.float64())])

@@ -143,7 +143,7 @@ def in_threads(
         others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
         try:
             work(progress)  # this thread is there anyway
-            wait(others)
+            _wait_for(others)
         except BaseException:
             waiting.clear()
             given_up.set()
@@ -154,6 +154,11 @@ def in_threads(
     if progress is not None:
         progress(1.0, None)
     return [found[number] for number in range(len(tasks))]
+
+
+def _wait_for(results: list[Any]) -> None:
+    while wait(results, _SECONDS_TO_WAIT).not_done:
+        pass
 
 
 def stop_if_given_up() -> None:
@@ -182,6 +187,5 @@ def interruptible(function: Callable[..., Result], *arrays: Any) -> Result:
             result.set_exception(error)
 
     threading.Thread(target=work, name="culpa-long-call").start()
-    while not result.done():
-        wait([result], _SECONDS_TO_WAIT)
+    _wait_for([result])
     return result.result()
