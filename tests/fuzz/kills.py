@@ -22,10 +22,12 @@ from fuzz.finding import must
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 COMMANDS = {
     "fit": ("o.model", ["fit", "t.csv", "--columns", "a,b,c,d,e"]),
+    "update": ("o.model", ["update", "plant.model", "t.csv"]),
     "score": ("o.csv", ["score", "t.csv", "-m", "plant.model"]),
     "explain": ("o.ndjson", ["explain", "t.csv", "-m", "plant.model"]),
     "score to Parquet": ("o.parquet", ["score", "t.csv", "-m", "plant.model"]),
     "incidents": ("o.ndjson", ["incidents", "t.csv", "-m", "plant.model"]),
+    "report": ("o.html", ["report", "t.csv", "-m", "plant.model"]),
 }
 PATIENCE = 60  # seconds until a command that was interrupted counts as hanging
 
