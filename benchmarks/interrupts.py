@@ -176,7 +176,8 @@ def measure(job: Job, folder: Path, delays: tuple[float, ...], environment: dict
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs would inherit that a shell ignores it in the background
+    # a shell ignores Ctrl-C for programs in the background, and jobs would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only jobs whose name contains this")
     parser.add_argument("--times", type=int, default=len(DELAYS), help="interrupts of each job")
