@@ -147,10 +147,10 @@ def _trimmed(result: FalseAlarms) -> Sheet:
         "Dirty training rows",
         ("abnormal training rows", "trim", "abnormal rows listed", "false alarms", "faults detected", "limit"),
         rows,
-        "500 Gaussian training rows, 12 features, 99% limit of SPE (Jackson-Mudholkar). In each abnormal training row, "
-        "one feature is off by 6 standard deviations. In each fault to detect, one feature is off by 3 standard "
-        'deviations. "Abnormal rows listed" is the share of the abnormal training rows that `abnormal_training_rows_` lists. The last column is the '
-        "limit, divided by the limit without abnormal rows and without trimming.",
+        "500 Gaussian training rows, 12 features, 99% limit of SPE (Jackson-Mudholkar). In each abnormal training row, one "
+        "feature is off by 6 standard deviations. In each fault to detect, one feature is off by 3 standard deviations. "
+        '"Abnormal rows listed" is the share of the abnormal training rows that `abnormal_training_rows_` lists. The last '
+        "column is the limit, divided by the limit without abnormal rows and without trimming.",
     )
 
 
