@@ -314,8 +314,8 @@ The mixture chooses its number of modes from the training rows. It finds several
 others it finds one mode, and is the same model as PPCA. With several modes, a fault often makes a wide mode the most
 probable one, and in a wide mode the Mahalanobis distance of the row is small. The negative log-likelihood also
 counts how wide the mode is. On the data sets with several modes, PPCA reaches {plain}. The mixture reaches
-{distance} with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain the negative log-likelihood, use
-`Explainer(detector, score="nll")`."""
+{distance} with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain the
+negative log-likelihood, use `Explainer(detector, score="nll")`."""
 
 
 def _cars(result: Result) -> str:
