@@ -238,8 +238,8 @@ For the others they are sampled until the relative standard error is 1%.
 
 **Why the paper's numbers are mostly lower.** One reason is sampling noise, which lowers the correlation of the values with
 anything else. However, a bias explains the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley)
-skips orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
-the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
+skips orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up
+to the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
 {number(distance_skipping)} on average. The correlations of the true Shapley values differ by {number(distance)}. The next
 table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 
