@@ -87,9 +87,9 @@ _RANKING = Parameter(
     Choice(RANKINGS),
     "shapley",
     "Criterion that ranks the features of a row (see docs/localisation.md).",
-    '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`. "leave-one-out" finds a single '
-    'wrong feature more often than Shapley values, and "fault-odds" finds one or several wrong features more often. '
-    '"propagated" is for faults that spread: it finds the feature where the fault entered.',
+    '"shapley" ranks by Shapley value. The others are the criteria of `culpa.ranking`. "leave-one-out" is good at finding '
+    'a single wrong feature, and "fault-odds" at finding one or several. "propagated" is for faults that spread. It looks '
+    "for the feature at which the fault entered.",
 )
 _GROUPS = Parameter(
     "groups",
