@@ -56,6 +56,20 @@ def test_signals_that_are_ignored_stay_ignored():
     assert (result.returncode, result.stdout, result.stderr) == (0, "finished\n", "")
 
 
+EARLY = """
+import os, signal
+from culpa.cli import interrupts
+
+interrupts._watch_signals = lambda: os.kill(os.getpid(), signal.SIGTERM)  # while the thread starts
+interrupts.run_interruptible(lambda: None)
+"""
+
+
+def test_a_signal_before_the_beginning():
+    result = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (-signal.SIGTERM, "")
+
+
 STUCK = """
 import sys
 from pathlib import Path

@@ -44,12 +44,12 @@ def say_interrupted() -> None:
 
 def run_interruptible(run: Callable[[], None]) -> None:
     """Run a whole program so that it ends with exit code 130 on Ctrl-C, 143 on SIGTERM and 129 when the terminal closes."""
-    for each in _SIGNALS:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # nohup, and shells for jobs in the background, ignore some
-            signal.signal(each, _interrupt)
     sys.unraisablehook = _report_unraisable
-    _watch_signals()
+    _watch_signals()  # first, because a signal while the thread starts would raise an exception that nobody expects
     try:
+        for each in _SIGNALS:
+            if signal.getsignal(each) is not signal.SIG_IGN:  # nohup, and shells for jobs in the background, ignore some
+                signal.signal(each, _interrupt)
         run()
     except (SystemExit, Exception, KeyboardInterrupt) as end:
         _ending.append(end)
