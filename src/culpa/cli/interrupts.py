@@ -48,7 +48,8 @@ def run_interruptible(run: Callable[[], None]) -> None:
     _watch_signals()  # first, because a signal while the thread starts would raise an exception that nobody expects
     try:
         for each in _SIGNALS:
-            if signal.getsignal(each) is not signal.SIG_IGN:  # nohup, and shells for jobs in the background, ignore some
+            # nohup, and shells for jobs in the background, ignore some
+            if signal.getsignal(each) is not signal.SIG_IGN:
                 signal.signal(each, _interrupt)
         run()
     except (SystemExit, Exception, KeyboardInterrupt) as end:
