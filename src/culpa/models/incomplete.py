@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask, Positions
 
@@ -63,9 +62,3 @@ class Incomplete(NamedTuple):
         rebuilt = self.latent(centred) @ model.loadings.T
         steps = (centred - rebuilt) / unexplained[self.pattern]
         return np.where(missing, model.mean + rebuilt, X - steps)
-
-
-def sorted_by_pattern(kind_of_row: NDArray[np.intp], n_kinds: int) -> tuple[Positions, Positions]:
-    """Positions of rows, those of the first pattern first, and where the rows of each pattern begin and the last end."""
-    order = np.argsort(kind_of_row, kind="stable")
-    return order, np.append(0, np.cumsum(np.bincount(kind_of_row, minlength=n_kinds)))

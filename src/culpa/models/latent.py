@@ -32,10 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from culpa._core import memory
-from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.missing import kinds_of_rows, patterns, sorted_by_pattern
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask, Positions
-from culpa.models.incomplete import Incomplete, sorted_by_pattern
+from culpa.models.incomplete import Incomplete
 from culpa.models.leaving_out import THIN, LeavingOut
 from culpa.models.scatter import Scatter
 

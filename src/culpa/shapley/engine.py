@@ -21,12 +21,13 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
+from culpa.shapley.few_missing import FEW, SMALLEST_NET, FewMissing, tasks_of
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.pattern_forms import PatternCost, PatternForms, worth_forms
-from culpa.shapley.permutation import permutation
+from culpa.shapley.permutation import permutation, replicated
 from culpa.shapley.rules import N_NETS, Rule, default_rule
 from culpa.shapley.shares import Players, Progress, Shares
 
@@ -152,6 +153,45 @@ class Engine:
         if self.settings.method == "kernel":
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
         return self._sample(game, rows, players, lambda net: default_rule(len(players), net, self.settings.seed))
+
+    def share_out_incomplete(self, rows: Floats) -> tuple[Shares, Mask]:
+        """Shapley values (n, all players) of rows with missing cells, 0 for missing players, many patterns at a time.
+
+        Also returns which rows were served. The others need `share_out`.
+        """
+        shape, served = (len(rows), len(self.players)), np.zeros(len(rows), dtype=bool)
+        result = Shares(np.zeros(shape), np.zeros(shape), 0, 0)
+        few_missing = self._few_missing
+        filled = self.game.filled_in(rows) if few_missing is not None else None
+        if few_missing is None or filled is None:
+            return result, served
+        for n_missing in FEW:
+            if self._is_exact(len(self.players) - n_missing):
+                break
+            tasks = tasks_of(np.isnan(rows), self.players, n_missing)
+            for at, present, shares in few_missing.share_out(filled, tasks):
+                result.values[at[:, None], present], result.std_error[at[:, None], present] = shares[:2]
+                result = result._replace(n_evaluations=shares.n_evaluations, n_replicates=shares.n_replicates)
+                served[at] = True
+        return result, served
+
+    @property
+    def _few_missing(self) -> FewMissing | None:
+        """What serves rows with a few missing cells, if values are sampled by enough orders."""
+        if self.order is not None or self._n_leading is not None or self._is_exact(len(self.players)):
+            return None
+        if self.settings.method not in ("auto", "permutation") or self._net < SMALLEST_NET:
+            return None
+        return FewMissing(
+            self.game, self.players, self._replicates, self._net, self.settings.seed, self.settings.n_jobs
+        )
+
+    def _replicates(self, rows: Floats) -> Floats:
+        """Sampled values of complete rows by replicate, (replicates, n, players)."""
+        n_jobs, rule = self.settings.n_jobs, self._rule(len(self.players))
+        if self._forms is not None:
+            return np.asarray(self._forms.by_replicate(rows, n_jobs))
+        return np.asarray(replicated(self.game, rows, self.players, rule, n_jobs=n_jobs, device=self.settings.device))
 
     def _sample(self, game: Game, rows: Any, players: Players, rule: Callable[[int], Rule]) -> Shares:
         """As many orders as were asked for, or until the most blamed players of each row are certain."""

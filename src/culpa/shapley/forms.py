@@ -59,15 +59,19 @@ class QuadraticForms:
         return self._evaluate(X, n_jobs)
 
     def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
+        values = self.by_replicate(X, n_jobs)
+        if len(values) > 1:
+            return summarise(values, self.n_evaluations)
+        return Shares(values[0, :, :], array_namespace(X).zeros_like(values[0, :, :]), self.n_evaluations, 0)
+
+    def by_replicate(self, X: Array, n_jobs: int | None = -1) -> Array:
+        """Values of rows by each replicate, (replicates, n, players)."""
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
         evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
         values = evaluate(flat, constants, X, self.coordinates, n_jobs)
-        if n_replicates > 1:
-            by_replicate = xp.reshape(values, (X.shape[0], n_replicates, n_players))
-            return summarise(xp.permute_dims(by_replicate, (1, 0, 2)), self.n_evaluations)
-        return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
+        return xp.permute_dims(xp.reshape(values, (X.shape[0], n_replicates, n_players)), (1, 0, 2))
 
     @property
     def n_bytes(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Floats, Positions
+from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game, Given
 from culpa.games.simulated import Draw, Simulated
 from culpa.models.draws import Chances
@@ -94,6 +94,11 @@ class Simulation:
         nothing = np.empty((0, len(players)))
         values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
         return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
+
+    def share_out_incomplete(self, rows: Floats) -> tuple[Shares, Mask]:
+        """Patterns of missing cells share nothing: none is served here."""
+        nothing = np.zeros((len(rows), len(self.players)))
+        return Shares(nothing, nothing, 0, 0), np.zeros(len(rows), dtype=bool)
 
     compiling_is_due = False
     can_compile = False
