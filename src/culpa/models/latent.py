@@ -42,6 +42,7 @@ from culpa.models.scatter import Scatter
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
+_POSTERIORS_KEPT = 1 << 17  # numbers, of the patterns of missing cells that were asked for last
 _BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
 _FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
@@ -418,15 +419,31 @@ class LatentGaussian:
         """The same for many rows that observe different features, some rows at a time: gains (n, p, d), roots (n, p, p)."""
         d, p = self.loadings.shape
         step = max(1, _CHUNK // max(1, (d + p) * p))  # an isotropic model has no components
-        for start in range(0, len(observed), step):
-            rows = slice(start, start + step)
-            weights = observed[rows] / np.sqrt(self.noise)
-            stacked = np.empty((len(weights), d + p, p))
-            stacked[:, :d] = weights[:, :, None] * self.loadings
-            stacked[:, d:] = np.eye(p)
-            q = np.linalg.qr(stacked)[0]
-            root = q[:, d:]
-            yield rows, root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
+        if observed.size * max(1, p) > _POSTERIORS_KEPT:
+            for start in range(0, len(observed), step):
+                yield slice(start, start + step), *self._posteriors(observed[start : start + step])
+            return
+        # scores, expected values and fixes ask for those of the same patterns, one after the other
+        key, kept = observed.tobytes(), self._latest_posteriors
+        found = kept.get(key) or self._posteriors(observed)
+        if key not in kept:
+            kept.clear()
+            kept[key] = found
+        yield slice(0, len(observed)), *found
+
+    @cached_property
+    def _latest_posteriors(self) -> dict[bytes, tuple[Floats, Floats]]:
+        return {}
+
+    def _posteriors(self, observed: Mask) -> tuple[Floats, Floats]:
+        d, p = self.loadings.shape
+        weights = observed / np.sqrt(self.noise)
+        stacked = np.empty((len(weights), d + p, p))
+        stacked[:, :d] = weights[:, :, None] * self.loadings
+        stacked[:, d:] = np.eye(p)
+        q = np.linalg.qr(stacked)[0]
+        root = q[:, d:]
+        return root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
     def _leaving_out(self, blocks: Sequence[Sequence[int]] | None) -> LeavingOut:
         """Blocks of complete rows, prepared once."""

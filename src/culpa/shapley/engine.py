@@ -21,7 +21,7 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
-from culpa.shapley.few_missing import FEW, SMALLEST_NET, FewMissing, tasks_of
+from culpa.shapley.few_missing import SMALLEST_NET, FewMissing, tasks_of
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
@@ -165,10 +165,9 @@ class Engine:
         filled = self.game.filled_in(rows) if few_missing is not None else None
         if few_missing is None or filled is None:
             return result, served
-        for n_missing in FEW:
+        for n_missing, tasks in tasks_of(np.isnan(rows), self.players).items():
             if self._is_exact(len(self.players) - n_missing):
                 break
-            tasks = tasks_of(np.isnan(rows), self.players, n_missing)
             for at, present, shares in few_missing.share_out(filled, tasks):
                 result.values[at[:, None], present], result.std_error[at[:, None], present] = shares[:2]
                 result = result._replace(n_evaluations=shares.n_evaluations, n_replicates=shares.n_replicates)

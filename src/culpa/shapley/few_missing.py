@@ -33,14 +33,13 @@ from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
-from culpa.shapley.permutation import summarise, weighted_changes
+from culpa.shapley.permutation import summarise, usable_order_walk, weighted_changes
 from culpa.shapley.rules import N_NETS, Rule, averaging_rule, sobol_nets
 from culpa.shapley.shares import Players, Shares
 
 # By how many powers of 2 nets are smaller than those of complete rows, by the number of missing players. With these, the
 # standard errors are about those of as many orders as complete rows have: docs/sampling.md has the table.
 _SMALLER = {1: 4, 2: 3, 3: 3}
-FEW = tuple(_SMALLER)
 SMALLEST_NET = max(_SMALLER.values())  # log2 of the nets of complete rows
 _ROWS_PER_TASK, _TASKS_TOGETHER = 64, 256  # so that results fit into a cache, and all into little memory
 
@@ -79,18 +78,21 @@ class Task(NamedTuple):
     rows: Positions
 
 
-def tasks_of(missing: Mask, players: Players, n_missing: int) -> list[Task]:
-    """Rows, given by the cells that they miss (n, d), in which so many players are missing, and none misses a part."""
+def tasks_of(missing: Mask, players: Players) -> dict[int, list[Task]]:
+    """Rows by how many players they miss, given by missing cells (n, d): those with few, and none that misses a part."""
     kinds, kind_of_row = kinds_of_rows(missing)
     cells = np.stack([kinds[:, player].sum(axis=1) for player in players], axis=1)
     absent = cells == np.array([len(player) for player in players])
-    served = (absent.sum(axis=1) == n_missing) & ((cells > 0) == absent).all(axis=1)
-    order, starts = sorted_by_pattern(kind_of_row, len(kinds))
-    return [
-        Task(absent[kind], order[start : min(start + _ROWS_PER_TASK, starts[kind + 1])])
-        for kind in np.flatnonzero(served)
-        for start in range(starts[kind], starts[kind + 1], _ROWS_PER_TASK)
-    ]
+    n_absent, whole = absent.sum(axis=1), ((cells > 0) == absent).all(axis=1)
+    rows, starts = sorted_by_pattern(kind_of_row, len(kinds))
+    return {
+        n_missing: [
+            Task(absent[kind], rows[start : min(start + _ROWS_PER_TASK, starts[kind + 1])])
+            for kind in np.flatnonzero(whole & (n_absent == n_missing))
+            for start in range(starts[kind], starts[kind + 1], _ROWS_PER_TASK)
+        ]
+        for n_missing in _SMALLER
+    }
 
 
 class FewMissing(NamedTuple):
@@ -110,24 +112,45 @@ class FewMissing(NamedTuple):
     def share_out(self, filled: Floats, tasks: list[Task]) -> Iterator[tuple[Positions, Positions, Shares]]:
         """Rows that are filled in, with equally many players missing: positions, who is present (n, present), shares."""
         for start in range(0, len(tasks), _TASKS_TOGETHER):
-            here = tasks[start : start + _TASKS_TOGETHER]
-            rows = np.concatenate([task.rows for task in here])
-            present = np.concatenate([np.tile(np.flatnonzero(~task.absent), (len(task.rows), 1)) for task in here])
-            yield rows, present, self._shares(filled, here, rows, present)
+            some = tasks[start : start + _TASKS_TOGETHER]
+            rows = np.concatenate([task.rows for task in some])
+            # those present first
+            order = np.argsort(np.stack([task.absent for task in some]), axis=1, kind="stable")
+            n_present = len(self.players) - int(some[0].absent.sum())
+            present = np.repeat(order[:, :n_present], [len(task.rows) for task in some], axis=0)
+            yield rows, present, self._shares(filled[rows], some, order, present)
 
-    def _shares(self, filled: Floats, tasks: list[Task], rows: Positions, present: Positions) -> Shares:
+    def _shares(self, filled: Floats, tasks: list[Task], order: Positions, present: Positions) -> Shares:
+        """Of the rows of some tasks. Orders of players have those first who are present."""
         n_present = present.shape[1]
         n_missing = len(self.players) - n_present
         rule = contrast(n_present, n_missing, self.log2_net - _SMALLER[n_missing], self.seed)
-
-        def differ(task: Task) -> Floats:
-            order = np.argsort(task.absent, kind="stable")  # those present first
-            return np.asarray(
-                weighted_changes(self.game, filled[task.rows], [self.players[i] for i in order], rule, 1)[0]
-            )
-
-        found = np.concatenate(in_threads(differ, tasks, self.n_jobs), axis=2)[:, :n_present].transpose(0, 2, 1)
-        difference, score = found[:-1], found[-1].sum(axis=1)
-        values = np.take_along_axis(self.complete(filled[rows]), present[None], axis=2) + difference
+        difference, score = self._differences(filled, tasks, order, rule)
+        values = np.take_along_axis(self.complete(filled), present[None], axis=2)
+        values += difference[:, :, :n_present]
         values += ((score - values.sum(axis=2)) / n_present)[:, :, None]
         return summarise(values, (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations)
+
+    def _differences(self, filled: Floats, tasks: list[Task], order: Positions, rule: Rule) -> tuple[Floats, Floats]:
+        """By replicate, (replicates, n, players in order); and the score beyond what the empty coalition is worth, (n,)."""
+        ends = np.cumsum([len(task.rows) for task in tasks]).tolist()
+        found = np.empty((rule.n_replicates, len(filled), len(self.players)))
+        operations = rule.n_evaluations * (
+            len(tasks) * self.game.cost.order_coalition + len(filled) * self.game.cost.order_row
+        )
+        walk = usable_order_walk(self.game, filled, operations)
+        alone = all(len(player) == 1 for player in self.players)
+        features = np.array([player[0] for player in self.players])
+
+        def differ(task: int) -> None:
+            here = slice(ends[task] - len(tasks[task].rows), ends[task])
+            if walk is None or not alone:
+                players = [self.players[i] for i in order[task]]
+                changes = weighted_changes(self.game, filled[here], players, rule, 1)[0]
+            else:  # with as little as possible around the kernel
+                queues = features[order[task]][rule.orders]
+                changes = walk._replace(rows=filled[here]).changes(queues, rule.orders, rule.weights)[0]
+            found[:, here] = changes.transpose(0, 2, 1)
+
+        in_threads(differ, range(len(tasks)), self.n_jobs)
+        return found[:-1], found[-1].sum(axis=1)
