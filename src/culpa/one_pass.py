@@ -208,6 +208,8 @@ class OnePass:
         if not len(at):
             return empty
         served = self._fill_incomplete(job, at)
+        if self.explains_score and "base_value" not in fields:
+            at, served = at[~served], served[~served]  # nothing else is to be done for the others
         for some, observed in patterns(job.rows.standard[at]):
             where = at[some]
             if not len(observed):

@@ -13,6 +13,7 @@ import numpy as np
 
 from culpa._core.choices import DeviceName, Method
 from culpa._core.kinds import top_of
+from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu, plan
@@ -22,11 +23,11 @@ from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
 from culpa.shapley.few_missing import SMALLEST_NET, FewMissing, tasks_of
-from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
+from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule, evaluate_each
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
 from culpa.shapley.partial_order import PartialOrder
-from culpa.shapley.pattern_forms import PatternCost, PatternForms, worth_forms
+from culpa.shapley.pattern_forms import ExactPatterns, PatternCost, PatternForms, worth_forms
 from culpa.shapley.permutation import permutation, replicated
 from culpa.shapley.rules import N_NETS, Rule, default_rule
 from culpa.shapley.shares import Players, Progress, Shares
@@ -70,7 +71,7 @@ class Engine:
         self.order, self.reference = order, reference
         self._forms: QuadraticForms | None = None
         self._forms_refused = False  # because they would lose digits
-        self._pattern_forms = PatternForms()
+        self._pattern_forms, self._exact_patterns = PatternForms(), ExactPatterns(game, players)
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
 
@@ -139,7 +140,7 @@ class Engine:
         if not complete and len(rows):
             observed = ~np.isnan(rows[0])
             game = game.where(observed)
-            forms = self._forms_where(observed, game, players, len(rows))
+            forms = None if self._is_exact(len(players)) else self._forms_where(observed, game, players, len(rows))
             if forms is not None:
                 return forms(rows[:, observed], n_jobs=n_jobs, device=self.settings.device)
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
@@ -161,8 +162,10 @@ class Engine:
         """
         shape, served = (len(rows), len(self.players)), np.zeros(len(rows), dtype=bool)
         result = Shares(np.zeros(shape), np.zeros(shape), 0, 0)
+        if self._is_exact(len(self.players)):
+            return self._evaluate_patterns(rows, result, served)
         few_missing = self._few_missing
-        filled = self.game.filled_in(rows) if few_missing is not None else None
+        filled = None if few_missing is None else self.game.filled_in(rows)
         if few_missing is None or filled is None:
             return result, served
         for n_missing, tasks in tasks_of(np.isnan(rows), self.players).items():
@@ -173,6 +176,29 @@ class Engine:
                 result = result._replace(n_evaluations=shares.n_evaluations, n_replicates=shares.n_replicates)
                 served[at] = True
         return result, served
+
+    def _evaluate_patterns(self, rows: Floats, result: Shares, served: Mask) -> tuple[Shares, Mask]:
+        """`share_out_incomplete` by the exact forms of the patterns that have any."""
+        if self._forms is None or self.order is not None or not self.can_compile:
+            return result, served
+        kinds, kind_of_row = kinds_of_rows(np.isnan(rows))
+        order, starts = sorted_by_pattern(kind_of_row, len(kinds))
+        with self._compiling:
+            memory = self.settings.memory_bytes - self._forms.n_bytes
+            found = self._exact_patterns.forms_of(kinds, np.diff(starts), self._find_exact_forms, memory)
+        some = [
+            (forms, order[starts[kind] : starts[kind + 1]]) for kind, forms in enumerate(found) if forms is not None
+        ]
+        if some:
+            where = np.concatenate([at for _, at in some])
+            ends = np.append(0, np.cumsum([len(at) for _, at in some]))
+            observed = np.nan_to_num(rows[where], nan=0.0)
+            result.values[where] = evaluate_each([forms for forms, _ in some], observed, ends, self.settings.n_jobs)
+            served[where] = True
+        return result._replace(n_evaluations=max((forms.n_evaluations for forms, _ in some), default=0)), served
+
+    def _find_exact_forms(self, game: Game, players: Players, features: Positions) -> QuadraticForms:
+        return self._find_forms(game, players, None, features=features)
 
     @property
     def _few_missing(self) -> FewMissing | None:
@@ -217,14 +243,14 @@ class Engine:
         return f"at most {most:,} orders, until the {self._n_leading} highest values of each row are certain"
 
     def _forms_where(self, observed: Mask, game: Game, players: Players, n_rows: int) -> QuadraticForms | None:
-        """Forms of rows with the same cells missing, once there were enough of them and complete rows have forms."""
+        """Forms of sampled rows with the same cells missing, once there were enough and complete rows have forms."""
         if self._forms is None or self.order is not None or not self.can_compile or not worth_forms(game):
             return None
         with self._compiling:
             forms = self._pattern_forms.get(observed)
             if forms is not None:
                 return forms
-            rule = None if self._is_exact(len(players)) else self._rule(len(players))
+            rule = self._rule(len(players))
             cost = PatternCost.of(game, players, int(observed.sum()), rule)
             if not self._pattern_forms.are_due(observed, cost, n_rows):
                 return None
