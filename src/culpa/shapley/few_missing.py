@@ -37,8 +37,8 @@ from culpa.shapley.permutation import summarise, usable_order_walk, weighted_cha
 from culpa.shapley.rules import N_NETS, Rule, averaging_rule, sobol_nets
 from culpa.shapley.shares import Players, Shares
 
-# By how many powers of 2 nets are smaller than those of complete rows, by the number of missing players. With these, the
-# standard errors are about those of as many orders as complete rows have: docs/sampling.md has the table.
+# By how many powers of 2 nets are smaller than those of complete rows, by the number of missing players: see
+# docs/performance.md for the errors. With more of them, the difference takes as many orders as the values themselves.
 _SMALLER = {1: 4, 2: 3, 3: 3}
 SMALLEST_NET = max(_SMALLER.values())  # log2 of the nets of complete rows
 _ROWS_PER_TASK, _TASKS_TOGETHER = 64, 256  # so that results fit into a cache, and all into little memory
