@@ -60,7 +60,7 @@ class QuadraticForms:
 
     def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
         values = self.by_replicate(X, n_jobs)
-        if len(values) > 1:
+        if values.shape[0] > 1:
             return summarise(values, self.n_evaluations)
         return Shares(values[0, :, :], array_namespace(X).zeros_like(values[0, :, :]), self.n_evaluations, 0)
 
