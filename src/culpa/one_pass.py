@@ -236,10 +236,10 @@ class OnePass:
         incomplete = np.isnan(job.rows.standard[at]).any(axis=1)
         if not incomplete.any():
             return served
-        shares, served[incomplete] = self.engine.share_out_incomplete(job.rows.standard[at[incomplete]])
-        chosen = served[incomplete]
-        job.fields["values"][at[served]] = shares.values[chosen]
-        job.fields["std_error"][at[served]] = shares.std_error[chosen]
+        shares, rows = self.engine.share_out_incomplete(job.rows.standard[at[incomplete]])
+        served[incomplete] = rows
+        job.fields["values"][at[served]] = shares.values[rows]
+        job.fields["std_error"][at[served]] = shares.std_error[rows]
         job.takes(shares.n_replicates, shares.n_evaluations)
         return served
 

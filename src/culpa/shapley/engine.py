@@ -13,7 +13,6 @@ import numpy as np
 
 from culpa._core.choices import DeviceName, Method
 from culpa._core.kinds import top_of
-from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu, plan
@@ -22,15 +21,15 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
-from culpa.shapley.few_missing import SMALLEST_NET, FewMissing, tasks_of
-from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule, evaluate_each
+from culpa.shapley.few_missing import MOST_MISSING, SMALLEST_NET, FewMissing
+from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.pattern_forms import ExactPatterns, PatternCost, PatternForms, worth_forms
 from culpa.shapley.permutation import permutation, replicated
 from culpa.shapley.rules import N_NETS, Rule, default_rule
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.shares import Players, Progress, Served, Shares
 
 _ALGORITHM1_ORDERS = 1000  # per player
 _FORMS_MAY_DIFFER = 1e-9  # from values without forms, relative to the largest value of a row
@@ -155,50 +154,20 @@ class Engine:
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
         return self._sample(game, rows, players, lambda net: default_rule(len(players), net, self.settings.seed))
 
-    def share_out_incomplete(self, rows: Floats) -> tuple[Shares, Mask]:
-        """Shapley values (n, all players) of rows with missing cells, 0 for missing players, many patterns at a time.
+    def share_out_incomplete(self, rows: Floats) -> Served:
+        """Shapley values of rows with missing cells, many patterns at a time. Rows that are not served need `share_out`."""
+        n_players, few_missing = len(self.players), self._few_missing
+        if few_missing is not None:
+            sampled = [k for k in range(1, MOST_MISSING + 1) if not self._is_exact(n_players - k)]
+            return few_missing.share_out(rows, max(sampled, default=0))
+        if self._forms is None or self.order is not None or not (self.can_compile and self._is_exact(n_players)):
+            return Served.none(len(rows), n_players)
 
-        Also returns which rows were served. The others need `share_out`.
-        """
-        shape, served = (len(rows), len(self.players)), np.zeros(len(rows), dtype=bool)
-        result = Shares(np.zeros(shape), np.zeros(shape), 0, 0)
-        if self._is_exact(len(self.players)):
-            return self._evaluate_patterns(rows, result, served)
-        few_missing = self._few_missing
-        filled = None if few_missing is None else self.game.filled_in(rows)
-        if few_missing is None or filled is None:
-            return result, served
-        for n_missing, tasks in tasks_of(np.isnan(rows), self.players).items():
-            if self._is_exact(len(self.players) - n_missing):
-                break
-            for at, present, shares in few_missing.share_out(filled, tasks):
-                result.values[at[:, None], present], result.std_error[at[:, None], present] = shares[:2]
-                result = result._replace(n_evaluations=shares.n_evaluations, n_replicates=shares.n_replicates)
-                served[at] = True
-        return result, served
+        def find(game: Game, players: Players, features: Positions) -> QuadraticForms:
+            return self._find_forms(game, players, None, features=features)
 
-    def _evaluate_patterns(self, rows: Floats, result: Shares, served: Mask) -> tuple[Shares, Mask]:
-        """`share_out_incomplete` by the exact forms of the patterns that have any."""
-        if self._forms is None or self.order is not None or not self.can_compile:
-            return result, served
-        kinds, kind_of_row = kinds_of_rows(np.isnan(rows))
-        order, starts = sorted_by_pattern(kind_of_row, len(kinds))
-        with self._compiling:
-            memory = self.settings.memory_bytes - self._forms.n_bytes
-            found = self._exact_patterns.forms_of(kinds, np.diff(starts), self._find_exact_forms, memory)
-        some = [
-            (forms, order[starts[kind] : starts[kind + 1]]) for kind, forms in enumerate(found) if forms is not None
-        ]
-        if some:
-            where = np.concatenate([at for _, at in some])
-            ends = np.append(0, np.cumsum([len(at) for _, at in some]))
-            observed = np.nan_to_num(rows[where], nan=0.0)
-            result.values[where] = evaluate_each([forms for forms, _ in some], observed, ends, self.settings.n_jobs)
-            served[where] = True
-        return result._replace(n_evaluations=max((forms.n_evaluations for forms, _ in some), default=0)), served
-
-    def _find_exact_forms(self, game: Game, players: Players, features: Positions) -> QuadraticForms:
-        return self._find_forms(game, players, None, features=features)
+        memory = self.settings.memory_bytes - self._forms.n_bytes
+        return self._exact_patterns.share_out(rows, find, memory, self.settings.n_jobs)
 
     @property
     def _few_missing(self) -> FewMissing | None:

@@ -23,8 +23,9 @@ The estimator does not depend on whether complete rows are compiled, so values d
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import cycle, islice, permutations
+from itertools import cycle, groupby, islice, permutations
 from math import comb
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -35,16 +36,18 @@ from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley.permutation import summarise, usable_order_walk, weighted_changes
 from culpa.shapley.rules import N_NETS, Rule, averaging_rule, sobol_nets
-from culpa.shapley.shares import Players, Shares
+from culpa.shapley.shares import Players, Served, Shares
 
 # By how many powers of 2 nets are smaller than those of complete rows, by the number of missing players: see
 # docs/performance.md for the errors. With more of them, the difference takes as many orders as the values themselves.
 _SMALLER = {1: 4, 2: 3, 3: 3}
+MOST_MISSING = max(_SMALLER)
 SMALLEST_NET = max(_SMALLER.values())  # log2 of the nets of complete rows
-_ROWS_PER_TASK, _TASKS_TOGETHER = 64, 256  # so that results fit into a cache, and all into little memory
+_ROWS_PER_TASK = 64
+_CELLS_TOGETHER = 1 << 17  # values by each replicate that are held at a time
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=6)
 def contrast(n_present: int, n_missing: int, log2_net: int, seed: int) -> Rule:
     """Orders and weights of the difference, by Sobol nets of 2^log2_net orders each.
 
@@ -95,6 +98,13 @@ def tasks_of(missing: Mask, players: Players) -> dict[int, list[Task]]:
     }
 
 
+def _batches(tasks: list[Task], n_rows: int) -> Iterator[list[Task]]:
+    """Tasks with about so many rows at a time."""
+    batch = np.cumsum([len(task.rows) for task in tasks]) // max(1, n_rows)
+    for _, some in groupby(zip(batch.tolist(), tasks, strict=True), key=itemgetter(0)):
+        yield [task for _, task in some]
+
+
 class FewMissing(NamedTuple):
     """Shares out rows in which a few players are missing.
 
@@ -109,16 +119,21 @@ class FewMissing(NamedTuple):
     seed: int
     n_jobs: int | None
 
-    def share_out(self, filled: Floats, tasks: list[Task]) -> Iterator[tuple[Positions, Positions, Shares]]:
-        """Rows that are filled in, with equally many players missing: positions, who is present (n, present), shares."""
-        for start in range(0, len(tasks), _TASKS_TOGETHER):
-            some = tasks[start : start + _TASKS_TOGETHER]
-            rows = np.concatenate([task.rows for task in some])
-            # those present first
-            order = np.argsort(np.stack([task.absent for task in some]), axis=1, kind="stable")
-            n_present = len(self.players) - int(some[0].absent.sum())
-            present = np.repeat(order[:, :n_present], [len(task.rows) for task in some], axis=0)
-            yield rows, present, self._shares(filled[rows], some, order, present)
+    def share_out(self, rows: Floats, most_missing: int) -> Served:
+        """Rows with missing cells, those in which a few players are missing, and up to ``most_missing``."""
+        served = Served.none(len(rows), len(self.players))
+        filled = self.game.filled_in(rows)
+        if filled is None:
+            return served
+        for n_missing, tasks in tasks_of(np.isnan(rows), self.players).items():
+            for some in _batches(tasks if n_missing <= most_missing else [], _CELLS_TOGETHER // len(self.players)):
+                at = np.concatenate([task.rows for task in some])
+                # those present first
+                order = np.argsort(np.stack([task.absent for task in some]), axis=1, kind="stable")
+                n_present = len(self.players) - n_missing
+                present = np.repeat(order[:, :n_present], [len(task.rows) for task in some], axis=0)
+                served = served.with_rows(at, self._shares(filled[at], some, order, present), present)
+        return served
 
     def _shares(self, filled: Floats, tasks: list[Task], order: Positions, present: Positions) -> Shares:
         """Of the rows of some tasks. Orders of players have those first who are present."""

@@ -9,24 +9,29 @@ With up to a dozen players, the values of all coalitions are found once, as form
 pattern are a small matrix product, so that all patterns have forms.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley.exact import size_weights, tabulate
-from culpa.shapley.forms import QuadraticForms, forms_from_probes, n_products
+from culpa.shapley.forms import QuadraticForms, evaluate_each, forms_from_probes, n_products
 from culpa.shapley.plan import form_operations
 from culpa.shapley.rules import Rule
-from culpa.shapley.shares import Players
+from culpa.shapley.shares import Players, Served, Shares
 
 _MOST_COUNTED = 100_000  # patterns whose operations are remembered
 _MOST_COEFFICIENTS = 1 << 20  # of the values of all coalitions
 _CALL = 4e6  # operations that take as long as everything around a kernel: what one call costs beside its rows
+
+
+FindForms = Callable[[Game, Players, Positions], QuadraticForms]  # of the features at these positions
 
 
 class PatternCost(NamedTuple):
@@ -138,35 +143,53 @@ class ExactPatterns:
         self._found = PatternForms()
         self._coalitions: CoalitionForms | None = None
         self._n_rows = 0  # with missing cells, so far
+        self._finding = threading.Lock()
 
-    def forms_of(
-        self,
-        missing: Mask,
-        n_rows: Positions,
-        find: Callable[[Game, Players, Positions], QuadraticForms],
-        memory: float,
-    ) -> list[QuadraticForms | None]:
-        """Forms of patterns (patterns, d) that so many rows have; ``None`` for those whose rows are too few so far.
+    def share_out(self, rows: Floats, find: FindForms, memory: float, n_jobs: int | None) -> Served:
+        """Rows with missing cells, those whose patterns have forms.
 
         ``find`` finds the forms of a game in which only some features are observed. All may take ``memory`` bytes.
         """
-        self._n_rows += int(n_rows.sum())
+        served = Served.none(len(rows), len(self.players))
+        kinds, kind_of_row = kinds_of_rows(np.isnan(rows))
+        order, starts = sorted_by_pattern(kind_of_row, len(kinds))
+        with self._finding:  # so that threads that share an explainer do it once
+            found = self._forms_of(~kinds, np.diff(starts).tolist(), find, memory)
+        some = [
+            (forms, order[starts[kind] : starts[kind + 1]]) for kind, forms in enumerate(found) if forms is not None
+        ]
+        if not some:
+            return served
+        at, ends = np.concatenate([rows for _, rows in some]), np.cumsum([0, *(len(rows) for _, rows in some)])
+        values = evaluate_each([forms for forms, _ in some], np.nan_to_num(rows[at], nan=0.0), ends, n_jobs)
+        n_evaluations = max(forms.n_evaluations for forms, _ in some)
+        return served.with_rows(at, Shares(values, np.zeros_like(values), n_evaluations, 0))
+
+    def _forms_of(
+        self, observed: Mask, n_rows: list[int], find: FindForms, memory: float
+    ) -> list[QuadraticForms | None]:
+        """Forms of patterns (patterns, d) that so many rows have; ``None`` for those whose rows are too few so far."""
+        self._n_rows += sum(n_rows)
         enough = self._n_rows >= CoalitionForms.n_rows(self.game)
         if self._coalitions is None and enough and CoalitionForms.fit(self.game, len(self.players)):
             self._coalitions = CoalitionForms(self.game, self.players)
         result = []
-        for observed, n in zip(~missing, n_rows.tolist(), strict=True):
-            forms = self._found.get(observed)
+        for seen, n in zip(observed, n_rows, strict=True):
+            forms = self._found.get(seen)
             if forms is None:
-                forms = self._forms(observed, n, find)
+                forms = self._forms(seen, n, find)
                 if forms is not None:
-                    self._found.keep(observed, forms, memory)
+                    self._found.keep(seen, forms, memory)
             result.append(forms)
         return result
 
-    def _forms(
-        self, observed: Mask, n_rows: int, find: Callable[[Game, Players, Positions], QuadraticForms]
-    ) -> QuadraticForms | None:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_finding"}  # locks cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _finding=threading.Lock())
+
+    def _forms(self, observed: Mask, n_rows: int, find: FindForms) -> QuadraticForms | None:
         members = [[feature for feature in player if observed[feature]] for player in self.players]
         present = np.array([k for k, player in enumerate(members) if player], dtype=np.intp)
         game = self.game.where(observed)

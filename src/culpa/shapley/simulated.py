@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Floats, Mask, Positions
+from culpa._core.types import Floats, Positions
 from culpa.games import Game, Given
 from culpa.games.simulated import Draw, Simulated
 from culpa.models.draws import Chances
 from culpa.shapley.forms import QuadraticForms
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.shares import Players, Progress, Served, Shares
 
 N_PAIRS = 128  # of orders, by default
 _FEWEST_PAIRS = 8  # for a standard error
@@ -95,10 +95,9 @@ class Simulation:
         values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
         return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
 
-    def share_out_incomplete(self, rows: Floats) -> tuple[Shares, Mask]:
+    def share_out_incomplete(self, rows: Floats) -> Served:
         """Patterns of missing cells share nothing: none is served here."""
-        nothing = np.zeros((len(rows), len(self.players)))
-        return Shares(nothing, nothing, 0, 0), np.zeros(len(rows), dtype=bool)
+        return Served.none(len(rows), len(self.players))
 
     compiling_is_due = False
     can_compile = False
