@@ -87,6 +87,19 @@ def test_the_same_numbers_whatever_else_is_explained(detector_and_rows):
     assert together.n_replicates == compiled.n_replicates > 0
 
 
+def test_exact_forms_serve_as_well(detector_and_rows):
+    """For example forms that were compiled on a GPU, and read where values would be sampled."""
+    detector, new = detector_and_rows
+    exactly = Explainer(detector, method="exact").compile()
+    explainer = Explainer(detector, method="permutation", n_orders=192)
+    explainer.forms = exactly.forms
+    why, expected = explainer.explain(new), exactly.explain(new)
+    complete = ~np.isnan(new).any(axis=1)
+    np.testing.assert_allclose(why.values[complete], expected.values[complete], rtol=0, atol=1e-12)
+    off = np.abs(why.values - expected.values)[~complete]
+    assert 0 < off.max() < 6 * why.std_error[~complete].max()
+
+
 def test_features_that_differ_in_noise():
     """No kernel serves them."""
     gaussian = LatentGaussian(np.zeros(D), np.random.default_rng(2).normal(size=(D, 2)), np.full(D, 0.5))

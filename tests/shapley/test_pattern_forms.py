@@ -67,6 +67,22 @@ def test_a_pattern_is_compiled_when_its_rows_have_cost_as_much(detector_and_rows
     np.testing.assert_allclose(one_by_one, Explainer(detector).explain(new[:40]).values, rtol=0, atol=1e-12)
 
 
+def test_exact_patterns_of_sampled_rows_are_compiled(detector_and_rows, monkeypatch):
+    """So few players are left that their values are exact, and so many rows that forms pay."""
+    detector, new = detector_and_rows
+    made = []
+    original = pattern_forms.PatternForms.keep
+    monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (made.append(rest[1]), original(self, *rest)))
+    rows = np.where(np.arange(D) < 4, new, np.nan)[200:380]
+    options = {"exact_operations": 38.0 * 2**5, "n_orders": 24}
+    explainer = Explainer(detector, **options).compile()
+    assert explainer.chosen.startswith("permutation")
+    why = explainer.explain(rows)
+    assert [len(forms.constants) for forms in made] == [1]  # replicates
+    expected = Explainer(detector, method="exact").explain(rows)
+    np.testing.assert_allclose(why.values, expected.values, rtol=0, atol=1e-12)
+
+
 def test_operations_of_rows_and_calls_add_up():
     game = Conditional(scores.spe(LatentGaussian(np.zeros(15), np.ones((15, 1)), 0.5)))
     forms, cost = PatternForms(), PatternCost.of(game, [[i] for i in range(14)], 14, None)

@@ -139,7 +139,7 @@ class Engine:
         if not complete and len(rows):
             observed = ~np.isnan(rows[0])
             game = game.where(observed)
-            forms = None if self._is_exact(len(players)) else self._forms_where(observed, game, players, len(rows))
+            forms = self._forms_where(observed, game, players, len(rows))
             if forms is not None:
                 return forms(rows[:, observed], n_jobs=n_jobs, device=self.settings.device)
             rows = np.where(np.isnan(rows), 0.0, rows)  # missing features are nobody's members, so any number will do
@@ -182,9 +182,10 @@ class Engine:
 
     def _replicates(self, rows: Floats) -> Floats:
         """Sampled values of complete rows by replicate, (replicates, n, players)."""
-        n_jobs, rule = self.settings.n_jobs, self._rule(len(self.players))
+        n_jobs = self.settings.n_jobs
         if self._forms is not None:
             return np.asarray(self._forms.by_replicate(rows, n_jobs))
+        rule = self._rule(len(self.players))
         return np.asarray(replicated(self.game, rows, self.players, rule, n_jobs=n_jobs, device=self.settings.device))
 
     def _sample(self, game: Game, rows: Any, players: Players, rule: Callable[[int], Rule]) -> Shares:
@@ -212,14 +213,19 @@ class Engine:
         return f"at most {most:,} orders, until the {self._n_leading} highest values of each row are certain"
 
     def _forms_where(self, observed: Mask, game: Game, players: Players, n_rows: int) -> QuadraticForms | None:
-        """Forms of sampled rows with the same cells missing, once there were enough and complete rows have forms."""
+        """Forms of rows with the same cells missing, once there were enough and complete rows have forms.
+
+        Only where complete rows are sampled: otherwise, `share_out_incomplete` has asked `ExactPatterns` already.
+        """
         if self._forms is None or self.order is not None or not self.can_compile or not worth_forms(game):
+            return None
+        if self._is_exact(len(self.players)):
             return None
         with self._compiling:
             forms = self._pattern_forms.get(observed)
             if forms is not None:
                 return forms
-            rule = self._rule(len(players))
+            rule = None if self._is_exact(len(players)) else self._rule(len(players))
             cost = PatternCost.of(game, players, int(observed.sum()), rule)
             if not self._pattern_forms.are_due(observed, cost, n_rows):
                 return None

@@ -109,7 +109,7 @@ class FewMissing(NamedTuple):
     """Shares out rows in which a few players are missing.
 
     ``complete`` computes the values of complete rows by each replicate of a rule with nets of 2^``log2_net`` orders,
-    (replicates, n, players).
+    (replicates, n, players), or exactly, (1, n, players).
     """
 
     game: Game
@@ -141,8 +141,7 @@ class FewMissing(NamedTuple):
         n_missing = len(self.players) - n_present
         rule = contrast(n_present, n_missing, self.log2_net - _SMALLER[n_missing], self.seed)
         difference, score = self._differences(filled, tasks, order, rule)
-        values = np.take_along_axis(self.complete(filled), present[None], axis=2)
-        values += difference[:, :, :n_present]
+        values = np.take_along_axis(self.complete(filled), present[None], axis=2) + difference[:, :, :n_present]
         values += ((score - values.sum(axis=2)) / n_present)[:, :, None]
         return summarise(values, (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations)
 
