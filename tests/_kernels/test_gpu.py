@@ -8,6 +8,7 @@ from cuda_on_cpu import SMALL
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
 from culpa._kernels import gpu, gpu_tree
 from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.gpu_states import Eliminating, kind_of
 from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights
 
@@ -35,8 +36,7 @@ def players_of(sizes):
 
 def walked(device, game, X, sizes):
     job = game.tree_job(X, np.arange(X.shape[1]))
-    assert job.steps is ELIMINATION
-    return gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(len(sizes)), sizes)
+    return gpu_tree.walk_on_gpu(device, kind_of(job.steps), job.prepare(), size_weights(len(sizes)), sizes)
 
 
 def assert_exact(device, game, X, sizes):
@@ -84,8 +84,10 @@ class TestArithmetic:
         expected = shapley.exact(game, X, players_of([1] * 8), device="cpu").values
         size, plain = 10.0 ** np.linspace(-60, 60, 8), game.tree_job(X, np.arange(8)).prepare()
         scaled = plain._replace(pairs=plain.pairs * size * size[:, None], rows=plain.rows * size)
-        assert np.abs(np.log2(np.diag(gpu_tree._start(scaled).V))).max() <= 1.5
-        found = gpu_tree.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), scaled, size_weights(8), [1] * 8)
+        assert np.abs(np.log2(np.diag(Eliminating.start(scaled).pairs[0]))).max() <= 1.5
+        found = gpu_tree.walk_on_gpu(
+            cuda_on_cpu.OnCpu(SMALL), kind_of(ELIMINATION), scaled, size_weights(8), [1] * 8
+        )
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     def test_a_bad_row_spoils_no_other(self):
@@ -105,7 +107,7 @@ class TestArithmetic:
         told = []
         job = game.tree_job(X, np.arange(9))
         device = cuda_on_cpu.OnCpu(SMALL, most=1e3)
-        gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(9), [1] * 9, told.append)
+        gpu_tree.walk_on_gpu(device, kind_of(job.steps), job.prepare(), size_weights(9), [1] * 9, told.append)
         assert told == sorted(told)
         assert told[-1] == 1.0
         assert len(told) > 2

@@ -4,11 +4,9 @@
 // the subtree below it. To players who wait it makes no difference, because half of these coalitions are with them and half
 // without. For the players who have decided it counts with m if they joined, and with -b for everybody, where m and b are sums
 // of the member weights and of the common weights over the subtree. These depend on the size of the coalition and on how many
-// players wait: member[waiting * width + size]. So `tabulate` writes for each step
-//
-//     (kappa, K_jj), (-m inverse, -b inverse), and (gain_a, 2 shift_a inverse) of each feature a that waits
-//
-// and in `walk_rows` a step takes delta_j (h_j - kappa delta_j) + K_jj, the weights, and three multiply-adds for each feature.
+// players wait: member[waiting * width + size]. So `tabulate` writes a record for each step, with these weights and the numbers
+// that rows need, and in `walk_rows` a step takes two multiply-adds for the change, one or two for the weights, and three for
+// each feature (four by factors). What everybody pays for the joins of the very last player follows from the other sums.
 //
 // Threads of a block walk several coalitions side by side, each with ROWS rows. They copy the tables of a subtree of STAGE
 // players into shared memory while they walk the one before, because all threads of a coalition read the same numbers:
@@ -20,56 +18,48 @@
 
 // Twos in the records of all steps from m waiting features on: one for the join, then both subtrees. `above` counts only those
 // of more than STAGE features, which come first in a table.
-INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_size(m - 1); }
-INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : m + 1 + 2 * size_above(m - 1); }
+INLINE constexpr int table_size(int m) { return m == 0 ? 0 : record_size(m) + 2 * table_size(m - 1); }
+INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : record_size(m) + 2 * size_above(m - 1); }
 constexpr int N_STAGES = 1 << (ROWS_BOTTOM - STAGE), STAGE_SIZE = table_size(STAGE);
 constexpr int SIZE_ABOVE = size_above(ROWS_BOTTOM), TABLE_SIZE = SIZE_ABOVE + N_STAGES * STAGE_SIZE;
 constexpr int N_FAR = ROWS_BOTTOM - ROWS_SUMS, FAR_STEP = ROWS * ROWS_THREADS;
 constexpr int STAGE_ROOM = STAGE_SIZE + 1 - STAGE_SIZE % 2;  // odd, so that neighbours lie in other banks of shared memory
 
-template <int M> struct Linear { double delta[M + 1], h[M + 1]; };  // a row, without its value
-template <int M> struct Record { double kappa, K, member, common, gain[M], shift[M]; };
-struct Weights { const double *member, *common; int width; };
+struct Inputs { Constants constants; const double *member, *common; int width; };  // of tables
 
 // Tables of SIDE coalitions are interleaved, so that threads fill whole sectors of memory.
 INLINE long long table_at(long long c) { return c / SIDE * SIDE * TABLE_SIZE + c % SIDE; }
 
 // ------------------------------------------------------------------------------------------------ what rows share
 
-template <int M>
-INLINE void store_record(Two *table, const Pairs<M> &s, const Step<M> &step, const Weights &weights, const int size) {
-  const double minus = -step.inverse, twice = step.inverse + step.inverse;
-  const int at = (M - 1) * weights.width + size + 1;
-  table[0] = Two{step.kappa, s.K[cell(M - 1, M - 1)]};
-  table[SIDE] = Two{weights.member[at] * minus, weights.common[at] * minus};
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) table[(2 + a) * SIDE] = Two{step.gain[a], step.shift[a] * twice};
+template <int M> INLINE void write_join(const Pairs<M> &s, Two *table, const Inputs &inputs, const int size, Pairs<M - 1> &t) {
+  Step<M> step;
+  join_pairs<M>(s, inputs.constants, step, t);
+  const int at = (M - 1) * inputs.width + size + 1;
+  store_record<M>(table, s, step, inputs.member[at], inputs.common[at]);
 }
 
 template <int M> struct TableInRegisters {
-  static INLINE void write(const Pairs<M> &s, Two *table, const Weights &weights, const int size) {
-    Step<M> step;
-    make_step<M>(s, step);
-    store_record<M>(table, s, step, weights, size);
+  static INLINE void write(const Pairs<M> &s, Two *table, const Inputs &inputs, const int size) {
+    Pairs<M - 1> t;
+    write_join<M>(s, table, inputs, size, t);
     if constexpr (M > 1) {
-      Pairs<M - 1> t;
-      join_pairs<M>(s, step, t);
-      TableInRegisters<M - 1>::write(t, table + SIDE * (M + 1), weights, size + 1);
+      TableInRegisters<M - 1>::write(t, table + SIDE * record_size(M), inputs, size + 1);
       Pairs<M - 1> u;
       skip_pairs<M>(s, u);
-      TableInRegisters<M - 1>::write(u, table + SIDE * (M + 1 + table_size(M - 1)), weights, size);
+      TableInRegisters<M - 1>::write(u, table + SIDE * (record_size(M) + table_size(M - 1)), inputs, size);
     }
   }
 };
 
 // Records go to `table`, those of the next stages to `stages` if there are stages below.
 template <int M>
-INLINE void table_from(const Source &source, Two *table, Two *stages, const Weights &weights, const int size) {
+INLINE void table_from(const Source &source, Two *table, Two *stages, const Inputs &inputs, const int size) {
   if constexpr (M == STAGE) table = stages;
   if constexpr (M <= TABLE_IN_REGISTERS) {
     Pairs<M> s;
     load_pairs<M>(source, s);
-    TableInRegisters<M>::write(s, table, weights, size);
+    TableInRegisters<M>::write(s, table, inputs, size);
   } else {
     constexpr int size_below = M > STAGE ? size_above(M - 1) : table_size(M - 1);
     constexpr int stages_below = M > STAGE ? (1 << (M - 1 - STAGE)) * STAGE_SIZE : 0;
@@ -79,80 +69,29 @@ INLINE void table_from(const Source &source, Two *table, Two *stages, const Weig
       Source next = source;
       if (joins) {
         Pairs<M> s;
-        Step<M> step;
         Pairs<M - 1> t;
         load_pairs<M>(source, s);
-        make_step<M>(s, step);
-        store_record<M>(table, s, step, weights, size);
-        join_pairs<M>(s, step, t);
+        write_join<M>(s, table, inputs, size, t);
         store_pairs<M - 1>(near, t);
         next = Source{near, nullptr, 1, 1};
       }
-      table_from<M - 1>(next, table + SIDE * (M + 1 + (joins ? 0 : size_below)), stages + SIDE * (joins ? 0 : stages_below),
-                        weights, size + joins);
+      table_from<M - 1>(next, table + SIDE * (record_size(M) + (joins ? 0 : size_below)),
+                        stages + SIDE * (joins ? 0 : stages_below), inputs, size + joins);
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, long long above,
-    const double *member, const double *common, int width, Two *tables) {
+    double psi, double a_psi, const double *member, const double *common, int width, Two *tables) {
 #pragma unroll 1
   for (long long c = thread(); c < N; c += threads()) {
     Two *table = tables + table_at(c);
     table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, table, table + SIDE * SIZE_ABOVE,
-                            Weights{member, common, width}, members(c) + members(above));
+                            Inputs{{psi, a_psi}, member, common, width}, members(c) + members(above));
   }
-}
-
-// ---------------------------------------------------------------------------------------------------- shared memory
-
-// What the threads of a block share. Tests on the processor bring their own.
-INLINE Two *shared_memory() {
-#ifdef __CUDA_ARCH__
-  extern __shared__ Two room[];
-  return room;
-#else
-  return (Two *)shared_room;
-#endif
-}
-
-// Copies into shared memory go on while threads work, where the GPU can do that.
-INLINE void copy_two(Two *target, const Two *source) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(target)), "l"(source));
-#else
-  *target = *source;
-#endif
-}
-
-// Ask for numbers that will be needed soon.
-INLINE void prefetch(const Two *source) {
-#ifdef __CUDA_ARCH__
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
-#endif
-}
-
-INLINE void wait_for_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
 }
 
 // ------------------------------------------------------------------------------------------------------- the rows
-
-template <int M> INLINE void load_record(const Two *table, const int stride, Record<M> &record) {
-  const Two first = table[0], second = table[stride];
-  record.kappa = first.x;
-  record.K = first.y;
-  record.member = second.x;
-  record.common = second.y;
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) {
-    const Two both = table[(2 + a) * stride];
-    record.gain[a] = both.x;
-    record.shift[a] = both.y;
-  }
-}
 
 // Where the states of a thread's rows lie: (delta_a, h_a) of its row r is at rows[a * stride + r * unit].
 struct States { const Two *rows; int stride, unit; };
@@ -166,19 +105,9 @@ template <int M> INLINE void load_linear(const States &states, int r, Linear<M> 
   }
 }
 
-// Feature M - 1 of a row joins. Returns the change, which the record's weights turn into that of the value.
-template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &record, Linear<M - 1> &y) {
-  constexpr int j = M - 1;
-#pragma unroll
-  for (int a = 0; a < j; a++) {
-    y.delta[a] = x.delta[a] - record.gain[a] * x.delta[j];
-    y.h[a] = (x.h[a] - record.gain[a] * x.h[j]) - record.shift[a] * x.delta[j];
-  }
-  return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]) + record.K;
-}
-
 // What a thread adds up for a row. Of the last ROWS_SUMS players: the changes below their joining (own) and those at their own
-// level, which everybody who decides before them pays (low). The others' sums are in shared memory, at far[i * FAR_STEP].
+// level, which everybody who decides before them pays (low; not for the last player, see above). The others' sums are in shared
+// memory, at far[i * FAR_STEP].
 struct Changes {
   double own[ROWS_SUMS], low[ROWS_SUMS], later;
   double *far;
@@ -186,7 +115,7 @@ struct Changes {
   // Player M - 1 joined: what everybody pays, and later what counts for the player.
   template <int M> INLINE void pay(double change) {
     if constexpr (M <= ROWS_SUMS) {
-      low[M - 1] += change;
+      if constexpr (M > 1) low[M - 1] += change;
     } else {
       later += change;
 #pragma unroll
@@ -213,7 +142,7 @@ template <int M> struct RowsInRegisters {
       with[r] = record.member * change;
       sums[r].template pay<M>(record.common * change);
     }
-    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + M + 1, y, sums, with);
+    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + record_size(M), y, sums, with);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       sums[r].template earn<M>(with[r]);
@@ -227,7 +156,7 @@ template <int M> struct RowsInRegisters {
           y[r].delta[a] = x[r].delta[a];
           y[r].h[a] = x[r].h[a];
         }
-      RowsInRegisters<M - 1>::walk(table + M + 1 + table_size(M - 1), y, sums, all);
+      RowsInRegisters<M - 1>::walk(table + record_size(M) + table_size(M - 1), y, sums, all);
     }
   }
 };
@@ -274,7 +203,7 @@ INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[R
           if constexpr (last) load_linear<M - 1>(states, r, y[r]);
         }
       }
-      const Two *below = table + M + 1 + (joins ? 0 : table_size(M - 1));
+      const Two *below = table + record_size(M) + (joins ? 0 : table_size(M - 1));
       if constexpr (last) {
         RowsInRegisters<M - 1>::walk(below, y, sums, here);
       } else {
@@ -352,7 +281,7 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
           }
         }
       }
-      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here);
+      walk_rows_from<M - 1>(table + SIDE * (record_size(M) + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here);
       if (active) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -411,16 +340,15 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
   const long long n_sums = (long long)gridDim.x * side * n;
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    Sums<ROWS_BOTTOM> result;
+    double result[ROWS_BOTTOM];
     const double start = base[r * ROWS_THREADS];
     double later = start + own[r].later;
-    for (int i = 0; i < N_FAR; i++) result.own[ROWS_SUMS + i] = own[r].far[i * FAR_STEP] + start;
+    for (int i = 0; i < N_FAR; i++) result[ROWS_SUMS + i] = own[r].far[i * FAR_STEP] + start;
 #pragma unroll
     for (int i = ROWS_SUMS - 1; i >= 0; i--) {
-      result.own[i] = own[r].own[i] + later;
+      result[i] = own[r].own[i] + later;
       later += own[r].low[i];
     }
-    result.common = later;
     double *target = sums + (blockIdx.x * (long long)side + slot) * n + first + r;
     add_up<ROWS_BOTTOM>(target, n_sums, result, total[r * ROWS_THREADS], above);
   }
