@@ -89,9 +89,12 @@ extern "C" void launch_{name}(long long blocks, long long threads, {parameters})
 
 
 class OnCpu:
-    """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN."""
+    """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN.
 
-    def __init__(self, options, n_threads=8, most=1e8):
+    ``options`` are for all programs. Without them, programs are compiled as for a GPU.
+    """
+
+    def __init__(self, options=None, n_threads=8, most=1e8):
         self.options, self.n_threads, self.n_blocks, self.most = options, n_threads, max(1, n_threads // 4), most
         self.shared_bytes, self.launched, self.xp = 1 << 18, [], self
 
@@ -112,7 +115,8 @@ class ProgramOnCpu:
 
     def __init__(self, device, name):
         self.device, self.name, self.n_threads = device, name, device.n_threads
-        self.options = device.options._replace(OWN=gpu.OPTIONS[name].OWN)
+        shipped = gpu.OPTIONS[name]
+        self.options = device.options._replace(OWN=shipped.OWN) if device.options else shipped
 
     def launch(self, kernel, n_threads, *arguments, block=None, shared=0):
         assert shared <= self.device.shared_bytes
