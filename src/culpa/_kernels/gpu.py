@@ -65,9 +65,16 @@ class Options(NamedTuple):
         """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
         return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_SUMS)
 
+    @property
+    def constant_bytes(self) -> int:
+        """Shared memory of all threads in `tabulate`: sums of all players but the last."""
+        return 8 * self.THREADS * (self.ROWS_BOTTOM - 1)
+
     def _table_size(self, m: int) -> int:
         """As in `gpu_rows.cu`, with the records of `gpu_states.cu`."""
-        return 0 if m == 0 else (1 + self.OWN) * m + 1 + 2 * self._table_size(m - 1)
+        if m < 2:
+            return m
+        return (1 + self.OWN) * m + 1 + 2 * self._table_size(m - 1)
 
 
 # States by factors are larger, so fewer of them fit into registers and shared memory.

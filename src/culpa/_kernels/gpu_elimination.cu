@@ -9,7 +9,7 @@
 
 template <int M> struct Pairs { double V[n_cells(M) + 1], K[n_cells(M) + 1]; };
 template <int M> struct Step { double inverse, kappa, gain[M], shift[M]; };  // of the join of feature M - 1
-template <int M> struct Record { double kappa, K, member, common, gain[M], shift[M]; };
+template <int M> struct Record { double kappa, member, common, gain[M], shift[M]; };
 
 template <int M> INLINE void load_pairs(const Source &source, Pairs<M> &s) {
 #pragma unroll
@@ -65,22 +65,24 @@ template <int M> INLINE void join_row(const Row<M> &x, const Step<M> &step, Row<
 
 // ------------------------------------------------------------------------------------------------------- many rows
 
-// (kappa, K_jj), (-m inverse, -b inverse), and (gain_a, 2 shift_a inverse) of each feature a that waits.
-template <int M>
-INLINE void store_record(Two *table, const Pairs<M> &s, const Step<M> &step, const double member, const double common) {
+// The change of value that is the same for all rows.
+template <int M> INLINE double constant_of(const Step<M> &step) { return -step.kappa; }
+
+// (kappa, -m inverse), (-b inverse, nothing), and (gain_a, 2 shift_a inverse) of each feature a that waits; of the last
+// feature only the first.
+template <int M> INLINE void store_record(Two *table, const Step<M> &step, const double member, const double common) {
   const double twice = step.inverse + step.inverse;
-  table[0] = Two{step.kappa, s.K[cell(M - 1, M - 1)]};
-  table[SIDE] = Two{-member * step.inverse, -common * step.inverse};
+  table[0] = Two{step.kappa, -member * step.inverse};
+  if constexpr (M > 1) table[SIDE] = Two{-common * step.inverse, 0.0};
 #pragma unroll
   for (int a = 0; a < M - 1; a++) table[(2 + a) * SIDE] = Two{step.gain[a], step.shift[a] * twice};
 }
 
 template <int M> INLINE void load_record(const Two *table, const int stride, Record<M> &record) {
-  const Two first = table[0], second = table[stride];
+  const Two first = table[0];
   record.kappa = first.x;
-  record.K = first.y;
-  record.member = second.x;
-  record.common = second.y;
+  record.member = first.y;
+  if constexpr (M > 1) record.common = table[stride].x;
 #pragma unroll
   for (int a = 0; a < M - 1; a++) {
     const Two both = table[(2 + a) * stride];
@@ -89,7 +91,7 @@ template <int M> INLINE void load_record(const Two *table, const int stride, Rec
   }
 }
 
-// Feature M - 1 of a row joins. Returns the change, which the record's weights turn into that of the value.
+// Feature M - 1 of a row joins. Returns the change, which the record's weights turn into that of the value, less its constant.
 template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &record, Linear<M - 1> &y) {
   constexpr int j = M - 1;
 #pragma unroll
@@ -97,7 +99,7 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
     y.delta[a] = x.delta[a] - record.gain[a] * x.delta[j];
     y.h[a] = (x.h[a] - record.gain[a] * x.h[j]) - record.shift[a] * x.delta[j];
   }
-  return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]) + record.K;
+  return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]);
 }
 
 // --------------------------------------------------------------------------------------------- the first players

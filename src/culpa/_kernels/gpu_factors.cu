@@ -15,8 +15,8 @@ template <int M> struct Pairs { double L[n_cells(M) + 1], Q[n_cells(M) + 1], D[M
 
 // Of the join of feature M - 1; of j itself only u and v count.
 template <int M> struct Numbers { double kappa, gain[M], u[M], pull[M], v[M]; };
-template <int M> struct Step : Numbers<M> { double inverse, variance, constant; };
-template <int M> struct Record : Numbers<M> { double K, member, common; };
+template <int M> struct Step : Numbers<M> { double inverse, constant; };
+template <int M> struct Record : Numbers<M> { double member, common; };
 
 template <int M> INLINE void load_pairs(const Source &source, Pairs<M> &s) {
 #pragma unroll
@@ -85,7 +85,6 @@ template <int M> INLINE void join_pairs(const Pairs<M> &s, const Constants &cons
     vu += step.v[i] * step.u[i];
   }
   step.inverse = inverse;
-  step.variance = sum;
   step.kappa = 0.5 * (constants.a_psi - vu);
   step.constant = constants.a_psi + vu;
 }
@@ -112,14 +111,20 @@ template <int M> INLINE void join_row(const Row<M> &x, const Step<M> &step, Row<
 
 // ------------------------------------------------------------------------------------------------------- many rows
 
-// (kappa, K), (2 m inverse, 2 b inverse), (u_j, v_j), and (gain_a, u_a), (pull_a, v_a) of each feature a that waits, where
-// 2 K inverse is minus the constant.
-template <int M>
-INLINE void store_record(Two *table, const Pairs<M> &, const Step<M> &step, const double member, const double common) {
+// The change of value that is the same for all rows.
+template <int M> INLINE double constant_of(const Step<M> &step) { return -step.constant; }
+
+// (kappa, 2 m inverse), (2 b inverse, nothing), (u_j, v_j), and (gain_a, u_a), (pull_a, v_a) of each feature a that waits. The
+// weighted change of the last feature is delta_0 times a sum of s_0 and delta_0, so its record has the weights of these two.
+template <int M> INLINE void store_record(Two *table, const Step<M> &step, const double member, const double common) {
   constexpr int j = M - 1;
   const double twice = step.inverse + step.inverse;
-  table[0] = Two{step.kappa, -0.5 * step.constant * step.variance};
-  table[SIDE] = Two{member * twice, common * twice};
+  if constexpr (M == 1) {
+    table[0] = Two{member * twice * step.v[0], member * twice * (step.kappa + step.v[0] * step.u[0])};
+    return;
+  }
+  table[0] = Two{step.kappa, member * twice};
+  table[SIDE] = Two{common * twice, 0.0};
   table[2 * SIDE] = Two{step.u[j], step.v[j]};
 #pragma unroll
   for (int a = 0; a < j; a++) {
@@ -130,11 +135,17 @@ INLINE void store_record(Two *table, const Pairs<M> &, const Step<M> &step, cons
 
 template <int M> INLINE void load_record(const Two *table, const int stride, Record<M> &record) {
   constexpr int j = M - 1;
-  const Two first = table[0], second = table[stride], own = table[2 * stride];
+  const Two first = table[0];
+  if constexpr (M == 1) {
+    record.v[0] = first.x;
+    record.kappa = first.y;
+    record.member = 1.0;
+    return;
+  }
+  const Two own = table[2 * stride];
   record.kappa = first.x;
-  record.K = first.y;
-  record.member = second.x;
-  record.common = second.y;
+  record.member = first.y;
+  record.common = table[stride].x;
   record.u[j] = own.x;
   record.v[j] = own.y;
 #pragma unroll
@@ -147,9 +158,12 @@ template <int M> INLINE void load_record(const Two *table, const int stride, Rec
   }
 }
 
-// The change, which the record's weights turn into that of the value.
+// The change, which the record's weights turn into that of the value, less its constant.
 template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &record, Linear<M - 1> &y) {
-  return change_of<M>(x, record, y) + record.K;
+  if constexpr (M == 1)
+    return x.delta[0] * (record.v[0] * x.h[0] + record.kappa * x.delta[0]);
+  else
+    return change_of<M>(x, record, y);
 }
 
 // --------------------------------------------------------------------------------------------- the first players

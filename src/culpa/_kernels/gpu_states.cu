@@ -51,4 +51,4 @@ template <int M> INLINE void skip_row(const Row<M> &x, Row<M - 1> &y) {
 }
 
 // Records of the joins, for many rows: see `gpu_rows.cu`, which says where they lie and what the weights are.
-INLINE constexpr int record_size(int m) { return (1 + OWN) * m + 1; }  // in twos
+INLINE constexpr int record_size(int m) { return m == 1 ? 1 : (1 + OWN) * m + 1; }  // in twos

@@ -111,6 +111,9 @@ class _Walk:
         self.constants = tuple(self.start.constants)
         self.sums = xp.zeros((self.bottom + self.n_above, self.slots, self.n))
         self.all = xp.zeros((1 << self.n_wide, self.n))
+        # what is the same for all rows
+        self.constant = xp.zeros(1 << self.n_wide if walks_rows else 0)
+        self.constant_sums = xp.zeros((self.bottom, self.program.n_threads if walks_rows else 0))
         places = self._places(self.n_wide)
         self.places = [xp.asarray(array) for array in places[:3]]
         # where the empty coalition of a chunk goes
@@ -170,11 +173,12 @@ class _Walk:
             launch("count", self.slots * self.n, self.rows, N, n, n_slots, members, self.member, *results)
         elif self.together:
             options, block, side = program.options, program.options.ROWS_THREADS, np.int32(self.side)
-            once = self.pairs, N, members, *self.constants, *self.subtree_weights, self.tables
-            launch("tabulate", program.n_threads, *once)
+            once = self.pairs, N, np.int32(program.n_threads), members, *self.constants, *self.subtree_weights
+            kept = self.tables, self.constant, self.constant_sums
+            launch("tabulate", program.n_threads, *once, *kept, shared=options.constant_bytes)
             shape = {"block": block, "shared": self.side * options.stage_bytes + options.own_bytes}
-            several = self.tables, self.rows, N, n, side, members, *self.subtree_weights, *results
-            launch("walk_rows", self.device.n_blocks * block, *several, **shape)
+            several = self.tables, self.rows, N, n, side, members, *self.subtree_weights, self.constant
+            launch("walk_rows", self.device.n_blocks * block, *several, *results, **shape)
         else:
             one = self.pairs, self.rows, N, n_slots, members, *self.constants, self.member
             launch("walk", self.slots, *one, *results)
@@ -187,7 +191,7 @@ class _Walk:
         result = np.empty((len(self.sizes), self.n))
         result[: self.n_above] = sums[bottom:]
         if bottom:
-            result[-bottom:] = sums[:bottom][::-1]
+            result[-bottom:] = (sums[:bottom] + on_cpu(xp.sum(self.constant_sums, axis=1))[:, None])[::-1]
         # a coalition's number has a bit for each breadth-first player: sum over the upper and over the lower half of bits
         low = self.n_wide // 2
         grid = self.all.reshape(1 << (self.n_wide - low), 1 << low, self.n)
