@@ -105,9 +105,7 @@ class TestArithmetic:
         size, plain = 10.0 ** np.linspace(-60, 60, 8), game.tree_job(X, np.arange(8)).prepare()
         scaled = plain._replace(pairs=plain.pairs * size * size[:, None], rows=plain.rows * size)
         assert np.abs(np.log2(np.diag(Eliminating.start(scaled).pairs[0]))).max() <= 1.5
-        found = gpu_tree.walk_on_gpu(
-            cuda_on_cpu.OnCpu(SMALL), kind_of(ELIMINATION), scaled, size_weights(8), [1] * 8
-        )
+        found = gpu_tree.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), kind_of(ELIMINATION), scaled, size_weights(8), [1] * 8)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     def test_a_bad_row_spoils_no_other(self):

@@ -224,8 +224,8 @@ class _Walk:
         table = self.program.options.table_length if self.bottom and self.together else 0
         while n_wide < most:
             places = self._places(n_wide + 1)
-            numbers = 2.0 * (places.n_pairs + places.n_steps + places.n_rows * self.n) + ((table + self.n) << (n_wide + 1))
-            if 8.0 * numbers > limit:
+            twos = places.n_pairs + places.n_steps + places.n_rows * self.n
+            if 16.0 * twos + 8.0 * ((table + self.n) << (n_wide + 1)) > limit:
                 break
             n_wide += 1
         return n_wide
