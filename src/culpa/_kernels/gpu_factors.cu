@@ -170,6 +170,8 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
 
 // Feature j decides: see `gpu_tree.cu`. There is one thread for each coalition, which leaves the step for the rows in `steps`:
 // (gain_e, u_e), (pull_e, v_e) and room for sums of each feature e, then (2 inverse, kappa) and (constant, nothing).
+// Numbers are loaded AT_ONCE at a time, because a load that follows a store waits for it.
+constexpr int AT_ONCE = 4;
 struct StepAt {
   Two *steps;
   long long N;
@@ -196,15 +198,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) expand_pairs(Two *pairs, T
     Two *row = pairs + pairs_at[i] + c;
     const double pull_i = step(i, 1).x, v_i = step(i, 1).y;
     double h = step(i, 2).y, Lv = 0.0;
-    for (int e = i; e >= 0; e--) {
-      Two *both = row + e * columns[i];
-      const double L = both->x, Q = both->y;
-      const Two one = step(e, 1), sums = step(e, 2);
-      const double X = Q - one.x * h;
-      if (i < j) both[target] = Two{L - one.x * Lv, X - pull_i * sums.x};
-      step(e, 2) = Two{sums.x + v_i * X, sums.y + v_i * Q};
-      h += Q * one.y;
-      Lv += L * one.y;
+    for (int last = i; last >= 0; last -= AT_ONCE) {
+      Two pair[AT_ONCE], own[AT_ONCE], sums[AT_ONCE];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++) {
+        const int e = last >= k ? last - k : 0;
+        pair[k] = row[e * columns[i]];
+        own[k] = step(e, 1);
+        sums[k] = step(e, 2);
+      }
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++) {
+        const int e = last - k;
+        if (e < 0) break;
+        const double L = pair[k].x, Q = pair[k].y, pull = own[k].x, v = own[k].y, X = Q - pull * h;
+        if (i < j) row[e * columns[i] + target] = Two{L - pull * Lv, X - pull_i * sums[k].x};
+        step(e, 2) = Two{sums[k].x + v_i * X, sums[k].y + v_i * Q};
+        h += Q * v;
+        Lv += L * v;
+      }
     }
     step(i, 0) = Two{Lv * inverse, h * inverse};
     vu += v_i * (h * inverse);
