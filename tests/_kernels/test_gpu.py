@@ -170,6 +170,8 @@ class TestChoice:
         assert Explainer(model(25)).chosen == "exact: 33,554,432 coalitions of 25 players"
         assert Explainer(model(31)).chosen == "exact: 2,147,483,648 coalitions of 31 players, on the GPU"
         assert Explainer(model(32), n_orders=96).chosen.startswith("permutation")
+        assert Explainer(model(30, noise=1e-9)).chosen.endswith("30 players, on the GPU")
+        assert Explainer(model(31, noise=1e-9), n_orders=96).chosen.startswith("permutation")
         assert Explainer(model(31), n_orders=96, device="cpu").chosen.startswith("permutation")
         assert Explainer(model(40), method="exact").chosen.endswith("40 players, on the GPU")
         with pytest.raises(ValueError, match=r"2\^48 coalitions .* takes about"):

@@ -77,12 +77,8 @@ class Options(NamedTuple):
         return (1 + self.OWN) * m + 1 + 2 * self._table_size(m - 1)
 
 
-# States by factors are larger, so fewer of them fit into registers and shared memory.
-OPTIONS: dict[ProgramName, Options] = {
-    "elimination": Options(),
-    "factors": Options(OWN=1, IN_REGISTERS=4, TABLE_IN_REGISTERS=5, STAGE=6, ROWS_IN_REGISTERS=5),
-    "orders": Options(),
-}
+# The same numbers of players are fastest for both kinds of steps.
+OPTIONS: dict[ProgramName, Options] = {"elimination": Options(), "factors": Options(OWN=1), "orders": Options()}
 
 
 class Program(Protocol):

@@ -6,9 +6,8 @@
 // of the member weights and of the common weights over the subtree. These depend on the size of the coalition and on how many
 // players wait: member[waiting * width + size]. So `tabulate` writes a record for each step, with these weights and the numbers
 // that rows need, and in `walk_rows` a step takes two multiply-adds for the change, two for the weights, and three for each
-// feature (four by factors). Reading records limits the speed, so they have no more than that: the part of a change that is the
-// same for all rows is summed up in `tabulate`, and what everybody pays for the joins of the very last player follows from the
-// other sums.
+// feature (four by factors). To keep records small, they have no more than that: the part of a change that is the same for all
+// rows is summed up in `tabulate`, and what everybody pays for the joins of the very last player follows from the other sums.
 //
 // Threads of a block walk several coalitions side by side, each with ROWS rows. They copy the tables of a subtree of STAGE
 // players into shared memory while they walk the one before, because all threads of a coalition read the same numbers:
