@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from culpa import PCADetector
-from culpa._core.native import emptied, frame_like, same_kind
+from culpa._core.native import block_of, emptied, frame_like, same_kind
 from culpa._core.validation import read_table
 from culpa.columns import Reading
 
@@ -224,3 +224,25 @@ def test_frame_like_and_same_kind_without_a_table():
     values = np.eye(2)
     assert same_kind(None, values) is values
     assert Reading.of(read_table(np.eye(3))).labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("table", "one_array"),
+    [
+        (pd.DataFrame({"a": [1.5, np.nan], "b": [2.5, 3.5]}, index=["r", "s"]), True),
+        (pd.DataFrame({"a": [1.5, 2.5], "b": [2, 3]}), False),
+        (pd.DataFrame({"a": pd.Categorical([1.5, 2.5])}), False),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), False),
+        (pl.DataFrame({"a": [1.5, 2.5]}), False),
+        (np.ones((2, 2)), False),
+    ],
+)
+def test_pandas_tables_whose_numbers_lie_in_one_array_are_read_at_once(table, one_array):
+    block = block_of(table)
+    assert (block is not None) == one_array
+    if block is not None:
+        read = read_table(table)
+        np.testing.assert_array_equal(read.array, [[1.5, 2.5], [np.nan, 3.5]])
+        assert (read.names, read.row_labels().tolist()) == (("a", "b"), ["r", "s"])
+        table.iloc[0, 0] = 9.0
+        assert read.array[0, 0] == 1.5  # a copy: the user may change the table later

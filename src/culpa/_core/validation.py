@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
 from culpa._core.native import frame_like as frame_like
-from culpa._core.native import given_as, index_labels, to_frame
+from culpa._core.native import block_of, given_as, index_labels, to_frame
 from culpa._core.native import same_kind as same_kind
 
 Rows = NDArray[np.float64]
@@ -52,6 +52,8 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
         return X
     if _is_checked_array(X):
         table = Table(X)
+    elif (block := block_of(X)) is not None:
+        table = Table(np.array(block, order="F"), _names(X.columns.tolist(), argument), X)
     else:
         frame = to_frame(X, argument)
         table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
@@ -164,13 +166,18 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
         array = np.empty(frame.shape, order="F")
         for position, series in enumerate(frame.iter_columns()):
             array[:, position] = _read_column(series, columns[position], argument)
-    # pandas numbers columns that have no names; anything else is a name
-    unnamed = all(name == position for position, name in enumerate(columns))  # type: ignore[comparison-overlap]
-    names = None if unnamed else tuple(map(str, columns))
-    if names is not None and len(set(names)) < len(names):  # 1 and "1" are two names in pandas
+    return Table(array, _names(columns, argument), given_as(native, frame))
+
+
+def _names(columns: Sequence[Any], argument: str) -> tuple[str, ...] | None:
+    """Columns by name; pandas numbers columns that have no names, and anything else is a name."""
+    if all(name == position for position, name in enumerate(columns)):
+        return None
+    names = tuple(map(str, columns))
+    if len(set(names)) < len(names):  # 1 and "1" are two names in pandas
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{argument} has several columns that are called {twice} in texts. Rename one of them.")
-    return Table(array, names, given_as(native, frame))
+    return names
 
 
 def _read_column(series: Any, name: object, argument: str) -> Rows:
