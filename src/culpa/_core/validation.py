@@ -22,6 +22,7 @@ from culpa._core.native import same_kind as same_kind
 Rows = NDArray[np.float64]
 
 _LARGEST = 1e100  # scores are sums of squares, and must not overflow
+_CELLS_AT_A_TIME = 1 << 15  # which stay in cache
 
 
 @dataclass(frozen=True)
@@ -270,8 +271,8 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
 
 def refuse_infinity(table: Table, argument: str) -> None:
     """Raise an error that says where a number is infinite, or too large to be squared."""
-    # one pass over the data decides (fmax ignores NaN); only a bad table takes the time to find the cell
-    largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
+    # one pass over the data decides; only a bad table takes the time to find the cell
+    largest = _largest(table.array)
     if largest > _LARGEST:
         row, column = np.argwhere(np.abs(table.array) == largest)[0]
         what = "infinity" if math.isinf(largest) else f"{table.array[row, column]:g}"
@@ -280,3 +281,13 @@ def refuse_infinity(table: Table, argument: str) -> None:
             f"column {table.feature_names()[column]!r} of {argument} contains {what} in row {row}{large}. "
             "Replace it by NaN if the value is missing. Otherwise correct it."
         )
+
+
+def _largest(array: Rows) -> float:
+    """The largest absolute value of a cell that is not NaN; some rows at a time, to take no more memory."""
+    step = max(1, _CELLS_AT_A_TIME // max(1, array.shape[1]))
+    parts = (array[start : start + step] for start in range(0, len(array), step))
+    # fmax and fmin ignore NaN
+    return max(
+        (max(np.fmax.reduce(part, axis=None), -np.fmin.reduce(part, axis=None)) for part in parts), default=0.0
+    )
