@@ -284,10 +284,8 @@ def refuse_infinity(table: Table, argument: str) -> None:
 
 
 def _largest(array: Rows) -> float:
-    """The largest absolute value of a cell that is not NaN; some rows at a time, to take no more memory."""
-    step = max(1, _CELLS_AT_A_TIME // max(1, array.shape[1]))
-    parts = (array[start : start + step] for start in range(0, len(array), step))
-    # fmax and fmin ignore NaN
-    return max(
-        (max(np.fmax.reduce(part, axis=None), -np.fmin.reduce(part, axis=None)) for part in parts), default=0.0
-    )
+    """The largest absolute value of a cell, where NaN does not count; some rows at a time, to take little memory."""
+    if array.size <= _CELLS_AT_A_TIME or len(array) == 1:
+        return float(np.fmax.reduce(np.abs(array), axis=None, initial=0.0))
+    step = max(1, _CELLS_AT_A_TIME // array.shape[1])
+    return max(_largest(array[start : start + step]) for start in range(0, len(array), step))
