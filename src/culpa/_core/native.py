@@ -59,15 +59,18 @@ def _from_arrow(X: Any) -> Any:
         return X
 
 
-def block_of(X: Any) -> NDArray[np.float64] | None:
-    """The cells of a small pandas table whose numbers lie in one array, as they are there; ``None`` for any other table.
+def float_cells(X: Any) -> NDArray[np.float64] | None:
+    """The cells of a small pandas table of nothing but float64; ``None`` for any other table.
 
     Most tables are like that, and looking at their columns one by one would take longer than explaining a row.
     """
     if not _is_pandas(X) or len(X) > _FEW_ROWS or not X.columns.is_unique:
         return None
-    cells = X.to_numpy()  # a view of that array, or new numbers that are gathered from several
-    return cells if cells.dtype == np.float64 and np.may_share_memory(cells, X.to_numpy()) else None
+    cells = X.to_numpy()
+    if cells.dtype != np.float64:
+        return None
+    one_array = np.may_share_memory(cells, X.to_numpy())  # views of it, so all columns have its type
+    return cells if one_array or set(X.dtypes.to_numpy()) == {np.dtype(np.float64)} else None
 
 
 def given_as(X: Any, frame: nw.DataFrame[Any]) -> Any:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
+from culpa._core.native import float_cells, given_as, index_labels, to_frame
 from culpa._core.native import frame_like as frame_like
-from culpa._core.native import block_of, given_as, index_labels, to_frame
 from culpa._core.native import same_kind as same_kind
 
 Rows = NDArray[np.float64]
@@ -53,8 +53,8 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
         return X
     if _is_checked_array(X):
         table = Table(X)
-    elif (block := block_of(X)) is not None:
-        table = Table(np.array(block, order="F"), _names(X.columns.tolist(), argument), X)
+    elif (cells := float_cells(X)) is not None:
+        table = Table(np.array(cells, order="F"), _names(X.columns.tolist(), argument), X)
     else:
         frame = to_frame(X, argument)
         table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))

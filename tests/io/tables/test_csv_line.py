@@ -21,7 +21,9 @@ def by_arrow(columns):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("score", [1.0, -0.0, 0.1, 1e-5, 1e-7, 1e15, 123456789.125, 5e-324, 1e100, np.nan, np.inf, 2 / 3])
+@pytest.mark.parametrize(
+    "score", [1.0, -0.0, 0.1, 1e-5, 1e-7, 1e15, 123456789.125, 5e-324, 1e100, np.nan, np.inf, 2 / 3]
+)
 @pytest.mark.parametrize("text", ["10:00", "", None, 'a "b"', "a,b\nc", "Übermaß"])
 def test_a_line_is_what_arrow_writes(score, text):
     columns = {"row": np.array([-7]), "time": [text], "score": np.array([score]), "anomaly": np.array([score > 1])}
@@ -32,7 +34,12 @@ def test_a_line_is_what_arrow_writes(score, text):
 @pytest.mark.parametrize(
     "other",
     [
-        {"score": np.array([1.0, 2.0]), "row": np.array([1, 2]), "time": ["a", "b"], "anomaly": np.array([True, False])},
+        {
+            "score": np.array([1.0, 2.0]),
+            "row": np.array([1, 2]),
+            "time": ["a", "b"],
+            "anomaly": np.array([True, False]),
+        },
         {"score": np.array([1])},
         {"row": np.array([1.5])},
         {"time": [5]},
