@@ -21,7 +21,7 @@ class Version:
     """One version of culpa in a process of its own."""
 
     def __init__(self, source: Path) -> None:
-        command = [sys.executable, str(WORKER)]
+        command = [sys.executable, "-P", str(WORKER)]  # or modules beside it would hide packages of the same name
         environment = os.environ | {"PYTHONPATH": str(source)}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

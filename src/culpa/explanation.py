@@ -294,17 +294,16 @@ class Explanation:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
         ranked = np.argsort(np.where(present, -self.blame, np.inf), axis=1, kind="stable")[:, :k]
-        rank = np.broadcast_to(np.arange(ranked.shape[1]), ranked.shape)
-        chosen = np.take_along_axis(present, ranked, axis=1) & ~np.isnan(self.score)[:, None]
-        row = np.broadcast_to(np.arange(len(self))[:, None], ranked.shape)[chosen]
-        player = ranked[chosen]
+        chosen = present[np.arange(len(self))[:, None], ranked] & ~np.isnan(self.score)[:, None]
+        row, rank = chosen.nonzero()
+        player = ranked[row, rank]
         values = self.values[row, player]
         # actual and expected are numbers of one feature; a group has none of its own
         single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
         columns: dict[str, Any] = {
             "row": self.row_labels[row],
             "score": self.score[row],
-            "rank": rank[chosen] + 1,
+            "rank": rank + 1,
             "feature": self._labels()[player],
             "value": values,
         }

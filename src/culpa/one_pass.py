@@ -150,7 +150,8 @@ class OnePass:
     def _fill(self, job: _Job) -> Positions:
         """Fill in the fields; returns the positions of rows without any observed feature."""
         n = len(job.rows.standard)
-        step = self._chunk or max(1, n)
+        n_chunks = max(1, -(-n // (self._chunk or max(1, n))))
+        step = max(1, -(-n // n_chunks))  # chunks of the same size, so that threads end together
         chunks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
         others = in_threads(lambda chunk: self._fill_complete(job, chunk), chunks, self.n_jobs)
         incomplete = others[0] if len(others) == 1 else np.concatenate([np.empty(0, dtype=np.intp), *others])

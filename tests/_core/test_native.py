@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from culpa import PCADetector
-from culpa._core.native import emptied, frame_like, same_kind
+from culpa._core.native import emptied, float_cells, frame_like, same_kind
 from culpa._core.validation import read_table
 from culpa.columns import Reading
 
@@ -224,3 +224,34 @@ def test_frame_like_and_same_kind_without_a_table():
     values = np.eye(2)
     assert same_kind(None, values) is values
     assert Reading.of(read_table(np.eye(3))).labels.tolist() == [0, 1, 2]
+
+
+def in_two_arrays():
+    table = pd.DataFrame({"a": [1.5, np.nan]}, index=["r", "s"])
+    table["b"] = [2.5, 3.5]
+    return table
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame(in_two_arrays().to_dict()), in_two_arrays()])
+def test_small_pandas_tables_of_floats_are_read_at_once(table):
+    assert float_cells(table) is not None
+    read = read_table(table)
+    np.testing.assert_array_equal(read.array, [[1.5, 2.5], [np.nan, 3.5]])
+    assert (read.names, read.row_labels().tolist()) == (("a", "b"), ["r", "s"])
+    table.iloc[0, 0] = 9.0
+    assert read.array[0, 0] == 1.5  # a copy: the user may change the table later
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": [1.5, 2.5], "b": [2, 3]}),
+        pd.DataFrame({"a": pd.Categorical([1.5, 2.5])}),
+        pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
+        pd.DataFrame(np.ones((1000, 2))),
+        pl.DataFrame({"a": [1.5, 2.5]}),
+        np.ones((2, 2)),
+    ],
+)
+def test_other_tables_are_read_column_by_column(table):
+    assert float_cells(table) is None

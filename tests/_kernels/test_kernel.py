@@ -8,10 +8,11 @@ import pytest
 from culpa._kernels.cache import folder_for_numba
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
+from culpa._kernels.form_values import FORM_VALUES
 from culpa._kernels.kernel import Kernel, kernels_in_python
 from culpa._kernels.orders import ORDERS
 
-KERNELS = {"elimination": ELIMINATION.kernel, "factored": FACTORED.kernel, "orders": ORDERS}
+KERNELS = {"elimination": ELIMINATION.kernel, "factored": FACTORED.kernel, "orders": ORDERS, "forms": FORM_VALUES}
 
 
 def new(kernel, worth=1e9):
@@ -53,13 +54,14 @@ class TestWhenItPays:
 class TestOnDisk:
     @pytest.mark.parametrize("name", sorted(KERNELS))
     @pytest.mark.parametrize(
-        "file", ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps", "orders"]
+        "file", ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps", "orders", "form_values"]
     )
     def test_a_kernel_changes_folder_with_every_file_behind_it_and_no_other(self, name, file, monkeypatch):
         files = {
             "elimination": ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps"],
             "factored": ["vectors", "numba_vectors", "layout", "tree_kernel", "factored_steps"],
             "orders": ["vectors", "numba_vectors", "orders"],
+            "forms": ["vectors", "numba_vectors", "form_values"],
         }
         before = new(KERNELS[name]).on_disk.folders
         read = Path.read_bytes

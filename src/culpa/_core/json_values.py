@@ -15,6 +15,9 @@ def to_json_value(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {name: to_json_value(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biufU":  # nothing to look for inside
+        cells = value.tolist()
+        return [cell if math.isfinite(cell) else None for cell in cells] if value.dtype.kind == "f" else cells
     if isinstance(value, np.ndarray):
         return to_json_value(list(value) if value.dtype.kind in "mM" else value.tolist())
     if isinstance(value, (list, tuple)):

@@ -4,6 +4,7 @@ narwhals knows pandas, polars, pyarrow, modin and others. What it does not know,
 recognised by the name of its package, so that the error says how to turn it into a table.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from culpa._core.types import DataFrame
 from culpa._core.words import with_article
 
+_FEW_ROWS = 64  # of a table that is copied sooner than its types of columns are looked at
 # how to load tables of packages whose tables are not in memory
 _LOADED_BY = {
     "polars": "X.collect()",
@@ -57,6 +59,20 @@ def _from_arrow(X: Any) -> Any:
         return X
 
 
+def float_cells(X: Any) -> NDArray[np.float64] | None:
+    """The cells of a small pandas table of nothing but float64; ``None`` for any other table.
+
+    Most tables are like that, and looking at their columns one by one would take longer than explaining a row.
+    """
+    if not _is_pandas(X) or len(X) > _FEW_ROWS or not X.columns.is_unique:
+        return None
+    cells = X.to_numpy()
+    if cells.dtype != np.float64:
+        return None
+    one_array = np.may_share_memory(cells, X.to_numpy())  # views of it, so all columns have its type
+    return cells if one_array or set(X.dtypes.to_numpy()) == {np.dtype(np.float64)} else None
+
+
 def given_as(X: Any, frame: nw.DataFrame[Any]) -> Any:
     """The table that results follow in kind: the user's own, or what was read from a stream, which cannot be read again."""
     return X if _is_record_batch(X) else frame.to_native()
@@ -68,6 +84,8 @@ def emptied(native: Any) -> Any:
         return None
     if _is_arrow(native):
         return native.slice(0, 0)
+    if _is_pandas(native):  # narwhals takes as long as explaining a row
+        return native.iloc[:0]
     frame = nw.from_native(native, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame.head(0).to_native()
@@ -138,6 +156,11 @@ def index_of(native: Any, labels: NDArray[Any]) -> Any:
     if own.nlevels > 1:
         return pd.MultiIndex.from_tuples(list(labels), names=own.names)
     return pd.Index(labels, dtype=own.dtype, name=own.name)
+
+
+def _is_pandas(native: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # who has such a table has imported it
+    return pandas is not None and isinstance(native, pandas.DataFrame)
 
 
 def _is_arrow(native: Any) -> bool:

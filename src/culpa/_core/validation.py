@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
+from culpa._core.native import float_cells, given_as, index_labels, to_frame
 from culpa._core.native import frame_like as frame_like
-from culpa._core.native import given_as, index_labels, to_frame
 from culpa._core.native import same_kind as same_kind
 
 Rows = NDArray[np.float64]
 
 _LARGEST = 1e100  # scores are sums of squares, and must not overflow
+_CELLS_AT_A_TIME = 1 << 15  # which stay in cache
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def read_table(X: Any, *, argument: str = "X", min_rows: int = 1, min_features: 
         return X
     if _is_checked_array(X):
         table = Table(X)
+    elif (cells := float_cells(X)) is not None:
+        table = Table(np.array(cells, order="F"), _names(X.columns.tolist(), argument), X)
     else:
         frame = to_frame(X, argument)
         table = _read_frame(frame, X, argument) if isinstance(frame, nw.DataFrame) else Table(_read_array(X, argument))
@@ -164,13 +167,18 @@ def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
         array = np.empty(frame.shape, order="F")
         for position, series in enumerate(frame.iter_columns()):
             array[:, position] = _read_column(series, columns[position], argument)
-    # pandas numbers columns that have no names; anything else is a name
-    unnamed = all(name == position for position, name in enumerate(columns))  # type: ignore[comparison-overlap]
-    names = None if unnamed else tuple(map(str, columns))
-    if names is not None and len(set(names)) < len(names):  # 1 and "1" are two names in pandas
+    return Table(array, _names(columns, argument), given_as(native, frame))
+
+
+def _names(columns: Sequence[Any], argument: str) -> tuple[str, ...] | None:
+    """Columns by name; pandas numbers columns that have no names, and anything else is a name."""
+    if all(name == position for position, name in enumerate(columns)):
+        return None
+    names = tuple(map(str, columns))
+    if len(set(names)) < len(names):  # 1 and "1" are two names in pandas
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{argument} has several columns that are called {twice} in texts. Rename one of them.")
-    return Table(array, names, given_as(native, frame))
+    return names
 
 
 def _read_column(series: Any, name: object, argument: str) -> Rows:
@@ -263,8 +271,8 @@ def _check_shape(array: Rows, argument: str, min_rows: int, min_features: int) -
 
 def refuse_infinity(table: Table, argument: str) -> None:
     """Raise an error that says where a number is infinite, or too large to be squared."""
-    # one pass over the data decides (fmax ignores NaN); only a bad table takes the time to find the cell
-    largest = np.fmax.reduce(np.abs(table.array), axis=None, initial=0.0)
+    # one pass over the data decides; only a bad table takes the time to find the cell
+    largest = _largest(table.array)
     if largest > _LARGEST:
         row, column = np.argwhere(np.abs(table.array) == largest)[0]
         what = "infinity" if math.isinf(largest) else f"{table.array[row, column]:g}"
@@ -273,3 +281,11 @@ def refuse_infinity(table: Table, argument: str) -> None:
             f"column {table.feature_names()[column]!r} of {argument} contains {what} in row {row}{large}. "
             "Replace it by NaN if the value is missing. Otherwise correct it."
         )
+
+
+def _largest(array: Rows) -> float:
+    """The largest absolute value of a cell, where NaN does not count; some rows at a time, to take little memory."""
+    if array.size <= _CELLS_AT_A_TIME or len(array) == 1:
+        return float(np.fmax.reduce(np.abs(array), axis=None, initial=0.0))
+    step = max(1, _CELLS_AT_A_TIME // array.shape[1])
+    return max(_largest(array[start : start + step]) for start in range(0, len(array), step))

@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import lfilter
 
 from culpa._core.types import Floats
 
@@ -110,6 +109,8 @@ class Smoother:
         return Smoothed(self.reference + level / shrink, shrink)
 
     def _filtered(self, deviation: Floats, before: Floats) -> Floats:
+        from scipy.signal import lfilter  # takes a fifth of a second to load
+
         kept = 1 - self.weight
         return np.asarray(lfilter([self.weight], [1.0, -kept], deviation, axis=0, zi=kept * before[None])[0])
 

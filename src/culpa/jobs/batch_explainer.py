@@ -14,15 +14,16 @@ _LIVE_OPERATIONS = 5e10  # half a second: what a pipe may wait once for answers 
 class BatchExplainer:
     """An explainer that reports when it compiles.
 
-    A ``live`` table has no end, so compiling always pays, but nobody wants to wait for it: it compiles with its second
-    batch if that takes a moment, and never otherwise.
+    A ``live`` table has no end, so compiling always pays, but nobody wants to wait for it: it compiles before the first
+    row if that takes a moment, and never otherwise.
     """
 
     def __init__(
         self, explainer: Explainer, *, live: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
         self.explainer, self.note, self.live = explainer, note, live
-        self._n_batches = 0
+        if live and explainer.compiles_within(_LIVE_OPERATIONS):
+            self._compile()
 
     def explain(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
         """Everything there is to say about some rows, or some parts of it."""
@@ -36,14 +37,13 @@ class BatchExplainer:
         return self.explainer.values_of_scored(rows)
 
     def _compile_if_due(self, rows: ScoredRows) -> None:
-        self._n_batches += 1
-        self.explainer.count_rows(rows.standard)
-        if self._is_due():
-            self.note("preparing to explain many rows")
-            self.explainer.try_to_compile()
-            self.note("")
-
-    def _is_due(self) -> bool:
         if self.live:
-            return self._n_batches > 1 and self.explainer.compiles_within(_LIVE_OPERATIONS)
-        return self.explainer.compiling_is_due
+            return
+        self.explainer.count_rows(rows.standard)
+        if self.explainer.compiling_is_due:
+            self._compile()
+
+    def _compile(self) -> None:
+        self.note("preparing to explain many rows")
+        self.explainer.try_to_compile()
+        self.note("")

@@ -120,9 +120,9 @@ def _inline(scored: ScoredBatch, keep: Mask, explainer: BatchExplainer, limit: f
     everything = np.ones(len(scored.rows), dtype=bool)
     columns = joined(labels(scored.batch, everything), verdict(scored, everything, limit))
     culprits: list[Any] = [...] * len(keep)
-    which = np.flatnonzero(keep)
-    if len(which):
-        for position, found in _by_row(explainer.explain(scored.rows.choose(which)), k).items():
+    if keep.any():
+        rows = scored.rows if keep.all() else scored.rows.choose(np.flatnonzero(keep))
+        for position, found in _by_row(explainer.explain(rows), k).items():
             culprits[position] = found
     return joined(columns, {"culprits": culprits})
 

@@ -322,14 +322,26 @@ class LatentGaussian:
 
     def _far_cells(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Iterator[tuple[Positions, Positions]]:
         """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
-        far = np.abs(X - self.mean) > self._far
-        if not far.any():
+        if self._all_are_near(X):
             return
+        far = np.abs(X - self.mean) > self._far
         for block in blocks or [[i] for i in range(self.n_features)]:
             at = np.asarray(block, dtype=np.intp)
             affected = np.flatnonzero(far[:, at].any(axis=1))
             for rows, observed in patterns(X[np.ix_(affected, at)]):
                 yield affected[rows], at[observed]
+
+    def _all_are_near(self, X: Floats) -> bool:
+        """Whether no cell is far: by the smallest and the largest cell, which usually is enough, or cell by cell."""
+        low, high = self._near
+        if X.size and low <= X.min() and X.max() <= high:  # false if cells are missing
+            return True
+        return not (np.abs(X - self.mean) > self._far).any()
+
+    @cached_property
+    def _near(self) -> tuple[float, float]:
+        """Bounds within which a cell of any feature is near."""
+        return float((self.mean - self._far).max()), float((self.mean + self._far).min())
 
     @cached_property
     def _far(self) -> Floats:

@@ -9,6 +9,7 @@ The matrices depend on the model and on what is observed, not on the rows, so th
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -60,6 +61,14 @@ class LeavingOut:
     unexplained: Floats  # share of each feature's noise that the others leave
     blocks: tuple[_Solved | _Regressed, ...]  # those that are more than a division
 
+    @cached_property
+    def _moves(self) -> Floats | None:
+        """All of it as one matrix, where that takes fewer operations: conditional means are X - centred @ moves."""
+        d, p = self.loadings.shape
+        if self.blocks or d > 2 * p:
+            return None
+        return np.asarray((np.eye(d) - self.gain.T @ self.loadings.T) / self.unexplained)
+
     @classmethod
     def of(
         cls,
@@ -95,6 +104,9 @@ class LeavingOut:
     def __call__(self, X: Floats) -> Floats:
         """Conditional means of rows (n, observed) that hold nothing but observed features."""
         centred = X if self.mean is None else X - self.mean
+        if self._moves is not None:
+            steps = centred @ self._moves
+            return np.subtract(X, steps, out=steps)
         surprise = centred @ self.gain.T @ self.loadings.T
         np.subtract(centred, surprise, out=surprise)  # Psi C^-1 x
         result = surprise / self.unexplained

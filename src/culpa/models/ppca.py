@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -273,6 +272,8 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 raise ValueError(
                     f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features."
                 )
+            from sklearn.decomposition import PCA  # takes a fifth of a second to load
+
             return min(int(PCA("mle", svd_solver="full").fit(centred).n_components_), most)
         if isinstance(wanted, numbers.Integral):
             if wanted >= d:

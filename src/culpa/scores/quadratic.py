@@ -308,6 +308,8 @@ class _Bending(NamedTuple):
 
     def slope(self, X: Floats) -> Floats:
         """Of each row, (n, d)."""
+        if isinstance(self.offset, float) and not self.offset:
+            return np.asarray(X @ (2 * self.curvature))
         result = X @ self.root.T
         result += self.offset
         slope = result @ self.root

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from culpa.columns import Columns, Plain
-from culpa.columns.pipelines import Traced
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_argument import in_user_units, model_of
@@ -137,8 +136,9 @@ def _split(model: Any) -> tuple[Columns | None, Any]:
     n_features = getattr(last, "n_features_in_", None)
     if n_features is None:
         raise TypeError(f"{type(last).__name__} does not say how many features it was fitted to: explain it alone.")
-    columns = Traced(model, Plain(None, n_features))
-    return columns, last
+    from culpa.columns.pipelines import Traced  # loads many transformers
+
+    return Traced(model, Plain(None, n_features)), last
 
 
 def _is_readable(model: Any) -> bool:

@@ -9,6 +9,7 @@ Every pattern of missing features is a game of its own. Its forms are those of t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
+from culpa._kernels.form_values import FormValues
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley import on_gpu
@@ -32,6 +34,8 @@ from culpa.shapley.shares import Players, Progress, Shares
 _CHUNK = 1 << 20  # products of features held at a time: large enough that calling BLAS costs nothing
 _CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
 _ALONE = 10**7  # multiplications that one thread does before another one could have started
+_AT_ONCE = 10**9  # multiplications that a compiled kernel does in a tenth of a second, after which Ctrl-C is answered
+_FEW_ROWS = 4  # of which all products are found at once
 _FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
 
 
@@ -295,6 +299,9 @@ def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -
     return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
 
 
+_pairs = lru_cache(maxsize=8)(_upper)
+
+
 def evaluate_each(forms: Sequence[QuadraticForms], X: Floats, starts: Positions, n_jobs: int | None = -1) -> Floats:
     """Values (n, players) by several exact forms in the features' own coordinates.
 
@@ -331,12 +338,22 @@ def _evaluate_threaded(
 ) -> Floats:
     """flat @ products of features + constants, for all rows: threads over chunks, one BLAS thread in each."""
     n, d = X.shape
+    if n <= _FEW_ROWS:
+        rows = X if coordinates is None else X @ coordinates
+        first, second = _pairs(d)
+        return np.asarray((rows[:, first] * rows[:, second]) @ flat.T + constants)
     chunk = max(256, _CHUNK // n_products(d))
     # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
     size = max(_ALONE // flat.size, -(-n // (8 * n_threads(n_jobs))))
     result = np.empty((n, len(flat)))
+    compiled = FormValues.if_worth(flat, constants, n)
+    if compiled is not None:
+        size = min(size, max(1, _AT_ONCE // flat.size))
 
     def evaluate(rows: slice) -> None:
+        if compiled is not None:
+            compiled.evaluate(X[rows] if coordinates is None else X[rows] @ coordinates, result[rows])
+            return
         products = np.empty((n_products(d), min(chunk, rows.stop - rows.start)))
         for start in range(rows.start, rows.stop, chunk):
             stop = min(start + chunk, rows.stop)

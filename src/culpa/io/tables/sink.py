@@ -15,6 +15,7 @@ import pyarrow.types as types
 
 from culpa._core.files import write_whole
 from culpa.io.tables.columns import plain
+from culpa.io.tables.csv_line import CsvLine
 from culpa.io.tables.table import TableError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
@@ -70,16 +71,20 @@ class _Arrow:
     def __init__(self, file: Any, start: Callable[[Any, Any], Any], flush: bool) -> None:
         self.file, self.start, self.flush = _Gate(file), start, flush
         self.writer: Any = None
+        self._line: CsvLine | None = None  # for answers to single lines
 
     def write(self, columns: Mapping[str, Any]) -> None:
         if self.writer is None:
             batch = pa.RecordBatch.from_pydict({name: _settled(_array(cells, name)) for name, cells in columns.items()})
             self.schema = batch.schema
             self.writer = self.start(self.file, self.schema)
+            self._line = CsvLine(self.schema) if self.start is _open_csv else None
+            self.writer.write_batch(batch)
+        elif self._line is not None and (line := self._line(columns)) is not None:
+            self.file.write(line)
         else:
             arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        self.writer.write_batch(batch)
+            self.writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
         if self.flush:
             self.file.flush()
 
