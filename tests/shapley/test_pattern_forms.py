@@ -6,9 +6,8 @@ import pytest
 from culpa import Explainer, LatentGaussian, PCADetector, scores
 from culpa._core.missing import kinds_of_rows, patterns
 from culpa.games import Conditional
-from culpa.shapley import QuadraticForms, exact, pattern_forms
-from culpa.shapley import forms as forms_module
-from culpa.shapley.forms import evaluate_each
+from culpa.shapley import QuadraticForms, exact, form_evaluation, pattern_forms
+from culpa.shapley.form_evaluation import evaluate_each
 from culpa.shapley.pattern_forms import CoalitionForms, PatternCost, PatternForms
 
 D = 7
@@ -120,9 +119,13 @@ def test_rows_go_through_their_own_forms_in_any_number_of_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     each = [QuadraticForms(rng.normal(size=(1, 2, 10)), rng.normal(size=(1, 2)), 4, 1) for _ in range(4)]
     X, starts = rng.normal(size=(900, 4)), np.array([0, 1, 300, 310, 900])
-    monkeypatch.setattr(forms_module, "_CHUNK", 1)  # 256 rows
+    monkeypatch.setattr(form_evaluation, "_CHUNK", 1)  # 256 rows
     expected = np.concatenate([f(X[a:b]).values for f, a, b in zip(each, starts, starts[1:], strict=False)])
-    np.testing.assert_allclose(evaluate_each(each, X, starts), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        evaluate_each(*zip(*((f.coefficients[0], f.constants[0]) for f in each), strict=True), X, starts),
+        expected,
+        rtol=1e-12,
+    )
 
 
 def test_forms_that_were_used_last_stay_within_memory():

@@ -7,9 +7,8 @@ stored as the coefficients of the products x_a x_b, a <= b.
 Every pattern of missing features is a game of its own. Its forms are those of the ``features`` that are observed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -19,23 +18,17 @@ from numpy.typing import NDArray
 from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
-from culpa._kernels.form_values import FormValues
 from culpa.games import Game
-from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley import on_gpu
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
+from culpa.shapley.form_evaluation import evaluate_elsewhere, evaluate_threaded, n_products, upper
 from culpa.shapley.form_sums_on_gpu import FormSums, form_sums_on_gpu
 from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
-_CHUNK = 1 << 20  # products of features held at a time: large enough that calling BLAS costs nothing
-_CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
-_ALONE = 10**7  # multiplications that one thread does before another one could have started
-_AT_ONCE = 10**9  # multiplications that a compiled kernel does in a tenth of a second, after which Ctrl-C is answered
-_FEW_ROWS = 4  # of which all products are found at once
 _FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
 
 
@@ -73,7 +66,7 @@ class QuadraticForms:
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
-        evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
+        evaluate = evaluate_threaded if isinstance(X, np.ndarray) else evaluate_elsewhere
         values = evaluate(flat, constants, X, self.coordinates, n_jobs)
         return xp.permute_dims(xp.reshape(values, (X.shape[0], n_replicates, n_players)), (1, 0, 2))
 
@@ -117,11 +110,6 @@ class QuadraticForms:
         if coordinates is not None and coordinates.shape != (n_features, n_features):
             raise ValueError(f"coordinates {coordinates.shape} do not fit {n_features} features.")
         return cls(coefficients, constants, n_features, n_evaluations, coordinates)
-
-
-def n_products(n_features: int) -> int:
-    """Number of products x_a x_b with a <= b."""
-    return n_features * (n_features + 1) // 2
 
 
 def compile_exact(
@@ -256,13 +244,6 @@ def _coordinates(game: Game) -> Floats | None:
     return None if game.axes is None else game.axes.coordinates
 
 
-def _upper(d: int) -> tuple[Positions, Positions]:
-    """All pairs a <= b of features: np.triu_indices(d), which would take five times as long if d is small."""
-    everybody = np.arange(d)
-    first, second = np.nonzero(np.less_equal.outer(everybody, everybody))
-    return first, second
-
-
 def forms_from_probes(game: Game, evaluate: Callable[[Floats], Floats]) -> QuadraticForms:
     """Forms of any quadratic functions of the row, (n, functions), found like those of Shapley values."""
     axes = _axes(game)
@@ -278,7 +259,7 @@ def _axes(game: Game, features: Positions | None = None) -> Floats:
 
 def _probes(axes: Floats) -> Floats:
     """A row of zeros, each axis alone, and each pair of axes."""
-    first, second = _upper(len(axes))
+    first, second = upper(len(axes))
     apart = first < second
     return np.vstack([np.zeros_like(axes[:1]), axes, axes[first[apart]] + axes[second[apart]]])
 
@@ -287,7 +268,7 @@ def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -
     """Forms from values (replicates, probes, players)."""
     d = len(axes)
     constants, alone, pairs = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 :]
-    first, second = _upper(d)
+    first, second = upper(d)
     apart = first < second
     products = np.empty((len(values), n_products(d), values.shape[2]))
     products[:, ~apart] = alone - constants[:, None]
@@ -297,88 +278,3 @@ def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -
         products /= (scale[first] * scale[second])[:, None]
     coefficients = np.ascontiguousarray(np.moveaxis(products, 1, 2))
     return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
-
-
-_pairs = lru_cache(maxsize=8)(_upper)
-
-
-def evaluate_each(forms: Sequence[QuadraticForms], X: Floats, starts: Positions, n_jobs: int | None = -1) -> Floats:
-    """Values (n, players) by several exact forms in the features' own coordinates.
-
-    Rows are sorted by the forms that they go through, and ``starts`` tells where the rows of each begin and the last end.
-    """
-    n, d = X.shape
-    chunk = max(256, _CHUNK // n_products(d))
-    result = np.empty((n, forms[0].constants.shape[1]))
-
-    def evaluate(start: int) -> None:
-        stop = min(start + chunk, n)
-        products = np.empty((n_products(d), stop - start))
-        _multiply(np.ascontiguousarray(X[start:stop].T), products)
-        first, last = np.searchsorted(starts, [start, stop - 1], side="right") - 1
-        for k in range(first, last + 1):
-            here = slice(max(start, starts[k]), min(stop, starts[k + 1]))
-            values = forms[k].coefficients[0] @ products[:, here.start - start : here.stop - start]
-            np.add(values.T, forms[k].constants[0], out=result[here])
-
-    in_threads(evaluate, range(0, n, chunk), n_jobs)
-    return result
-
-
-def _multiply(columns: Floats, products: Floats) -> None:
-    """Products of features a <= b, (products, n), of features (d, n)."""
-    d, at = len(columns), 0
-    for a in range(d):
-        np.multiply(columns[a:], columns[a], out=products[at : at + d - a])
-        at += d - a
-
-
-def _evaluate_threaded(
-    flat: Floats, constants: Floats, X: Floats, coordinates: Floats | None, n_jobs: int | None
-) -> Floats:
-    """flat @ products of features + constants, for all rows: threads over chunks, one BLAS thread in each."""
-    n, d = X.shape
-    if n <= _FEW_ROWS:
-        rows = X if coordinates is None else X @ coordinates
-        first, second = _pairs(d)
-        return np.asarray((rows[:, first] * rows[:, second]) @ flat.T + constants)
-    chunk = max(256, _CHUNK // n_products(d))
-    # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
-    size = max(_ALONE // flat.size, -(-n // (8 * n_threads(n_jobs))))
-    result = np.empty((n, len(flat)))
-    compiled = FormValues.if_worth(flat, constants, n)
-    if compiled is not None:
-        size = min(size, max(1, _AT_ONCE // flat.size))
-
-    def evaluate(rows: slice) -> None:
-        if compiled is not None:
-            compiled.evaluate(X[rows] if coordinates is None else X[rows] @ coordinates, result[rows])
-            return
-        products = np.empty((n_products(d), min(chunk, rows.stop - rows.start)))
-        for start in range(rows.start, rows.stop, chunk):
-            stop = min(start + chunk, rows.stop)
-            rows_here = X[start:stop] if coordinates is None else X[start:stop] @ coordinates
-            here = products[:, : stop - start]
-            _multiply(np.ascontiguousarray(rows_here.T), here)
-            np.add((flat @ here).T, constants, out=result[start:stop])
-
-    in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)
-    return result
-
-
-def _evaluate_elsewhere(
-    flat: Floats, constants: Floats, X: Array, coordinates: Floats | None, n_jobs: int | None
-) -> Array:
-    """The same for arrays of another library, such as torch tensors on a GPU."""
-    xp = array_namespace(X)
-    d = X.shape[1]
-    first, second = (as_array_like(index, X) for index in np.triu_indices(d))
-    weights, shift = as_array_like(flat.T, X), as_array_like(constants, X)
-    chunk = max(1, _CHUNK_ELSEWHERE // n_products(d))
-    parts = []
-    for rows in row_chunks(X, chunk):
-        if coordinates is not None:
-            rows = rows @ as_array_like(coordinates, X)
-        products = xp.take(rows, first, axis=1) * xp.take(rows, second, axis=1)
-        parts.append(products @ weights + shift)
-    return xp.concat(parts, axis=0) if parts else xp.zeros((0, flat.shape[0]), dtype=X.dtype, device=X.device)

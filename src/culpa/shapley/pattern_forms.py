@@ -21,7 +21,8 @@ from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley.exact import size_weights, tabulate
-from culpa.shapley.forms import QuadraticForms, evaluate_each, forms_from_probes, n_products
+from culpa.shapley.form_evaluation import evaluate_each, n_products
+from culpa.shapley.forms import QuadraticForms, forms_from_probes
 from culpa.shapley.plan import form_operations
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Served, Shares
@@ -161,7 +162,8 @@ class ExactPatterns:
         if not some:
             return served
         at, ends = np.concatenate([rows for _, rows in some]), np.cumsum([0, *(len(rows) for _, rows in some)])
-        values = evaluate_each([forms for forms, _ in some], np.nan_to_num(rows[at], nan=0.0), ends, n_jobs)
+        flat, constants = zip(*((forms.coefficients[0], forms.constants[0]) for forms, _ in some), strict=True)
+        values = evaluate_each(flat, constants, np.nan_to_num(rows[at], nan=0.0), ends, n_jobs)
         n_evaluations = max(forms.n_evaluations for forms, _ in some)
         return served.with_rows(at, Shares(values, np.zeros_like(values), n_evaluations, 0))
 

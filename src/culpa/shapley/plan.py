@@ -13,7 +13,7 @@ from culpa._core.choices import DeviceName
 from culpa._core.parameters import EXACT_OPERATIONS
 from culpa._core.types import Floats
 from culpa.games import Game
-from culpa.shapley.forms import n_products
+from culpa.shapley.form_evaluation import n_products
 from culpa.shapley.permutation import permutation
 from culpa.shapley.rules import N_NETS, Rule, smallest_regression_net
 from culpa.shapley.shares import Players, Progress
