@@ -187,6 +187,8 @@ def _number(cell, dialect):
     if dialect.thousands:
         text = text.replace(dialect.thousands, "")
     text = re.sub(r"(?<=\d)'(?=\d{3}(\D|$))", "", text)  # culpa says so if it reads apostrophes as separators
+    if dialect.decimal == "." and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+\.\d+", text):  # and commas
+        text = text.replace(",", "")
     if dialect.decimal != "." and "." in text:
         raise Unreadable(f"not a number: {cell!r}")
     try:

@@ -82,3 +82,9 @@ def test_a_row_of_bad_cells_is_no_header(tmp_path):
     known = source(tmp_path, "a,b\nBad Input,No Data\n1,2\n3,4\n")
     assert np.isnan(numbers(known)[1][0]).all()
     assert known.missing_found == {"Bad Input": 1, "No Data": 1}
+
+
+def test_a_row_that_was_torn_apart_is_no_header(tmp_path):
+    table = source(tmp_path, "a,b,c\n-\n1.5,2.5,3.5\n")
+    with pytest.raises(TableError, match=r"row 0 has 1 cell\(s\), but the header has 3"):
+        numbers(table)

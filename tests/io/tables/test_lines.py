@@ -106,3 +106,9 @@ def test_vertical_tabs_and_form_feeds_are_no_line_breaks(tmp_path):
     (tmp_path / "u.csv").write_bytes(b"c|a|b\r\n-\x0b0.5|0.7|1.6\r\n0.7|-0.8|1.1\r\n")
     with pytest.raises(TableError, match="column 'c'"):
         read(tmp_path / "u.csv", ["a", "b", "c"], delimiter="|")
+
+
+def test_a_line_break_outside_quotes_ends_a_row_whatever_else_the_row_holds(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'a,id,b,note\n1,x,2,y\n3,te\rxt,4,"q\nr"\n')
+    with pytest.raises(TableError, match=r"row 1 has 2 cell\(s\), but the header has 4"):
+        read(tmp_path / "t.csv", ["a", "b"], ["id"])

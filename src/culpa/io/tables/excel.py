@@ -171,7 +171,7 @@ class ExcelTable:
 
     def _choose_layout(self, texts: Sequence[Sequence[str]]) -> None:
         width = max((j + 1 for row in texts for j, cell in enumerate(row) if cell), default=0)
-        lines = [list(row[:width]) for row in texts]
+        lines = [[*row[:width], *[""] * (width - len(row))] for row in texts]
         self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
         if self.layout.doubtful:
@@ -211,17 +211,19 @@ class _Book:
             ) from None
         import warnings
 
-        self.path.stat()  # a missing file is the same error for every format
+        self.file = self.path.open("rb")  # which openpyxl would leave open if it is damaged
         try:
             with warnings.catch_warnings():  # of styles and extensions that do not matter here
                 warnings.simplefilter("ignore")
-                self.book = openpyxl.load_workbook(self.path, read_only=True, data_only=True)
+                self.book = openpyxl.load_workbook(self.file, read_only=True, data_only=True)
         except Exception as error:  # openpyxl raises many kinds for damaged files
+            self.file.close()
             raise self._damaged(error) from None
         return self.book
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.book.close()
+        self.file.close()
         if error is not None and not isinstance(error, (TableError, GeneratorExit, KeyboardInterrupt)):
             raise self._damaged(error) from None
 

@@ -91,9 +91,14 @@ class Lines:
             if not _ends_open(b"".join(begun) if len(begun) < 3 else line, self.delimiter, len(begun) >= 3):
                 whole = b"".join(begun)
                 body = whole.rstrip(b"\r\n")
-                result.append(_hidden(body) + whole[len(body) :] if len(begun) > 1 else whole)
+                result.append(self._hidden(body) + whole[len(body) :] if len(begun) > 1 else whole)
                 begun = []
         return b"".join(result), b"".join(begun)
+
+    def _hidden(self, row: bytes) -> bytes:
+        """A row with the line breaks inside its quoted cells replaced."""
+        mark = rb"\s" if self.delimiter == WHITESPACE else re.escape(self.delimiter.encode())
+        return re.sub(rb'(?:(?<=[\r\n%s])|\A)"(?:[^"]|"")*"' % mark, _without_breaks, row)
 
     def _is_row(self, line: bytes) -> bool:
         """Whether a line inside a quoted cell looks like a row of the table."""
@@ -101,10 +106,11 @@ class Lines:
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
 
 
-def _hidden(cells: bytes) -> bytes:
+def _without_breaks(cell: re.Match[bytes]) -> bytes:
+    text = cell[0]
     for line_break, stand_in in HIDDEN_BREAKS.items():
-        cells = cells.replace(line_break.encode(), stand_in.encode())
-    return cells
+        text = text.replace(line_break.encode(), stand_in.encode())
+    return text
 
 
 def has_hidden_breaks(block: bytes) -> bool:
