@@ -22,7 +22,8 @@ class Version:
 
     def __init__(self, source: Path) -> None:
         command = [sys.executable, str(WORKER)]
-        environment = os.environ | {"PYTHONPATH": str(source)}
+        # modules of this folder must not stand in for packages of the same name, such as coverage
+        environment = os.environ | {"PYTHONPATH": str(source), "PYTHONSAFEPATH": "1"}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -53,13 +53,13 @@ class TestWhenItPays:
 class TestOnDisk:
     @pytest.mark.parametrize("name", sorted(KERNELS))
     @pytest.mark.parametrize(
-        "file", ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps", "orders"]
+        "file", ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps", "orders", "order_rows"]
     )
     def test_a_kernel_changes_folder_with_every_file_behind_it_and_no_other(self, name, file, monkeypatch):
         files = {
             "elimination": ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps"],
             "factored": ["vectors", "numba_vectors", "layout", "tree_kernel", "factored_steps"],
-            "orders": ["vectors", "numba_vectors", "orders"],
+            "orders": ["vectors", "numba_vectors", "orders", "order_rows"],
         }
         before = new(KERNELS[name]).on_disk.folders
         read = Path.read_bytes

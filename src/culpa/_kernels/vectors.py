@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 4  # numbers of one AVX2 instruction
+TILE = 4 * LANES  # numbers of four vectors, which go through a loop together and share what is read in it
 # Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
 FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -25,6 +26,11 @@ FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 def lanes_of_zero() -> Any:
     """A vector of zeros."""
     return np.zeros(LANES)
+
+
+def tile_of_zero() -> Any:
+    """Four vectors of zeros that are used as one."""
+    return np.zeros(TILE)
 
 
 def width_of(like: Any) -> int:
