@@ -1,6 +1,7 @@
 """Rows that follow orders: the part of `culpa._kernels.orders` that is done for every row.
 
-Four rows take the four lanes of a vector, and sixteen rows a tile of four vectors, which share what is read of the model.
+Four rows take the four lanes of a vector, and eight rows a tile of two vectors, which share what is read of the model.
+A tile of four would need more registers than there are.
 The few rows that do not fill a vector are walked in `culpa._kernels.orders`, with an order in each lane.
 
 | name | meaning |
@@ -24,7 +25,8 @@ class Gains(NamedTuple):
     """Steps of as many orders as there are lanes. All but ``order`` lie by step, then by lane."""
 
     order: Any  # (LANES,): positions of these orders among all
-    y: Any  # by step, by latent variable, by lane; the step before the first has a gain of 0
+    y: Any  # by latent variable in between; the step before the first has a gain of 0
+    by: Any  # b y, the same
     curvature: Any
     constant: Any  # curvature variance
 
@@ -44,7 +46,7 @@ class Kept(NamedTuple):
     slopes: Any
 
 
-def follow_rows(row, queues, paid, loadings, b, columns, gains, followed, kept, like):
+def follow_rows(row, queues, paid, loadings, columns, gains, followed, kept, like):
     """Walk as many rows as ``like`` holds, from ``row`` on, in the orders of ``gains``, and find what players earn.
 
     ``columns`` (d, rows) are the rows by feature.
@@ -68,10 +70,10 @@ def follow_rows(row, queues, paid, loadings, b, columns, gains, followed, kept, 
             delta_before = load(delta, lane * width, like)
             at, before = lane * p * width, step * p * LANES + lane
             for i in range(p):
-                y_before, y_i = load(gains.y, before, 0.0), load(gains.y, before + p * LANES, 0.0)
+                y_before, by_i = load(gains.y, before, 0.0), load(gains.by, before, 0.0)
                 z_i = load(z, at, like) + y_before * delta_before
                 surprise = surprise - load(w, feature * p + i, 0.0) * z_i
-                slope = slope + load(b, i, 0.0) * y_i * z_i
+                slope = slope + by_i * z_i
                 store(z, at, z_i)
                 at += width
                 before += LANES
@@ -95,11 +97,13 @@ def pay_rows(row, values, total, weights, n_replicates, n_orders, earned, like):
     to, weight, sum_of_one = row * n_players * n_replicates, 0, like
     for player in range(n_players):
         at = player * width
-        sum_of_one = sum_of_one + load(payments, at, like)
+        # one name for each of the four orders, so that all are read once for all replicates
+        first, second = load(payments, at, like), load(payments, at + apart, like)
+        third, fourth = load(payments, at + 2 * apart, like), load(payments, at + 3 * apart, like)
+        sum_of_one = sum_of_one + first
         for _ in range(n_replicates):
-            paid = load(values, to, like)
-            for lane in range(LANES):
-                paid = paid + load(weights, weight + lane, 0.0) * load(payments, at + lane * apart, like)
+            paid = load(values, to, like) + load(weights, weight, 0.0) * first + load(weights, weight + 1, 0.0) * second
+            paid = paid + load(weights, weight + 2, 0.0) * third + load(weights, weight + 3, 0.0) * fourth
             store(values, to, paid)
             to += width
             weight += LANES

@@ -165,11 +165,12 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
     values, few_values = np.zeros(n_replicates * n_players * whole), np.zeros((n_replicates, few, n_players))
     arranged = np.empty(n_players * n_replicates * LANES)
     U, D, f, h = np.empty(p * (p - 1) // 2 * LANES), np.empty(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    w, w_next, by = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
+    w, w_next = np.zeros(p * LANES), np.zeros(p * LANES)
     order, feature, loadings_of = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
     payee, change, slope_of = np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES)
-    gains = Gains(order, np.zeros((k + 1) * p * LANES), np.zeros(k * LANES), np.zeros(k * LANES))
-    y = gains.y
+    n_kept = k if whole else 1  # steps whose gains are kept: all of them if rows follow afterwards
+    y, by = np.zeros((n_kept + 1) * p * LANES), np.zeros(n_kept * p * LANES)
+    gains = Gains(order, y, by, np.zeros(k * LANES), np.zeros(k * LANES))
     z, delta, earned = np.empty(few * p * LANES), np.zeros(few * LANES), np.empty((LANES, few, n_players))
     room = TILE if whole >= TILE else LANES
     followed = Followed(np.empty(LANES * p * room), np.empty(LANES * room), np.empty((LANES, n_players, room)))
@@ -188,6 +189,8 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
             store(w_next, i * LANES, start)
             store(f, i * LANES, start)
             store(D, i * LANES, zero + 1.0)
+        before, after = 0, p * LANES  # where the gains of the previous step and of this one lie
+        y[: p * LANES] = 0.0  # so that the first step moves nothing
         for step in range(k):
             w, w_next = w_next, w
             for lane in range(LANES):
@@ -196,11 +199,11 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
                 loadings_of[lane] = queues[order[lane], min(step + 1, k - 1)] * p
             variance, inverse = _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero)
             curvature = a * psi * inverse
-            before = step * p * LANES
+            own = before if whole else 0
             for i in range(p):
                 y_i = load(h, i * LANES, zero) * inverse
-                store(y, before + (p + i) * LANES, y_i)
-                store(by, i * LANES, b[i] * y_i)
+                store(y, after + i * LANES, y_i)
+                store(by, own + i * LANES, b[i] * y_i)
                 curvature = curvature + b[i] * y_i * y_i
             store(gains.curvature, step * LANES, curvature)
             store(gains.constant, step * LANES, curvature * variance)
@@ -215,7 +218,7 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
                     z_i = load(z, at, zero) + load(y, before + i * LANES, zero) * delta_before
                     store(z, at, z_i)
                     surprise = surprise - load(w, i * LANES, zero) * z_i
-                    slope = slope + load(by, i * LANES, zero) * z_i
+                    slope = slope + load(by, own + i * LANES, zero) * z_i
                 store(delta, r * LANES, surprise)
                 slope = 2.0 * slope + curvature * surprise
                 store(change, 0, surprise * slope - curvature * variance)
@@ -226,15 +229,16 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
                     for lane in range(LANES):
                         deltas[feature[lane], order[lane], whole + r] = delta[r * LANES + lane]
                         slopes[feature[lane], order[lane], whole + r] = slope_of[lane]
+            before, after = after, after + p * LANES if whole else before
         if whole:
             arrange_weights(weights, first, arranged)
         row = 0
         while row + TILE <= whole:
-            follow_rows(row, queues, paid, walk.loadings, b, columns, gains, followed, kept, tile)
+            follow_rows(row, queues, paid, walk.loadings, columns, gains, followed, kept, tile)
             pay_rows(row, values, total, arranged, n_replicates, n_here, followed.earned, tile)
             row += TILE
         while row < whole:
-            follow_rows(row, queues, paid, walk.loadings, b, columns, gains, followed, kept, zero)
+            follow_rows(row, queues, paid, walk.loadings, columns, gains, followed, kept, zero)
             pay_rows(row, values, total, arranged, n_replicates, n_here, followed.earned, zero)
             row += LANES
         in_lanes = n_players - n_players % LANES

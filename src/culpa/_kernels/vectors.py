@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 4  # numbers of one AVX2 instruction
-TILE = 4 * LANES  # numbers of four vectors, which go through a loop together and share what is read in it
+TILE = 2 * LANES  # numbers of two vectors, which go through a loop together and share what is read in it
 # Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
 FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -29,7 +29,7 @@ def lanes_of_zero() -> Any:
 
 
 def tile_of_zero() -> Any:
-    """Four vectors of zeros that are used as one."""
+    """Two vectors of zeros that are used as one."""
     return np.zeros(TILE)
 
 
