@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from culpa._kernels.cache import folder_for_numba
+from culpa._kernels.controls import SUMS_BEFORE
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.kernel import Kernel, kernels_in_python
 from culpa._kernels.orders import ORDERS
 
-KERNELS = {"elimination": ELIMINATION.kernel, "factored": FACTORED.kernel, "orders": ORDERS}
+KERNELS = {"elimination": ELIMINATION.kernel, "factored": FACTORED.kernel, "orders": ORDERS, "controls": SUMS_BEFORE}
 
 
 def new(kernel, worth=1e9):
@@ -60,6 +61,7 @@ class TestOnDisk:
             "elimination": ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps"],
             "factored": ["vectors", "numba_vectors", "layout", "tree_kernel", "factored_steps"],
             "orders": ["vectors", "numba_vectors", "orders", "order_rows"],
+            "controls": ["vectors", "numba_vectors", "controls"],
         }
         before = new(KERNELS[name]).on_disk.folders
         read = Path.read_bytes

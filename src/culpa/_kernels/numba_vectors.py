@@ -13,7 +13,18 @@ from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._kernels.vectors import FAST_MATH, LANES, TILE, gather, lanes_of_zero, load, store, tile_of_zero, width_of
+from culpa._kernels.vectors import (
+    FAST_MATH,
+    LANES,
+    TILE,
+    count_bits,
+    gather,
+    lanes_of_zero,
+    load,
+    store,
+    tile_of_zero,
+    width_of,
+)
 
 _INDEX = ir.IntType(32)
 _unsigned = np.uint64  # for an unsigned index numba does not generate code that handles negative indices
@@ -169,3 +180,13 @@ def _(array, index, distances, like):
     if isinstance(like, _Lanes):
         return lambda array, index, distances, like: _gather(array, index, distances)
     return lambda array, index, distances, like: array[_unsigned(index + distances[0])]
+
+
+@intrinsic
+def _population(typing, word):
+    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+
+
+@overload(count_bits)
+def _(word):
+    return lambda word: _population(word)

@@ -52,3 +52,8 @@ def gather(array: NDArray[np.float64], offset: int, distances: NDArray[np.int64]
     """For each lane of ``like``, the number that lies that lane's distance after ``offset``."""
     found = array[offset + distances[: np.size(like)]]
     return found if np.ndim(like) else found[0]
+
+
+def count_bits(word: Any) -> int:
+    """How many bits of an unsigned integer are set."""
+    return int(word).bit_count()
