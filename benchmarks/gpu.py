@@ -15,6 +15,7 @@ from culpa import Explainer, LatentGaussian, shapley
 from culpa._core.threads import n_threads
 from culpa._kernels import gpu
 from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
 from culpa.games import Conditional
 from culpa.scores import spe
@@ -22,6 +23,7 @@ from culpa.shapley.forms import compile_rule
 from culpa.shapley.rules import default_rule
 
 EXACT = ((24, 14, 1), (24, 14, 100), (28, 16, 1), (30, 12, 1), (30, 12, 100), (33, 12, 1), (36, 12, 1), (40, 13, 1))
+TINY, EXACT_TINY = 1e-8, ((26, 12, 1), (26, 12, 100), (30, 12, 1), (30, 12, 100), (36, 12, 1))  # noise variance
 ORDERS = (
     (166, 33, 8, 1),
     (166, 33, 8, 100),
@@ -35,9 +37,9 @@ _MOST_PRODUCTS_ON_CPU = 5e10
 _MULTIPLY_ADDS_PER_CLOCK = 64  # float64, of a multiprocessor of an A100, H100 or H200
 
 
-def model(d: int, p: int) -> LatentGaussian:
+def model(d: int, p: int, noise: float = 0.3) -> LatentGaussian:
     rng = np.random.default_rng(0)
-    return LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), 0.3)
+    return LatentGaussian(np.zeros(d), rng.normal(size=(d, p)), noise)
 
 
 def timed(run: Any, synchronise: Any, repeat: int = 3) -> tuple[float, Any]:
@@ -52,45 +54,54 @@ def timed(run: Any, synchronise: Any, repeat: int = 3) -> tuple[float, Any]:
     return best, result
 
 
-def multiply_adds(d: int, n: int) -> float:
+def multiply_adds(d: int, n: int, *, factors: bool) -> float:
     """Float64 operations of the walk: what n rows share, and their own; a multiply-add counts once."""
     total = 0.0
     for m in range(1, d + 1):
         j = m - 1
-        shared, own = 4 + 2 * j + 3 * j * (j + 1) / 2, 7 + 3 * j
-        if n > 1:  # shared weights; fewer steps for each row
-            shared, own = shared + 3 + j, 6 + 3 * j - (j == 0)
+        cells = j * (j + 1) / 2
+        shared, own = (14 * m + 2 * j + 7 * cells, 9 + 4 * j) if factors else (4 + 2 * j + 3 * cells, 6 + 3 * j)
+        if n > 1:  # shared weights and constants; fewer steps for each row
+            shared += 7 + j
+            own = (8 + 4 * j - 3 * (j == 0)) if factors else (6 + 3 * j - 2 * (j == 0))
         total += 2.0 ** (d - m) * (shared + n * own)
     return total
 
 
-def share_of_peak(d: int, n: int, seconds: float) -> float:
+def share_of_peak(d: int, n: int, seconds: float, *, factors: bool) -> float:
     import cupy
 
     attributes = cupy.cuda.Device().attributes
     peak = attributes["MultiProcessorCount"] * _MULTIPLY_ADDS_PER_CLOCK * attributes["ClockRate"] * 1e3
-    return float(multiply_adds(d, n) / seconds / peak)
+    return float(multiply_adds(d, n, factors=factors) / seconds / peak)
 
 
 def kernels() -> dict[str, Any]:
     """Registers of each thread, and bytes of local memory, which hold states and spilled registers."""
     device = gpu.Cuda()
+    walks = ("walk", "tabulate", "walk_rows", "expand_pairs", "expand_rows")
+    programs: dict[gpu.ProgramName, tuple[str, ...]] = {
+        "elimination": walks,
+        "factors": walks,
+        "orders": ("follow_orders", "pay_orders"),
+    }
     found = {}
-    for name in ("walk", "tabulate", "walk_rows", "expand_pairs", "expand_rows", "follow_orders", "pay_orders"):
-        kernel = device.module.get_function(name)
-        found[name] = {"registers": kernel.num_regs, "local bytes": kernel.local_size_bytes}
+    for program, names in programs.items():
+        for name in names:
+            kernel = device.program(program).module.get_function(name)
+            found[f"{program} {name}"] = {"registers": kernel.num_regs, "local bytes": kernel.local_size_bytes}
     return found
 
 
-def exact_case(d: int, p: int, n: int, device: Any, synchronise: Any) -> dict[str, Any]:
-    explainer = Explainer(model(d, p), method="exact", device=device)
-    X = model(d, p).sample(n, 1) + 1.0
+def exact_case(d: int, p: int, n: int, noise: float, device: Any, synchronise: Any) -> dict[str, Any]:
+    explainer = Explainer(model(d, p, noise), method="exact", device=device)
+    X = model(d, p, noise).sample(n, 1) + 1.0
     seconds, shares = timed(
         lambda: shapley.exact(explainer.game, X, explainer.players, device=device), synchronise, 1 if d >= 33 else 3
     )
     gap = float(np.abs((shares.values.sum(axis=1) + explainer.game.base_value) / explainer.score(X) - 1).max())
     found = {"seconds": seconds, "efficiency gap": gap, "values": shares.values[0].tolist()}
-    return found if device == "cpu" else found | {"share of peak": share_of_peak(d, n, seconds)}
+    return found if device == "cpu" else found | {"share of peak": share_of_peak(d, n, seconds, factors=noise == TINY)}
 
 
 def order_case(d: int, p: int, net: int, n: int, device: Any, synchronise: Any) -> dict[str, Any]:
@@ -130,7 +141,7 @@ def main() -> None:
     senders: dict[str, Any] = {"numpy": np.asarray}
     device = "cpu" if options.cpu else "gpu"
     if options.cpu:
-        ELIMINATION.kernel.worth = ORDERS_ON_CPU.worth = 0.0  # always the compiled walk
+        ELIMINATION.kernel.worth = FACTORED.kernel.worth = ORDERS_ON_CPU.worth = 0.0  # always the compiled walk
         results: dict[str, Any] = {
             "device": f"CPU, {platform.processor() or platform.machine()}, {n_threads(-1)} threads"
         }
@@ -150,9 +161,11 @@ def main() -> None:
         results[what] = case
         print(what, json.dumps(case)[:200], flush=True)
 
-    for d, p, n in EXACT:
-        if d <= (min(options.most, _MOST_ON_CPU) if options.cpu else options.most):
-            note(f"exact d={d} p={p}, {n} row(s)", exact_case(d, p, n, device, synchronise))
+    for noise, cases in ((0.3, EXACT), (TINY, EXACT_TINY)):
+        for d, p, n in cases:
+            if d <= (min(options.most, _MOST_ON_CPU) if options.cpu else options.most):
+                case = exact_case(d, p, n, noise, device, synchronise)
+                note(f"exact d={d} p={p} noise={noise}, {n} row(s)", case)
     for d, p, net, n in ORDERS:
         note(f"orders d={d} p={p}, net 2^{net}, {n} row(s)", order_case(d, p, net, n, device, synchronise))
     note("compile orders d=166 p=33, net 2^8", compile_case(166, 33, 8, device, synchronise))

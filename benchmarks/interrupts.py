@@ -88,10 +88,14 @@ JOBS = (
     Job("`culpa report`", ("report", "new24.parquet", "-m", "plant24.culpa", "-o", "out")),
     Job("`culpa calibrate`", ("calibrate", "normal24.parquet", "-o", "out")),
     Job("`culpa reproduce table1`", ("reproduce", "table1", "-o", "folder")),
-    Job("exact, 26 features", prepare="e = Explainer(model(26, 8)); X = rows(40, 26)", call="e.explain(X)"),
+    Job(
+        "exact, 26 features",
+        prepare="e = Explainer(model(26, 8), method='exact'); X = rows(40, 26)",
+        call="e.explain(X)",
+    ),
     Job(
         "exact, tiny noise, 26 features",
-        prepare="e = Explainer(model(26, 8, 1e-9)); X = rows(40, 26)",
+        prepare="e = Explainer(model(26, 8, 1e-9), method='exact'); X = rows(40, 26)",
         call="e.explain(X)",
     ),
     Job(
@@ -123,7 +127,9 @@ JOBS = (
     Job("fit of modes, 200,000 x 20", prepare="X = rows(200_000, 20)", call="PCADetector(modes=4).fit(X)"),
 )
 COMPILE = Job(
-    "first use, kernels not compiled", prepare="e = Explainer(model(26, 8)); X = rows(9, 26)", call="e.explain(X)"
+    "first use, kernels not compiled",
+    prepare="e = Explainer(model(26, 8), method='exact'); X = rows(9, 26)",
+    call="e.explain(X)",
 )
 
 
@@ -176,6 +182,8 @@ def measure(job: Job, folder: Path, delays: tuple[float, ...], environment: dict
 
 
 def main() -> None:
+    # a shell ignores Ctrl-C for programs in the background, and jobs would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only jobs whose name contains this")
     parser.add_argument("--times", type=int, default=len(DELAYS), help="interrupts of each job")

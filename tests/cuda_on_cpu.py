@@ -69,8 +69,8 @@ _SIDE_BY_SIDE = """
 
 
 @cache
-def library(options):
-    code = gpu.source()
+def library(program, options):
+    code = gpu.source(program)
     for name, parameters in _KERNEL.findall(code):
         names = ", ".join(re.search(r"\w+$", parameter).group() for parameter in parameters.split(","))
         run = (_SIDE_BY_SIDE if name in _TOGETHER else _ONE_BY_ONE).replace("CALL", f"{name}({names})")
@@ -89,21 +89,17 @@ extern "C" void launch_{name}(long long blocks, long long threads, {parameters})
 
 
 class OnCpu:
-    """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN."""
+    """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN.
 
-    def __init__(self, options, n_threads=8, most=1e8):
+    ``options`` are for all programs. Without them, programs are compiled as for a GPU.
+    """
+
+    def __init__(self, options=None, n_threads=8, most=1e8):
         self.options, self.n_threads, self.n_blocks, self.most = options, n_threads, max(1, n_threads // 4), most
         self.shared_bytes, self.launched, self.xp = 1 << 18, [], self
 
-    def launch(self, kernel, n_threads, *arguments, block=None, shared=0):
-        assert shared <= self.shared_bytes
-        self.launched.append(kernel)
-        threads = block or self.options.THREADS
-        blocks = -(-n_threads // threads)
-        passed = [_passed(argument) for argument in arguments]
-        getattr(library(self.options), f"launch_{kernel}")(
-            ctypes.c_longlong(blocks), ctypes.c_longlong(threads), *passed
-        )
+    def program(self, name):
+        return ProgramOnCpu(self, name)
 
     def most_bytes(self):
         return self.most
@@ -112,6 +108,25 @@ class OnCpu:
         return np.full(shape, np.nan)
 
     zeros, asarray, sum, matmul = map(staticmethod, (np.zeros, np.asarray, np.sum, np.matmul))
+
+
+class ProgramOnCpu:
+    """A `culpa._kernels.gpu.Program`."""
+
+    def __init__(self, device, name):
+        self.device, self.name, self.n_threads = device, name, device.n_threads
+        shipped = gpu.OPTIONS[name]
+        self.options = device.options._replace(OWN=shipped.OWN) if device.options else shipped
+
+    def launch(self, kernel, n_threads, *arguments, block=None, shared=0):
+        assert shared <= self.device.shared_bytes
+        self.device.launched.append(kernel)
+        threads = block or self.options.THREADS
+        blocks = -(-n_threads // threads)
+        passed = [_passed(argument) for argument in arguments]
+        getattr(library(self.name, self.options), f"launch_{kernel}")(
+            ctypes.c_longlong(blocks), ctypes.c_longlong(threads), *passed
+        )
 
 
 def _passed(argument):

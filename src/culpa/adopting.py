@@ -8,11 +8,12 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa._core.words import kind_of
 from culpa.fitted import FittedDetector
-from culpa.learning import Judge, Recipe, limits_from_rows, range_of
+from culpa.learning import Recipe
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits, named_score
+from culpa.training_scores import Judge, limits_from_rows, range_of
 from culpa.weighting import limits_by_blocks
 
 # of PCADetector: the others say how a model is fitted, and here it is fitted already

@@ -35,7 +35,7 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.compatibility import check_combinations, check_weighted
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe, SecondPass, limits_from_rows
+from culpa.learning import Recipe, SecondPass
 from culpa.models import PPCA, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.diagnostics import oddities
@@ -43,6 +43,7 @@ from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import about_table
 from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
+from culpa.training_scores import limits_from_rows
 from culpa.updating import Update, learn_more
 from culpa.watching import WatchesRows
 from culpa.weighting import fit_weighted, read_weights

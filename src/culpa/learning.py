@@ -21,29 +21,27 @@ from culpa._core import memory
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
-from culpa.columns import Lagged, Smoother, lagged_names
-from culpa.columns.smoothing import clustering, dependence, settling_rows
+from culpa.columns import Lagged, lagged_names
 from culpa.columns.units import units_in_headers
-from culpa.fitted import FittedDetector, charted
+from culpa.fitted import FittedDetector
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
-from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
+from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
-from culpa.models.em import NothingVariesError
 from culpa.models.margins import EmpiricalMargins
 from culpa.models.moments import mean_and_spread, spread
-from culpa.models.normal_range import NormalRange, RangeGatherer
+from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
 from culpa.modes import Settings, fit_mixture, has_modes, mode_limits, mode_ranges
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
-from culpa.scores import HeldOutScores, Limits, QuadraticScore, Score, named_score, score_by_name
+from culpa.scores import Limits, QuadraticScore, Score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
+from culpa.training_scores import Judge, RangeWatcher, limits_from_blocks, limits_from_rows, range_of, standardiser
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
 _STUDENT_STEPS = 50  # the same for a Student model, at most; it stops where the model hardly moves
-_ROWS_PER_CHUNK = 1 << 16
 _ROUNDING = 1e-7  # of a standard deviation
 _NARROW = 256  # features up to which BLAS threads gain little
 _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something that is left over
@@ -79,70 +77,6 @@ class _Prepared(NamedTuple):
         """A model of the standardised rows as one of the user's numbers."""
         model = ppca.scaled(self.mean, self.scale, columns, self.context)
         return model if self.margins is None else replace(model, margins=self.margins)
-
-
-class Judge:
-    """Scores the rows of a block, in order, by the model of the others."""
-
-    def __init__(self, model: FittedModel, own: QuadraticScore) -> None:
-        self.model, self.statistics = model, _quadratic(charted(model, own))
-        self._standardise = standardiser(model)
-
-    def scores(self, rows: Floats) -> dict[str, Floats]:
-        """Of the next rows of the block, by statistic."""
-        standard = self._standardise(rows)
-        return {name: statistic(standard) for name, statistic in self.statistics.items()}
-
-    def mean_scores(self, rows: Moments) -> dict[str, float]:
-        """Of some rows, from their moments; as if they were not smoothed."""
-        second = self._standardised(rows).second
-        return {name: float(((one.root @ second) * one.root).sum()) for name, one in self.statistics.items()}
-
-    def spreads(self, rows: Moments) -> dict[str, float]:
-        """Standard deviations of the scores of Gaussian rows with the covariance of these."""
-        covariance = self._standardised(rows).covariance
-        return {
-            name: math.sqrt(2) * float(np.linalg.norm(one.root @ covariance @ one.root.T))
-            for name, one in self.statistics.items()
-        }
-
-    def _standardised(self, rows: Moments) -> Moments:
-        model = self.model
-        seen = rows if model.context is None else model.context.adjust_moments(rows)
-        return seen.scaled(model.location, model.scale)
-
-
-def _quadratic(statistics: Mapping[str, Score]) -> dict[str, QuadraticScore]:
-    """Statistics of a model with one mode."""
-    return {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
-
-
-class _Watcher:
-    """Looks at training rows as they pass, with the model of all of them, to learn their range."""
-
-    def __init__(self, model: FittedModel, n_rows: int) -> None:
-        self._standardise, self._distance = standardiser(model), named_score("mahalanobis", model)
-        self.range, self.rows_seen = RangeGatherer(n_rows, model.gaussian.n_features), 0
-
-    def add(self, X: Floats) -> None:
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
-            Z = self._standardise(X[start : start + _ROWS_PER_CHUNK])
-            self.range.add(Z, self._distance(Z))
-        self.rows_seen += len(X)
-
-    def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
-        for batch in batches:
-            self.add(batch)
-            yield batch
-
-
-def range_of(model: FittedModel, X: Floats) -> NormalRange:
-    """The range of rows at hand, as a model standardises them."""
-    watcher = _Watcher(model, len(X))
-    watcher.add(X)
-    found = watcher.range.finish()
-    # the mean distance of Student-t rows is that of the farthest ones, and their model expects them
-    return replace(found, inflation=1.0) if model.gaussian.tail else found
 
 
 @dataclass(frozen=True)
@@ -244,7 +178,7 @@ class Recipe:
         if callable(batches):
             limits, seen = batches(self, learned, blocks)
             return self.limited(self._fitted(learned, limits, blocks, seen, None))
-        watcher = _Watcher(learned.model, round(blocks.total.n))
+        watcher = RangeWatcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
         if kind == "empirical":
             if batches is None:
@@ -399,20 +333,21 @@ class Recipe:
         block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
         judged = in_limit(learned.model, rows, kept, confidence)
 
-        def model_without(k: int) -> FittedModel:
-            return self._relearned(learned, rows[kept & (block != k)])
+        def judge_without(k: int) -> Judge:
+            return self.judge(self._relearned(learned, rows[kept & (block != k)]))
 
         portions = ((rows[here], here) for here in (np.flatnonzero((block == k) & judged) for k in range(len(starts))))
-        return self._held_out(learned, model_without, starts, len(rows), portions)
+        return limits_from_blocks(learned.model, judge_without, starts, len(rows), portions)
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None:
             return Limits(learned.model, "formula")
 
-        def model_without(k: int) -> FittedModel:
-            return self.model_without(blocks, k, learned.choice)
+        def judge_without(k: int) -> Judge:
+            return self.judge(self.model_without(blocks, k, learned.choice))
 
-        return self._held_out(learned, model_without, blocks.starts, round(blocks.total.n), _numbered(batches))
+        n = round(blocks.total.n)
+        return limits_from_blocks(learned.model, judge_without, blocks.starts, n, _numbered(batches))
 
     def model_without(self, blocks: BlockMoments, k: int, choice: ComponentChoice | None) -> FittedModel:
         """The model of all blocks but one, with as many components as were chosen for all of them."""
@@ -442,80 +377,6 @@ class Recipe:
         )
         ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.model == "student" else _EM_STEPS)
         return seen.scaled(ppca, self.columns)
-
-    def _held_out(
-        self,
-        learned: Learned,
-        model_without: Callable[[int], FittedModel],
-        starts: NDArray[np.int64],
-        n: int,
-        portions: Iterable[tuple[Floats, NDArray[np.integer]]],
-    ) -> Limits:
-        """Limits from rows, with their positions, each scored by the model of the other blocks."""
-        ends = np.append(starts[1:], n)
-        if not self.can_hold_out(ends - starts):
-            return Limits(learned.model, "formula")
-        try:
-            return self._limits_from_blocks(learned, model_without, starts, ends, portions)
-        except NothingVariesError:  # but within one block, so that the model of the others does not exist
-            return Limits(learned.model, "formula")
-
-    def _limits_from_blocks(
-        self,
-        learned: Learned,
-        model_without: Callable[[int], FittedModel],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        portions: Iterable[tuple[Floats, NDArray[np.integer]]],
-    ) -> Limits:
-        lags, settling = self.columns.lags, settling_rows(self.columns.smooth, int((ends - starts).min()))
-        judges: dict[int, Judge] = {}
-        found: dict[str, list[Floats]] = {}
-        where: list[NDArray[np.int64]] = []
-        for rows, positions in portions:
-            block = np.searchsorted(starts, positions, side="right") - 1
-            # rows next to another block share past values with its rows
-            inner = (positions - starts[block] >= lags * (block > 0)) & (
-                ends[block] - positions > lags * (block < len(starts) - 1)
-            )
-            for k in np.unique(block[inner]).tolist():
-                if k not in judges:
-                    judges[k] = self.judge(model_without(k))
-                here = np.flatnonzero(inner & (block == k))
-                settled = positions[here] - starts[k] >= settling
-                for name, values in judges[k].scores(rows[here]).items():
-                    found.setdefault(name, []).append(values[settled])
-                where.append(np.full(int(settled.sum()), k))
-        scores = {name: np.concatenate(parts) for name, parts in found.items()}
-        return self.held_out_limits(learned.model, scores, np.concatenate(where))
-
-    def can_hold_out(self, sizes: NDArray[np.integer]) -> bool:
-        """Whether blocks of these sizes are enough for limits from held-out scores."""
-        return bool(sizes.sum() >= FEWEST_ROWS and sizes.min() >= FEWEST_PER_BLOCK + 2 * self.columns.lags)
-
-    def held_out_limits(self, model: FittedModel, scores: Mapping[str, Floats], block: NDArray[np.integer]) -> Limits:
-        """Limits from scores of rows, by statistic, each by the model of the blocks that the row is not in."""
-        smooth = self.columns.smooth
-        tails = {
-            name: HeldOutScores.of(values, block, clustering=clustering(smooth), dependence=dependence(smooth, values))
-            for name, values in scores.items()
-        }
-        return Limits(model, "held-out", tails)
-
-
-def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:
-    """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
-    rows = map(standardiser(model), batches)
-    return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
-
-
-def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
-    """A function that turns the next rows of a table into what the model judges: standardised, and smoothed if it is so."""
-    weight = model.columns.smooth
-    if weight is None:
-        return model.standardise
-    smoother = Smoother(weight, np.zeros(len(model.centre)))
-    return lambda X: smoother.join(model.standardise(X)).rows
 
 
 def _spread_of(X: Floats, context: Context | None) -> Floats | None:

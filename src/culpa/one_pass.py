@@ -19,7 +19,7 @@ from culpa._core import memory
 from culpa._core.choices import PartName, Ranking
 from culpa._core.missing import patterns
 from culpa._core.threads import in_threads, one_blas_thread
-from culpa._core.types import Floats, Positions
+from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
 from culpa.games import Game
 from culpa.models import FittedModel
@@ -207,6 +207,9 @@ class OnePass:
         empty, fields = np.empty(0, dtype=np.intp), job.fields
         if not len(at):
             return empty
+        served = self._fill_incomplete(job, at)
+        if self.explains_score and "base_value" not in fields:
+            at, served = at[~served], served[~served]  # nothing else is to be done for the others
         for some, observed in patterns(job.rows.standard[at]):
             where = at[some]
             if not len(observed):
@@ -220,9 +223,25 @@ class OnePass:
             if "base_value" in fields:
                 game = self.game.where(~np.isnan(standard[0]))
                 fields["base_value"][where] = game.base_values(np.nan_to_num(standard, nan=0.0))
-            if "values" in fields and not (job.compiled and len(observed) == standard.shape[1]):
+            compiled = job.compiled and len(observed) == standard.shape[1]
+            if "values" in fields and not (compiled or served[some[0]]):
                 self._fill_values(job, where, standard, set(observed.tolist()))
         return empty
+
+    def _fill_incomplete(self, job: _Job, at: Positions) -> Mask:
+        """Fill in values of rows with missing cells that are served many patterns at a time; returns which these are."""
+        served = np.zeros(len(at), dtype=bool)
+        if "values" not in job.fields:
+            return served
+        incomplete = np.isnan(job.rows.standard[at]).any(axis=1)
+        if not incomplete.any():
+            return served
+        shares, rows = self.engine.share_out_incomplete(job.rows.standard[at[incomplete]])
+        served[incomplete] = rows
+        job.fields["values"][at[served]] = shares.values[rows]
+        job.fields["std_error"][at[served]] = shares.std_error[rows]
+        job.takes(shares.n_replicates, shares.n_evaluations)
+        return served
 
     def _fill_values(self, job: _Job, where: Positions, standard: Floats, observed: set[int]) -> None:
         """Shapley values of rows with the same features observed."""

@@ -22,13 +22,14 @@ import numpy as np
 from culpa._core.types import Floats
 from culpa.columns.smoothing import clustering
 from culpa.fitted import FittedDetector
-from culpa.learning import Judge, Recipe, range_of
+from culpa.learning import Recipe
 from culpa.models.blocks import BlockMoments, Placed
 from culpa.models.components import ComponentChoice
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
+from culpa.training_scores import Judge, range_of
 
 _LESS_NORMAL = 1.5  # times the usual mean score, up to which a block may rise
 

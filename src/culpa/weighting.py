@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
-from culpa.learning import Judge, Recipe, range_of
+from culpa.learning import Recipe
 from culpa.models import FittedModel, Moments
-from culpa.models.blocks import FEWEST_PER_BLOCK, BlockMoments, block_starts
+from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.em import NothingVariesError
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import HeldOutScores, Limits
-from culpa.scores.held_out import FEWEST_ROWS
+from culpa.training_scores import Judge, can_hold_out, range_of
 
 _STEPS = 16  # of a mean weight, to which weights of scores that are no whole numbers are rounded
 
@@ -84,7 +84,7 @@ def limits_by_blocks(
     """Limits from the scores of consecutive blocks, each by its own judge; ``None`` where there are too few rows."""
     starts = block_starts(len(X))
     sizes = np.diff(np.append(starts, len(X)))
-    if len(X) < FEWEST_ROWS or sizes.min() < FEWEST_PER_BLOCK:
+    if not can_hold_out(sizes, model.columns.lags):
         return None
     try:
         found = [judge(k).scores(rows) for k, rows in enumerate(np.split(X, starts[1:]))]

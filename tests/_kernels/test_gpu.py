@@ -8,6 +8,8 @@ from cuda_on_cpu import SMALL
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
 from culpa._kernels import gpu, gpu_tree
 from culpa._kernels.elimination_steps import ELIMINATION
+from culpa._kernels.gpu_states import Eliminating, kind_of
+from culpa._kernels.kernel import Kernel
 from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights
 
@@ -18,15 +20,18 @@ NO_LOOPS = gpu.Options(
     ),
     **{"THREADS": 2, "ROWS": 1, "ROWS_THREADS": 8, "SIDE": 2},
 )
-AS_SHIPPED = gpu.Options()
+both_steps = pytest.mark.parametrize("steps", ["elimination", "factors"])
 
 
 def model(d, p=3, noise=0.3):
     return LatentGaussian(np.zeros(d), np.random.default_rng(d).normal(size=(d, p)), noise)
 
 
-def game_and_rows(d, n, score=scores.spe, p=3):
-    return Conditional(score(model(d, p))), 2 * np.random.default_rng(d + n).normal(size=(n, d))
+def game_and_rows(d, n, score=scores.spe, p=3, noise=0.3, steps="elimination"):
+    """Both kinds of steps are accurate here, so they must agree with the array code, which follows the same switch."""
+    game = Conditional(score(model(d, p, noise)))
+    game.__dict__["_well_conditioned"] = steps == "elimination"
+    return game, 2 * np.random.default_rng(d + n).normal(size=(n, d))
 
 
 def players_of(sizes):
@@ -35,8 +40,7 @@ def players_of(sizes):
 
 def walked(device, game, X, sizes):
     job = game.tree_job(X, np.arange(X.shape[1]))
-    assert job.steps is ELIMINATION
-    return gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(len(sizes)), sizes)
+    return gpu_tree.walk_on_gpu(device, kind_of(job.steps), job.prepare(), size_weights(len(sizes)), sizes)
 
 
 def assert_exact(device, game, X, sizes):
@@ -53,22 +57,38 @@ class TestArithmetic:
     @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
     @pytest.mark.parametrize("most", [1e8, 3e4, 1e3])  # bytes: more or fewer players above and breadth first
     @pytest.mark.parametrize("options", [SMALL, NO_LOOPS], ids=["loops", "registers"])
-    def test_rows(self, options, n, most):
-        assert_exact(cuda_on_cpu.OnCpu(options, most=most), *game_and_rows(9, n), [1] * 9)
+    @both_steps
+    def test_rows(self, steps, options, n, most):
+        assert_exact(cuda_on_cpu.OnCpu(options, most=most), *game_and_rows(9, n, steps=steps), [1] * 9)
 
     @pytest.mark.parametrize("n", [1, 4])
-    def test_as_shipped(self, n):
-        device = cuda_on_cpu.OnCpu(AS_SHIPPED, most=1e5)
-        assert_exact(device, *game_and_rows(13, n), [1] * 13)
+    @both_steps
+    def test_as_shipped(self, steps, n):
+        device = cuda_on_cpu.OnCpu(most=1e5)
+        assert_exact(device, *game_and_rows(13, n, steps=steps), [1] * 13)
         assert ("walk" if n == 1 else "walk_rows") in device.launched
 
+    @pytest.mark.parametrize("noise", [1e-6, 1e-8, 1e-10, 1e-12])
+    @pytest.mark.parametrize("score", [scores.spe, scores.t2, scores.mahalanobis])
+    def test_tiny_noise(self, score, noise, with_gpu, monkeypatch):
+        """As accurate as the kernel of the processor; `tests/games/test_numerics.py` compares both with sixty digits."""
+        monkeypatch.setattr(Kernel, "pays", lambda self, operations: True)
+        for n in (1, 4):
+            X = 2 * np.random.default_rng(n).normal(size=(n, 9))
+            game = Conditional(score(model(9, noise=noise)))
+            found = shapley.exact(game, X, players_of([1] * 9), device="gpu").values
+            expected = shapley.exact(game, X, players_of([1] * 9), device="cpu").values
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+        assert {"walk", "walk_rows"} <= set(with_gpu.launched)
+
     @pytest.mark.parametrize("n", [1, 4])
+    @both_steps
     @pytest.mark.parametrize("most", [1e8, 5e3])
     @pytest.mark.parametrize(
         "sizes", [[3, 2, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2], [3, 2, 2, 1, 1], [5, 1], [4, 3, 1, 1, 1, 1, 1]]
     )
-    def test_groups(self, sizes, most, n):
-        assert_exact(cuda_on_cpu.OnCpu(SMALL, most=most), *game_and_rows(sum(sizes), n), sizes)
+    def test_groups(self, steps, sizes, most, n):
+        assert_exact(cuda_on_cpu.OnCpu(SMALL, most=most), *game_and_rows(sum(sizes), n, steps=steps), sizes)
 
     @pytest.mark.parametrize("score", [scores.mse, scores.t2, scores.mahalanobis])
     def test_scores(self, score):
@@ -84,8 +104,8 @@ class TestArithmetic:
         expected = shapley.exact(game, X, players_of([1] * 8), device="cpu").values
         size, plain = 10.0 ** np.linspace(-60, 60, 8), game.tree_job(X, np.arange(8)).prepare()
         scaled = plain._replace(pairs=plain.pairs * size * size[:, None], rows=plain.rows * size)
-        assert np.abs(np.log2(np.diag(gpu_tree._start(scaled).V))).max() <= 1.5
-        found = gpu_tree.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), scaled, size_weights(8), [1] * 8)
+        assert np.abs(np.log2(np.diag(Eliminating.start(scaled).pairs[0]))).max() <= 1.5
+        found = gpu_tree.walk_on_gpu(cuda_on_cpu.OnCpu(SMALL), kind_of(ELIMINATION), scaled, size_weights(8), [1] * 8)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     def test_a_bad_row_spoils_no_other(self):
@@ -105,7 +125,7 @@ class TestArithmetic:
         told = []
         job = game.tree_job(X, np.arange(9))
         device = cuda_on_cpu.OnCpu(SMALL, most=1e3)
-        gpu_tree.walk_on_gpu(device, job.prepare(), size_weights(9), [1] * 9, told.append)
+        gpu_tree.walk_on_gpu(device, kind_of(job.steps), job.prepare(), size_weights(9), [1] * 9, told.append)
         assert told == sorted(told)
         assert told[-1] == 1.0
         assert len(told) > 2
@@ -135,20 +155,23 @@ class TestChoice:
     def test_games_that_the_kernels_do_not_walk(self, monkeypatch):
         monkeypatch.setattr(gpu, "obstacle", lambda: None)
         for explain in (
-            lambda: Explainer(model(6, noise=1e-9), device="gpu"),
+            lambda: Explainer(model(6, noise=np.geomspace(1e-9, 1e-3, 6)), device="gpu"),
             lambda: Explainer(model(6), game="interventional", device="gpu"),
             lambda: Explainer(model(6), given=[0], device="gpu"),
         ):
             with pytest.raises(ValueError, match="device='gpu' walks the conditional and the minimal game"):
                 explain()
         # "auto" leaves them to the processor
-        assert "GPU" not in Explainer(model(27, noise=1e-9), n_orders=96).chosen
+        assert "GPU" not in Explainer(model(27, noise=np.geomspace(1e-9, 1e-3, 27)), n_orders=96).chosen
+        assert Explainer(model(27, noise=1e-9)).chosen.endswith("27 players, on the GPU")
 
     def test_auto_is_exact_for_more_features(self, monkeypatch):
         monkeypatch.setattr(gpu, "obstacle", lambda: None)
         assert Explainer(model(25)).chosen == "exact: 33,554,432 coalitions of 25 players"
         assert Explainer(model(31)).chosen == "exact: 2,147,483,648 coalitions of 31 players, on the GPU"
         assert Explainer(model(32), n_orders=96).chosen.startswith("permutation")
+        assert Explainer(model(30, noise=1e-9)).chosen.endswith("30 players, on the GPU")
+        assert Explainer(model(31, noise=1e-9), n_orders=96).chosen.startswith("permutation")
         assert Explainer(model(31), n_orders=96, device="cpu").chosen.startswith("permutation")
         assert Explainer(model(40), method="exact").chosen.endswith("40 players, on the GPU")
         with pytest.raises(ValueError, match=r"2\^48 coalitions .* takes about"):
@@ -209,14 +232,16 @@ class TestChoice:
 @pytest.mark.gpu
 @pytest.mark.skipif(gpu.obstacle() is not None, reason="there is no NVIDIA GPU")
 class TestOnGpu:
-    @pytest.mark.parametrize(("d", "n"), [(12, 1), (20, 1), (26, 1), (18, 2), (18, 3), (20, 40), (18, 300)])
-    def test_rows(self, d, n):
-        assert_exact(gpu.LOADING.device(), *game_and_rows(d, n), [1] * d)
+    @pytest.mark.parametrize(("d", "n"), [(12, 1), (20, 1), (24, 1), (18, 2), (18, 3), (20, 40), (18, 300)])
+    @both_steps
+    def test_rows(self, steps, d, n):
+        assert_exact(gpu.LOADING.device(), *game_and_rows(d, n, steps=steps), [1] * d)
 
     @pytest.mark.parametrize("n", [1, 7])
     @pytest.mark.parametrize("sizes", [[3, 2, 2] + [1] * 12, [2] * 10, [4, 3] + [2] * 8, [1] * 5])
-    def test_groups(self, sizes, n):
-        assert_exact(gpu.LOADING.device(), *game_and_rows(sum(sizes), n), sizes)
+    @both_steps
+    def test_groups(self, steps, sizes, n):
+        assert_exact(gpu.LOADING.device(), *game_and_rows(sum(sizes), n, steps=steps), sizes)
 
     @pytest.mark.parametrize("noise", [1e-3, 1e-2, 10.0])
     def test_noise(self, noise):
@@ -224,11 +249,20 @@ class TestOnGpu:
         for n in (1, 5):
             assert_exact(gpu.LOADING.device(), game, game_and_rows(20, n)[1], [1] * 20)
 
-    def test_chunks(self, monkeypatch):
+    @pytest.mark.parametrize("noise", [1e-8, 1e-12])
+    def test_tiny_noise(self, noise):
+        game = Conditional(scores.spe(model(16, noise=noise)))
+        for n in (1, 5):
+            X, players = game_and_rows(16, n)[1], players_of([1] * 16)
+            found, expected = (shapley.exact(game, X, players, device=device).values for device in ("gpu", "cpu"))
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
+
+    @both_steps
+    def test_chunks(self, steps, monkeypatch):
         """Several chunks, as there are for more than thirty features."""
         monkeypatch.setattr(gpu, "_MOST_BYTES", 1e7)
         for n in (1, 5):
-            assert_exact(gpu.LOADING.device(), *game_and_rows(21, n), [1] * 21)
+            assert_exact(gpu.LOADING.device(), *game_and_rows(21, n, steps=steps), [1] * 21)
 
     def test_twice_the_same(self):
         game, X = game_and_rows(20, 5)

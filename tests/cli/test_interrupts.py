@@ -26,6 +26,7 @@ run_interruptible(run)
     [
         ("SIGINT", "raise", 130),
         ("SIGTERM", "raise", 143),
+        ("SIGHUP", "raise", 129),
         ("SIGINT", "raise ValueError('another library')", 130),
         ("SIGINT", "sys.exit(1)", 130),
         ("SIGINT", "sys.exit(0)", 0),
@@ -36,6 +37,37 @@ def test_exit_code_is_that_of_the_signal(signal, then, code):
     program = PROGRAM.format(signal=signal, then=then)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (code, "Interrupted.\n" if code else "")
+
+
+IGNORED = """
+import os, signal
+from culpa.cli.interrupts import run_interruptible
+
+for each in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(each, signal.SIG_IGN)
+run_interruptible(lambda: [os.kill(os.getpid(), each) for each in (signal.SIGINT, signal.SIGHUP)])
+print("finished")
+"""
+
+
+def test_signals_that_are_ignored_stay_ignored():
+    """As by nohup, and for background jobs of a shell script."""
+    result = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "finished\n", "")
+
+
+EARLY = """
+import os, signal
+from culpa.cli import interrupts
+
+interrupts._watch_signals = lambda: os.kill(os.getpid(), signal.SIGTERM)  # while the thread starts
+interrupts.run_interruptible(lambda: None)
+"""
+
+
+def test_a_signal_before_the_beginning():
+    result = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (-signal.SIGTERM, "")
 
 
 STUCK = """

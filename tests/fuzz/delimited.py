@@ -168,7 +168,8 @@ def _read(content, dialect, header):
     if start is None:
         raise Unreadable("no header")
     names, rows = heads[start], records[start + 1 :]
-    while rows and rows[0] == names:  # several header rows that say the same
+    columns = [names.index(name) for name in NAMES]
+    while rows and [rows[0][j] for j in columns if j < len(rows[0])] == list(NAMES):  # header rows that say the same
         rows = rows[1:]
     X, ids = [], []
     for record in rows:

@@ -4,6 +4,7 @@ import itertools
 import math
 import warnings
 
+import cuda_on_cpu
 import mpmath
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
+from culpa._kernels import gpu
 from culpa.games import Conditional, Game, conditional
 from culpa.games.game import Axes
-from culpa.shapley import QuadraticForms
+from culpa.shapley import QuadraticForms, on_gpu
 
 NAMES = ["spe", "t2", "mahalanobis", "features"]
 
@@ -75,8 +77,19 @@ def all_orders(d):
     return shapley.averaging_rule([np.array(list(itertools.permutations(range(d))))])
 
 
+def by_gpu(game, x, players, else_):
+    """Values by the kernels of a GPU, which the processor plays; of games that they do not walk, ``else_``."""
+    if cuda_on_cpu.COMPILER is None or not on_gpu.serves(game):
+        return else_
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu.LOADING, "_device", cuda_on_cpu.OnCpu(cuda_on_cpu.SMALL))
+        one, several = (shapley.exact(game, np.tile(x, (n, 1)), players, device="gpu").values for n in (1, 3))
+    np.testing.assert_allclose(several[2], one[0], rtol=0, atol=1e-8 * np.abs(one).max())
+    return one[0]
+
+
 def check(gaussian, name, x, rtol=1e-8):
-    """Exact values and all orders, with arrays and with kernels, against high precision."""
+    """Exact values and all orders, with arrays, with kernels and with those of a GPU, against high precision."""
     game, players = Conditional(build(gaussian, name)), [[i] for i in range(len(x))]
     expected, score, base = high_precision(gaussian, name, x)
     for pays in (False, True):
@@ -84,7 +97,7 @@ def check(gaussian, name, x, rtol=1e-8):
             patch.setattr(culpa._kernels.kernel.Kernel, "pays", lambda self, operations, pays=pays: pays)
             exact = shapley.exact(game, x[None], players).values[0]
             orders = shapley.permutation(game, x[None], players, all_orders(len(x))).values[0]
-        for values in (exact, orders):
+        for values in (exact, orders, by_gpu(game, x, players, exact)):
             assert np.isfinite(values).all()
             np.testing.assert_allclose(values, expected, rtol=0, atol=rtol * np.abs(expected).max())
             assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=1e-9)

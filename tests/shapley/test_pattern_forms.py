@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from culpa import Explainer, PCADetector
+from culpa import Explainer, LatentGaussian, PCADetector, scores
 from culpa._core.missing import kinds_of_rows, patterns
-from culpa.shapley import pattern_forms
-from culpa.shapley.pattern_forms import PatternCost, PatternForms
+from culpa.games import Conditional
+from culpa.shapley import QuadraticForms, exact, pattern_forms
+from culpa.shapley import forms as forms_module
+from culpa.shapley.forms import evaluate_each
+from culpa.shapley.pattern_forms import CoalitionForms, PatternCost, PatternForms
 
 D = 7
 WAYS = {
@@ -43,8 +46,8 @@ def test_values_are_the_same(way, detector_and_rows, monkeypatch):
     explainer = Explainer(detector, **WAYS[way])
     explainer = explainer if way == "interventional" else explainer.compile()
     why = explainer.explain(new)
-    # the fourth pattern has too few rows, and a closed form needs no others
-    assert len({mask.tobytes() for mask in found}) == (0 if way == "interventional" else 3)
+    # the fourth pattern has too few rows, unless all coalitions have forms; a closed form needs no others
+    assert len({mask.tobytes() for mask in found}) == {"exact": 4, "interventional": 0}.get(way, 3)
     size = np.abs(walked.values).max()
     np.testing.assert_allclose(why.values, walked.values, rtol=0, atol=1e-10 * size)
     np.testing.assert_allclose(why.std_error, walked.std_error, rtol=0, atol=1e-10 * size)
@@ -57,9 +60,69 @@ def test_a_pattern_is_compiled_when_its_rows_have_cost_as_much(detector_and_rows
     original = pattern_forms.PatternForms.keep
     monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (made.append(1), original(self, *rest)))
     explainer = Explainer(detector).compile()
-    one_by_one = [explainer.explain(new[[row]]).values[0] for row in range(40)]
-    assert len(made) == 1  # after (6 x 7) / 2 rows
+    one_by_one = [explainer.explain(new[[0]]).values[0]]
+    assert not made
+    one_by_one += [explainer.explain(new[[row]]).values[0] for row in range(1, 40)]
+    assert len(made) == 1
     np.testing.assert_allclose(one_by_one, Explainer(detector).explain(new[:40]).values, rtol=0, atol=1e-12)
+
+
+def test_exact_patterns_of_sampled_rows_are_compiled(detector_and_rows, monkeypatch):
+    """So few players are left that their values are exact, and so many rows that forms pay."""
+    detector, new = detector_and_rows
+    made = []
+    original = pattern_forms.PatternForms.keep
+    monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (made.append(rest[1]), original(self, *rest)))
+    rows = np.where(np.arange(D) < 4, new, np.nan)[200:380]
+    options = {"exact_operations": 38.0 * 2**5, "n_orders": 24}
+    explainer = Explainer(detector, **options).compile()
+    assert explainer.chosen.startswith("permutation")
+    why = explainer.explain(rows)
+    assert [len(forms.constants) for forms in made] == [1]  # replicates
+    expected = Explainer(detector, method="exact").explain(rows)
+    np.testing.assert_allclose(why.values, expected.values, rtol=0, atol=1e-12)
+
+
+def test_operations_of_rows_and_calls_add_up():
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(15), np.ones((15, 1)), 0.5)))
+    forms, cost = PatternForms(), PatternCost.of(game, [[i] for i in range(14)], 14, None)
+    observed = np.arange(15) < 14
+    assert not forms.are_due(observed, cost, 90)
+    assert forms.are_due(observed, cost, 15)  # as many rows as determine a quadratic function, 14 x 15 / 2
+    # a call costs more than its row
+    assert 10 < next(calls for calls in range(100) if forms.are_due(observed, cost, 1)) < 20
+
+
+@pytest.mark.parametrize("players", [[[i] for i in range(6)], [[0, 4], [1], [2, 3, 5]]])
+def test_values_of_all_coalitions_tell_the_forms_of_every_pattern(players):
+    gaussian = LatentGaussian(np.zeros(6), np.random.default_rng(0).normal(size=(6, 2)), 0.4)
+    game = Conditional(scores.mahalanobis(gaussian))
+    all_coalitions, X = CoalitionForms(game, players), gaussian.sample(9, 1)
+    for present in (np.flatnonzero(mask) for mask in np.ndindex(*[2] * len(players)) if any(mask)):
+        expected = exact(game, X, [players[k] for k in present]).values
+        rows = np.where(np.isin(np.arange(6), np.concatenate([players[k] for k in present])), X, 0.0)
+        found = all_coalitions.among(present)(rows).values
+        np.testing.assert_allclose(found[:, present], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+        assert (np.delete(found, present, axis=1) == 0).all()
+
+
+def test_all_coalitions_are_tabulated_for_few_players_only():
+    def game(d):
+        return Conditional(scores.spe(LatentGaussian(np.zeros(d), np.ones((d, 1)), 0.5)))
+
+    assert CoalitionForms.fit(game(11), 11)
+    assert CoalitionForms.fit(game(40), 5)
+    assert not CoalitionForms.fit(game(16), 16)
+    assert not CoalitionForms.fit(game(3000), 3000)
+
+
+def test_rows_go_through_their_own_forms_in_any_number_of_chunks(monkeypatch):
+    rng = np.random.default_rng(0)
+    each = [QuadraticForms(rng.normal(size=(1, 2, 10)), rng.normal(size=(1, 2)), 4, 1) for _ in range(4)]
+    X, starts = rng.normal(size=(900, 4)), np.array([0, 1, 300, 310, 900])
+    monkeypatch.setattr(forms_module, "_CHUNK", 1)  # 256 rows
+    expected = np.concatenate([f(X[a:b]).values for f, a, b in zip(each, starts, starts[1:], strict=False)])
+    np.testing.assert_allclose(evaluate_each(each, X, starts), expected, rtol=1e-12)
 
 
 def test_forms_that_were_used_last_stay_within_memory():

@@ -223,7 +223,11 @@ FEATURES = Checked("a list of names or positions of features", _are_features)
 GROUPS = Checked("a dict of group name to list of features", _are_groups)
 CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)
 FUNCTION = Checked("a function", callable)
-ANYTHING = Checked("see below", lambda value: True)  # what takes it checks it
+
+
+def anything(words: str) -> Kind:
+    """A kind that is not checked here, because the function that uses the value checks it."""
+    return Checked(words, lambda value: True)
 
 
 def list_of(kind: Kind, words: str) -> Kind:

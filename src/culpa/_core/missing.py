@@ -37,6 +37,17 @@ def kinds_of_rows(missing: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArra
     return missing[first], kind_of_row.ravel()
 
 
+def sorted_by_pattern(kind_of_row: NDArray[np.intp], n_kinds: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows of the first kind, then those of the second and so on; and where each kind starts, and the last one ends.
+
+    >>> rows, starts = sorted_by_pattern(np.array([1, 0, 1]), 2)
+    >>> rows.tolist(), starts.tolist()
+    ([1, 0, 2], [0, 1, 3])
+    """
+    counts = np.bincount(kind_of_row, minlength=n_kinds)
+    return np.argsort(kind_of_row, kind="stable"), np.append(0, np.cumsum(counts))
+
+
 def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield ``(rows, observed)``: the rows that share a pattern of NaN, and the features they do have.
 
@@ -50,9 +61,8 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
             yield np.arange(len(X)), np.arange(X.shape[1])
         return
     kinds, kind_of_row = kinds_of_rows(missing)
-    order = np.argsort(kind_of_row, kind="stable")
-    ends = np.cumsum(np.bincount(kind_of_row, minlength=len(kinds)))
-    for kind, rows in zip(kinds, np.split(order, ends[:-1]), strict=True):
+    order, starts = sorted_by_pattern(kind_of_row, len(kinds))
+    for kind, rows in zip(kinds, np.split(order, starts[1:-1]), strict=True):
         yield rows, np.flatnonzero(~kind)
 
 

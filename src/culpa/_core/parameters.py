@@ -22,7 +22,6 @@ from culpa._core.choices import (
     STATISTIC_NAMES,
 )
 from culpa._core.kinds import (
-    ANYTHING,
     CHAINS,
     FEATURES,
     FRACTION,
@@ -38,6 +37,7 @@ from culpa._core.kinds import (
     Number,
     Text,
     Whole,
+    anything,
     list_of,
 )
 from culpa._core.parameter import Parameter, Parameters
@@ -46,13 +46,15 @@ EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten s
 
 
 _COUNT_OR_SHARE = Whole(1), Number(above=0, below=1, note="a share of the variance")
+_SHARE_OF_VARIANCE = (
+    "For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features."
+)
 _COMPONENTS = Parameter(
     "n_components",
     AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))),
     0.95,
     "Number of components, or the share of variance that they must explain.",
-    "For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features. "
-    '"mle" is Minka\'s estimate.',
+    f'{_SHARE_OF_VARIANCE} "mle" is Minka\'s estimate.',
     option="components",
 )
 _NOISE = Parameter(
@@ -60,7 +62,8 @@ _NOISE = Parameter(
     POSITIVE,
     1.0,
     "Noise variance of the model, as a multiple of its maximum-likelihood estimate.",
-    "The reconstruction error does not depend on it. Above 1, explanations rely less on the components; below 1, more.",
+    "The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they "
+    "rely more on them.",
 )
 _SHRINKAGE = Parameter(
     "shrinkage",
@@ -84,9 +87,9 @@ _RANKING = Parameter(
     Choice(RANKINGS),
     "shapley",
     "Criterion that ranks the features of a row (see docs/localisation.md).",
-    '"shapley" ranks by Shapley value; the others are the criteria of `culpa.ranking`. "leave-one-out" finds a single '
-    'wrong feature more often than Shapley values, and "fault-odds" finds one or several wrong features more often. '
-    '"propagated" is for faults that spread: it finds the feature where the fault entered.',
+    '"shapley" ranks by Shapley value. The others are the criteria of `culpa.ranking`. "leave-one-out" is good at finding '
+    'a single wrong feature, and "fault-odds" at finding one or several. "propagated" is for faults that spread. It looks '
+    "for the feature at which the fault entered.",
 )
 _GROUPS = Parameter(
     "groups",
@@ -108,8 +111,8 @@ _MODES = Parameter(
     AnyOf((Whole(1), Choice(("auto",)))),
     "auto",
     "Number of operating modes, each with a PPCA of its own.",
-    '"auto" takes the number with the lowest BIC (Bayesian information criterion). Rows that resemble the row before them '
-    "count less.",
+    '"auto" takes the number with the lowest BIC (Bayesian information criterion). In the BIC, rows that resemble the row '
+    "before them count less.",
 )
 
 FORGET = Parameter(
@@ -142,14 +145,15 @@ DETECTOR = Parameters(
             "Distribution of normal rows.",
             '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
             "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
-            'docs/distributions.md. "mixture" is modes="auto".',
+            'docs/distributions.md. "mixture" is the same as modes="auto".',
         ),
         Parameter(
             "modes",
             _MODES.kind,
             None,
             "Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).",
-            f"{_MODES.more} With modes, scores are in units of the limit of their mode. None fits one model to all rows.",
+            f"{_MODES.more} With modes, the score of a row is divided by the limit of its mode. None fits one model to all "
+            "rows.",
             optional=True,
         ),
         Parameter(
@@ -181,17 +185,17 @@ DETECTOR = Parameters(
             "How the control limit is computed, or the limit itself as a number.",
             '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
             'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction '
-            'errors, F for T2 and Box for the others. These and "imhof" assume many Gaussian rows; "f" is for '
-            'statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the last '
-            "rows and takes a quantile of their scores.",
+            'errors, F for T2 and Box for the others. These formulas and "imhof" assume many Gaussian rows. "f" is only '
+            'for statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the '
+            "last rows and takes a quantile of their scores.",
         ),
         Parameter(
             "contamination",
             Number(above=0, at_most=0.5, note="0.05 means 5%"),
             None,
             "Share of the training rows that are abnormal.",
-            "The limit is set so that this share of them is flagged, as in scikit-learn's detectors. Without it, the limit "
-            "follows from ``confidence``.",
+            "The limit is set so that this share of the training rows is flagged, as in scikit-learn's detectors. Without "
+            "it, the limit follows from ``confidence``.",
             optional=True,
         ),
         Parameter(
@@ -293,13 +297,13 @@ STUDENT_PARAMETERS = Parameters(
         replace(
             _COMPONENTS,
             kind=AnyOf(_COUNT_OR_SHARE),
-            more="A share takes the smallest number of components that explains it, at most d - 1 for d features.",
+            more=_SHARE_OF_VARIANCE,
         ),
         Parameter(
             "degrees_of_freedom",
             AnyOf((Number(above=2), Choice(("auto",)))),
             "auto",
-            "Degrees of freedom of the Student-t distribution: few mean heavy tails.",
+            "Degrees of freedom of the Student-t distribution. The fewer, the heavier the tails.",
             '"auto" estimates them, between 3 and 1000.',
         ),
         _NOISE,
@@ -318,7 +322,7 @@ MIXTURE_PARAMETERS = Parameters(
             AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))),
             0.95,
             "Number of components of each mode, or the share of its variance that they must explain.",
-            "A list has one number per mode and needs a fixed number of modes.",
+            "A list needs a fixed number of modes.",
         ),
         Parameter("max_modes", Whole(1), 8, 'Largest number of modes that n_modes="auto" tries.'),
         _NOISE,
@@ -343,9 +347,10 @@ EXPLAINER = Parameters(
             AnyOf((Choice(SCORE_NAMES), FUNCTION)),
             None,
             "Score that is explained.",
-            "None means the score that the model decides by: the statistic of a PCADetector, the Mahalanobis distance of a "
-            'covariance estimator, "spe" of a PCA. "mse" is "spe" divided by the number of features. In the retraining '
-            "game it is divided by the number of features in the coalition. A function of rows needs normal, and no model.",
+            "None means the model's own score. For a PCADetector this is its statistic, for a covariance estimator the "
+            'Mahalanobis distance, and for a PCA "spe". "mse" is "spe" divided by the number of features, or in the '
+            "retraining game by the number of features in the coalition. If score is a function of rows, pass normal "
+            "and no model.",
             optional=True,
             alias="statistic",
         ),
@@ -357,31 +362,31 @@ EXPLAINER = Parameters(
             Choice(METHODS),
             "auto",
             "How Shapley values are computed.",
-            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. "kernel" samples '
-            "coalitions and computes values by regression: it needs fewer coalitions than orders do, but more time for "
-            "each, so it pays where values of coalitions are expensive (see docs/sampling.md). `Explainer.chosen` shows "
-            "the choice.",
+            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
+            'shows the choice. "permutation" samples orders. "kernel" samples coalitions and computes values by '
+            "regression. It needs fewer coalitions but more time for each, so use it only if coalition values are "
+            'expensive to compute (see docs/sampling.md). "algorithm1" is the Monte Carlo method of the paper.',
         ),
         Parameter(
             "normal",
-            ANYTHING,
+            anything("a table of rows or a culpa model"),
             None,
-            "Normal rows, or a culpa model of them, for a score that says nothing about normal rows.",
-            "Features that are left out are drawn from this model, given those that are not. Rows are described by "
-            "probabilistic PCA. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.",
+            "Normal rows, or a culpa model of them. Needed if the score says nothing about normal rows.",
+            "Unknown features are drawn from this model, given the known ones. If you pass rows, culpa fits probabilistic "
+            "PCA to them. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.",
             optional=True,
         ),
         Parameter(
             "reconstruct",
-            ANYTHING,
+            anything("a function, a torch module, an ONNX session or an estimator with `predict`"),
             None,
             "Function that returns the reconstruction of rows, to explain its squared error.",
-            "A plain function, a torch module, an ONNX session, or an estimator with `predict`. Needs normal.",
+            "Needs normal.",
             optional=True,
         ),
         Parameter(
             "reconstruct_matrix",
-            ANYTHING,
+            anything("a matrix or a pair of a matrix and a vector"),
             None,
             "Matrix M, or a pair (M, c), of a linear reconstruction M x + c, to explain its squared error exactly.",
             "Without c, the mean of normal rows is reconstructed perfectly. Needs normal.",
@@ -391,8 +396,8 @@ EXPLAINER = Parameters(
             "max_evaluations",
             Whole(1),
             None,
-            "Score that is a function: maximum number of evaluations per row.",
-            "None means 512 times the number of players. Values have standard errors, which fall with the square root.",
+            "Maximum number of evaluations per row, if the score is a function.",
+            "None means 512 times the number of players. Standard errors fall with the square root of this number.",
             optional=True,
         ),
         replace(
@@ -425,20 +430,20 @@ EXPLAINER = Parameters(
             CHAINS,
             None,
             "Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].",
-            "Values are then asymmetric Shapley values: they only use orders in which causes join before their effects. So "
-            "a cause is also credited with what it implies about its effects. A wrong flow sheet gives misleading values.",
+            "Values are then asymmetric Shapley values. They only use orders in which causes join before their effects, so "
+            "a cause is also blamed for what it implies about its effects. A wrong flow sheet gives misleading values.",
             optional=True,
         ),
         Parameter(
             "tolerance",
             AnyOf((POSITIVE, TOP)),
             0.01,
-            "Sampled values: relative standard error to reach, or top3 to sample until the 3 most blamed are certain.",
+            "Sampled values: relative standard error to reach, or top3 to sample until the 3 highest values are certain.",
             "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
             "culpa draws some rows from the model, and samples until the median of their relative standard errors is at "
             'most the tolerance. With "top3" (or another number), each row is sampled until the order of its 3 highest '
-            "Shapley values is certain at 95%. If max_coalitions (by default 12,288 orders) does not suffice, a warning "
-            "says so, and why.certain_ranks(3) shows how many ranks are certain.",
+            "Shapley values is certain at 95%, or until max_coalitions (by default 12,288 orders) is reached. A warning "
+            "then says so, and why.certain_ranks(3) shows how many ranks are certain.",
         ),
         Parameter(
             "max_coalitions",
@@ -452,8 +457,8 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1" it is the number of orders per feature, and None means 1000. For method="kernel" it '
-            "stands for as many coalitions as these orders have.",
+            'For method="algorithm1", it is the number of orders per feature, and None means 1000. For method="kernel", '
+            "culpa samples as many coalitions as these orders contain.",
             optional=True,
         ),
         Parameter(
@@ -490,8 +495,8 @@ EXPLAINER = Parameters(
             0.01,
             "Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.",
             "Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score "
-            "and d the number of features. A small value asks what the score could be anywhere, a large one what it could "
-            "be next to the row.",
+            "and d the number of features. With a small value, unknown features may move far. With a large value, they "
+            "stay near the row.",
         ),
         replace(_SEED, alias="random_state"),
         Parameter(

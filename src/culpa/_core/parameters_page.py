@@ -21,7 +21,7 @@ from culpa._core.parameters import (
 _EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)`"
 _HEAD = f"""# Parameters
 
-This page lists every parameter of the detector, the explainer, the calibration and the model. It is generated from
+This page lists every parameter of the detector, the explainer, the calibration and the models. It is generated from
 `src/culpa/_core/parameters.py`. The checks of parameters and the options of the command line use the same file.
 
 | what | in Python | on the command line |
@@ -41,7 +41,7 @@ _ABOUT = {
     "Explainer": "`explain`, `explainer`, `incidents` and `report` of a detector take these parameters as keywords. There, "
     "`score`, `game`, `ranking` and `groups` default to those of the detector. `incidents` and `report` always explain "
     "the score of the detector, so they take neither `score` nor `features`. On the command line, `culpa explain` has "
-    "`--upstream feed:reactor:product`.",
+    "`--upstream feed:reactor:product` and `--tolerance`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
     "MixturePPCA": "The detector uses this model if `modes` is set, and passes `n_components`, `noise` and `shrinkage` on.",

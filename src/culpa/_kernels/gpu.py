@@ -4,7 +4,7 @@ import threading
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +13,12 @@ from culpa._core.types import Array, Floats
 MISSING = (
     "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is one, or use device='auto'."
 )
-SOURCES = "gpu_tree.cu", "gpu_rows.cu", "gpu_orders.cu"  # in this order
+ProgramName = Literal["elimination", "factors", "orders"]
+SOURCES: dict[ProgramName, tuple[str, ...]] = {  # in this order; each program is compiled at its first use
+    "elimination": ("gpu_base.cu", "gpu_states.cu", "gpu_elimination.cu", "gpu_tree.cu", "gpu_rows.cu"),
+    "factors": ("gpu_base.cu", "gpu_states.cu", "gpu_factors.cu", "gpu_tree.cu", "gpu_rows.cu"),
+    "orders": ("gpu_base.cu", "gpu_orders.cu"),
+}
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
 _MOST_BYTES, _SHARE_OF_MEMORY = 8e9, 0.25
@@ -24,8 +29,9 @@ _WORTH_LOADING, _WORTH_LAUNCHING = 4e10, 2e9
 
 
 class Options(NamedTuple):
-    """How the kernels are compiled: see `gpu_tree.cu` and `gpu_rows.cu`."""
+    """How a program is compiled: see the `.cu` files."""
 
+    OWN: int = 0  # numbers that a feature has of its own in a state: none by elimination, one by factors
     BOTTOM: int = 9
     IN_REGISTERS: int = 5
     THREADS: int = 128  # of a block
@@ -47,35 +53,54 @@ class Options(NamedTuple):
     @property
     def table_length(self) -> int:
         """Numbers in the records of all steps of the players at the bottom, for many rows."""
-        return 2 * _table_size(self.ROWS_BOTTOM)
+        return 2 * self._table_size(self.ROWS_BOTTOM)
 
     @property
     def stage_bytes(self) -> int:
         """Shared memory of a coalition in `walk_rows`: two stages."""
-        return 2 * 16 * (_table_size(self.STAGE) | 1)
+        return 2 * 16 * (self._table_size(self.STAGE) | 1)
 
     @property
     def own_bytes(self) -> int:
         """Shared memory of all threads in `walk_rows`: a state, and sums of the players that are not in registers."""
         return 8 * self.ROWS * self.ROWS_THREADS * (2 * self.STAGE + 2 + self.ROWS_BOTTOM - self.ROWS_SUMS)
 
+    @property
+    def constant_bytes(self) -> int:
+        """Shared memory of all threads in `tabulate`: sums of all players but the last."""
+        return 8 * self.THREADS * (self.ROWS_BOTTOM - 1)
 
-def _table_size(m: int) -> int:
-    """As in `gpu_rows.cu`."""
-    return 0 if m == 0 else m + 1 + 2 * _table_size(m - 1)
+    def _table_size(self, m: int) -> int:
+        """As in `gpu_rows.cu`, with the records of `gpu_states.cu`."""
+        if m < 2:
+            return m
+        return (1 + self.OWN) * m + 1 + 2 * self._table_size(m - 1)
+
+
+# The same numbers of players are fastest for both kinds of steps.
+OPTIONS: dict[ProgramName, Options] = {"elimination": Options(), "factors": Options(OWN=1), "orders": Options()}
+
+
+class Program(Protocol):
+    """Kernels that are compiled together."""
+
+    options: Options
+    n_threads: int  # that walk one row side by side
+
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
+        """Run a kernel in at least so many threads, in blocks of a given size that share so many bytes."""
+        ...
 
 
 class Device(Protocol):
     """What the walk needs of a GPU; tests have one that runs the kernels on the processor."""
 
     xp: Any  # CuPy, or NumPy
-    options: Options
-    n_threads: int  # that walk one row side by side
     n_blocks: int  # that share the work if each has a multiprocessor of its own
     shared_bytes: int  # memory that the threads of such a block may share
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
-        """Run a kernel in at least so many threads, in blocks of a given size that share so many bytes."""
+    def program(self, name: ProgramName) -> Program:
+        """Compiled at the first use."""
         ...
 
     def most_bytes(self) -> float:
@@ -84,34 +109,24 @@ class Device(Protocol):
 
 
 class Cuda:
-    """The current GPU, by CuPy."""
+    """The current GPU, by CuPy. ``options`` replace those of the programs, to compare them."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: dict[ProgramName, Options] | None = None) -> None:
         import cupy
 
         attributes = cupy.cuda.Device().attributes
-        self.shared_bytes = attributes["MaxSharedMemoryPerBlockOptin"]
-        self.xp, self.options = (
-            cupy,
-            options or (Options() if self.shared_bytes > _ROOMY else Options(ROWS_THREADS=128)),
-        )
-        self.module = cupy.RawModule(code=source(), options=("--std=c++17", *self.options.flags))
-        self._kernels: dict[str, Any] = {}
-        threads = self.options.THREADS
+        self.xp, self.shared_bytes = cupy, attributes["MaxSharedMemoryPerBlockOptin"]
         self.n_blocks = attributes["MultiProcessorCount"]
-        self.n_threads = self.n_blocks * max(1, _THREADS_PER_PROCESSOR // threads) * threads
+        self._options, self._programs = OPTIONS | (options or {}), dict[ProgramName, CudaProgram]()
 
-    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
-        """Compile at the first use; CuPy keeps the result on disk."""
-        if kernel not in self._kernels:
-            self._kernels[kernel] = self.module.get_function(kernel)
-            if shared:
-                self._kernels[kernel].max_dynamic_shared_size_bytes = self.shared_bytes
-        block = block or self.options.THREADS
-        arguments = tuple(
-            np.intp(0) if argument is None else argument for argument in arguments
-        )  # None is a null pointer
-        self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
+    def program(self, name: ProgramName) -> "CudaProgram":
+        """CuPy keeps the compiled program on disk."""
+        if name not in self._programs:
+            options = self._options[name]
+            if self.shared_bytes < _ROOMY:
+                options = options._replace(ROWS_THREADS=128)
+            self._programs[name] = CudaProgram(self.xp, name, options, self.n_blocks, self.shared_bytes)
+        return self._programs[name]
 
     def most_bytes(self) -> float:
         """A share of what is free; CuPy keeps memory for reuse, which counts as free."""
@@ -119,10 +134,32 @@ class Cuda:
         return min(_MOST_BYTES, _SHARE_OF_MEMORY * float(free))
 
 
-def source() -> str:
-    """The text of all kernels."""
+class CudaProgram:
+    """A program of the current GPU, by CuPy."""
+
+    def __init__(self, cupy: Any, name: ProgramName, options: Options, n_blocks: int, shared_bytes: int) -> None:
+        self.options, self._shared_bytes = options, shared_bytes
+        self.module = cupy.RawModule(code=source(name), options=("--std=c++17", *options.flags))
+        self.n_threads = n_blocks * max(1, _THREADS_PER_PROCESSOR // options.THREADS) * options.THREADS
+        self._kernels: dict[str, Any] = {}
+
+    def launch(self, kernel: str, n_threads: int, *arguments: Any, block: int | None = None, shared: int = 0) -> None:
+        """Launch and return; the GPU goes on working."""
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self.module.get_function(kernel)
+            if shared:
+                self._kernels[kernel].max_dynamic_shared_size_bytes = self._shared_bytes
+        block = block or self.options.THREADS
+        arguments = tuple(
+            np.intp(0) if argument is None else argument for argument in arguments
+        )  # None is a null pointer
+        self._kernels[kernel]((-(-n_threads // block),), (block,), arguments, shared_mem=shared)
+
+
+def source(name: ProgramName) -> str:
+    """The text of a program."""
     folder = files("culpa._kernels")
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in SOURCES)
+    return "\n".join((folder / file).read_text(encoding="utf-8") for file in SOURCES[name])
 
 
 @cache

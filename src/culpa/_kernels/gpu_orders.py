@@ -37,7 +37,7 @@ class OrdersOnGpu:
 
     def __init__(self, device: Device, walk: OrderWalk) -> None:
         xp = device.xp
-        self._device, self._walk = device, walk
+        self._device, self._program, self._walk = device, device.program("orders"), walk
         self._loadings, self._b = xp.asarray(np.ascontiguousarray(walk.loadings)), xp.asarray(walk.b * 1.0)
         self._p = walk.loadings.shape[1]
 
@@ -101,8 +101,8 @@ class OrdersOnGpu:
         n_blocks = n_orders if fits else min(n_orders, _MOST_BLOCKS)
         triangles = None if fits else device.xp.empty(n_blocks * triangle // 8)
         sizes = np.int32(n_orders), np.int32(k), np.int32(p), np.float64(self._walk.psi)
-        block = min(device.options.ORDER_THREADS, _warps(p))
-        device.launch(
+        block = min(self._program.options.ORDER_THREADS, _warps(p))
+        self._program.launch(
             "follow_orders",
             n_blocks * block,
             *(self._loadings, self._b, queues, *sizes, triangles, gains, variances),
@@ -115,14 +115,15 @@ class OrdersOnGpu:
         device, p, (n_orders, k), n = self._device, self._p, part.queues.shape, len(rows)
         n_threads = n_orders * n
         # small blocks if there is little work, so that all multiprocessors have some, or if z needs much room
-        block = _FEWEST_THREADS if n_threads < _FEW * device.n_blocks else device.options.ORDER_THREADS // 2
+        most = self._program.options.ORDER_THREADS // 2
+        block = _FEWEST_THREADS if n_threads < _FEW * device.n_blocks else most
         while block > _FEWEST_THREADS and 8 * p * block > device.shared_bytes // 2:
             block //= 2
         fits = 8 * p * block <= device.shared_bytes
         means = None if fits else device.xp.empty(p * (-(-n_threads // block) * block))
         sizes = *(np.int32(size) for size in (n_orders, k, p, n)), np.float64(self._walk.a * self._walk.psi)
         columns = device.xp.asarray(np.ascontiguousarray(rows.T))
-        device.launch(
+        self._program.launch(
             "pay_orders",
             n_threads,
             *(self._loadings, part.queues, part.paid, part.gains, part.variances, columns, *sizes, means),

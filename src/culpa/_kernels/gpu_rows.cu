@@ -4,11 +4,10 @@
 // the subtree below it. To players who wait it makes no difference, because half of these coalitions are with them and half
 // without. For the players who have decided it counts with m if they joined, and with -b for everybody, where m and b are sums
 // of the member weights and of the common weights over the subtree. These depend on the size of the coalition and on how many
-// players wait: member[waiting * width + size]. So `tabulate` writes for each step
-//
-//     (kappa, K_jj), (-m inverse, -b inverse), and (gain_a, 2 shift_a inverse) of each feature a that waits
-//
-// and in `walk_rows` a step takes delta_j (h_j - kappa delta_j) + K_jj, the weights, and three multiply-adds for each feature.
+// players wait: member[waiting * width + size]. So `tabulate` writes a record for each step, with these weights and the numbers
+// that rows need, and in `walk_rows` a step takes two multiply-adds for the change, two for the weights, and three for each
+// feature (four by factors). To keep records small, they have no more than that: the part of a change that is the same for all
+// rows is summed up in `tabulate`, and what everybody pays for the joins of the very last player follows from the other sums.
 //
 // Threads of a block walk several coalitions side by side, each with ROWS rows. They copy the tables of a subtree of STAGE
 // players into shared memory while they walk the one before, because all threads of a coalition read the same numbers:
@@ -20,56 +19,101 @@
 
 // Twos in the records of all steps from m waiting features on: one for the join, then both subtrees. `above` counts only those
 // of more than STAGE features, which come first in a table.
-INLINE constexpr int table_size(int m) { return m == 0 ? 0 : m + 1 + 2 * table_size(m - 1); }
-INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : m + 1 + 2 * size_above(m - 1); }
+INLINE constexpr int table_size(int m) { return m == 0 ? 0 : record_size(m) + 2 * table_size(m - 1); }
+INLINE constexpr int size_above(int m) { return m <= STAGE ? 0 : record_size(m) + 2 * size_above(m - 1); }
 constexpr int N_STAGES = 1 << (ROWS_BOTTOM - STAGE), STAGE_SIZE = table_size(STAGE);
 constexpr int SIZE_ABOVE = size_above(ROWS_BOTTOM), TABLE_SIZE = SIZE_ABOVE + N_STAGES * STAGE_SIZE;
 constexpr int N_FAR = ROWS_BOTTOM - ROWS_SUMS, FAR_STEP = ROWS * ROWS_THREADS;
 constexpr int STAGE_ROOM = STAGE_SIZE + 1 - STAGE_SIZE % 2;  // odd, so that neighbours lie in other banks of shared memory
 
-template <int M> struct Linear { double delta[M + 1], h[M + 1]; };  // a row, without its value
-template <int M> struct Record { double kappa, K, member, common, gain[M], shift[M]; };
-struct Weights { const double *member, *common; int width; };
+struct Inputs { Constants constants; const double *member, *common; int width; };  // of tables
 
 // Tables of SIDE coalitions are interleaved, so that threads fill whole sectors of memory.
 INLINE long long table_at(long long c) { return c / SIDE * SIDE * TABLE_SIZE + c % SIDE; }
 
+// What a thread adds up for a row, or for what is the same for all rows. Of the last S players: the changes below their joining
+// (own) and those at their own level, which everybody who decides before them pays (low; not for the last player, see above).
+// The others' sums are in shared memory, at far[i * STEP].
+template <int S, int STEP> struct Changes {
+  double own[S], low[S], later, *far;
+
+  INLINE void clear(double *room) {
+    far = room;
+    later = 0.0;
+    for (int i = 0; i < ROWS_BOTTOM - S; i++) far[i * STEP] = 0.0;
+#pragma unroll
+    for (int i = 0; i < S; i++) own[i] = low[i] = 0.0;
+  }
+
+  // Player M - 1 joined: what everybody pays, and later what counts for the player.
+  template <int M> INLINE void pay(double change) {
+    if constexpr (M <= S) {
+      if constexpr (M > 1) low[M - 1] += change;
+    } else {
+      later += change;
+#pragma unroll
+      for (int i = 0; i < M - 1 - S; i++) far[i * STEP] += change;
+    }
+  }
+  template <int M> INLINE void earn(double changes) {
+    if constexpr (M <= S)
+      own[M - 1] += changes;
+    else
+      far[(M - 1 - S) * STEP] += changes;
+  }
+
+  // The sums of all players, with what they paid while they waited; `start` is what they did before any of them decided.
+  INLINE void finish(double start, double (&result)[ROWS_BOTTOM]) const {
+    double waited = start + later;
+    for (int i = 0; i < ROWS_BOTTOM - S; i++) result[S + i] = far[i * STEP] + start;
+#pragma unroll
+    for (int i = S - 1; i >= 0; i--) {
+      result[i] = own[i] + waited;
+      waited += low[i];
+    }
+  }
+};
+using RowChanges = Changes<ROWS_SUMS, ROWS * ROWS_THREADS>;
+using Constant = Changes<1, THREADS>;
+
 // ------------------------------------------------------------------------------------------------ what rows share
 
+// The record of a join and the state after it. Returns the weighted change that is the same for all rows.
 template <int M>
-INLINE void store_record(Two *table, const Pairs<M> &s, const Step<M> &step, const Weights &weights, const int size) {
-  const double minus = -step.inverse, twice = step.inverse + step.inverse;
-  const int at = (M - 1) * weights.width + size + 1;
-  table[0] = Two{step.kappa, s.K[cell(M - 1, M - 1)]};
-  table[SIDE] = Two{weights.member[at] * minus, weights.common[at] * minus};
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) table[(2 + a) * SIDE] = Two{step.gain[a], step.shift[a] * twice};
+INLINE double write_join(const Pairs<M> &s, Two *table, const Inputs &inputs, const int size, Constant &sums, Pairs<M - 1> &t) {
+  Step<M> step;
+  join_pairs<M>(s, inputs.constants, step, t);
+  const int at = (M - 1) * inputs.width + size + 1;
+  const double member = inputs.member[at], common = inputs.common[at];
+  store_record<M>(table, step, member, common);
+  sums.template pay<M>(common * constant_of<M>(step));
+  return member * constant_of<M>(step);
 }
 
 template <int M> struct TableInRegisters {
-  static INLINE void write(const Pairs<M> &s, Two *table, const Weights &weights, const int size) {
-    Step<M> step;
-    make_step<M>(s, step);
-    store_record<M>(table, s, step, weights, size);
+  static INLINE void write(const Pairs<M> &s, Two *table, const Inputs &inputs, const int size, Constant &sums, double &all) {
+    Pairs<M - 1> t;
+    double with = write_join<M>(s, table, inputs, size, sums, t);
+    if constexpr (M > 1) TableInRegisters<M - 1>::write(t, table + SIDE * record_size(M), inputs, size + 1, sums, with);
+    sums.template earn<M>(with);
+    all += with;
     if constexpr (M > 1) {
-      Pairs<M - 1> t;
-      join_pairs<M>(s, step, t);
-      TableInRegisters<M - 1>::write(t, table + SIDE * (M + 1), weights, size + 1);
       Pairs<M - 1> u;
       skip_pairs<M>(s, u);
-      TableInRegisters<M - 1>::write(u, table + SIDE * (M + 1 + table_size(M - 1)), weights, size);
+      TableInRegisters<M - 1>::write(u, table + SIDE * (record_size(M) + table_size(M - 1)), inputs, size, sums, all);
     }
   }
 };
 
 // Records go to `table`, those of the next stages to `stages` if there are stages below.
 template <int M>
-INLINE void table_from(const Source &source, Two *table, Two *stages, const Weights &weights, const int size) {
+INLINE void table_from(const Source &source, Two *table, Two *stages, const Inputs &inputs, const int size, Constant &sums,
+                       double &all) {
   if constexpr (M == STAGE) table = stages;
   if constexpr (M <= TABLE_IN_REGISTERS) {
     Pairs<M> s;
     load_pairs<M>(source, s);
-    TableInRegisters<M>::write(s, table, weights, size);
+    TableInRegisters<M>::write(s, table, inputs, size, sums, all);
   } else {
     constexpr int size_below = M > STAGE ? size_above(M - 1) : table_size(M - 1);
     constexpr int stages_below = M > STAGE ? (1 << (M - 1 - STAGE)) * STAGE_SIZE : 0;
@@ -77,82 +121,45 @@ INLINE void table_from(const Source &source, Two *table, Two *stages, const Weig
 #pragma unroll 1
     for (int joins = 1; joins >= 0; joins--) {
       Source next = source;
+      double here = 0.0;
       if (joins) {
         Pairs<M> s;
-        Step<M> step;
         Pairs<M - 1> t;
         load_pairs<M>(source, s);
-        make_step<M>(s, step);
-        store_record<M>(table, s, step, weights, size);
-        join_pairs<M>(s, step, t);
+        here = write_join<M>(s, table, inputs, size, sums, t);
         store_pairs<M - 1>(near, t);
         next = Source{near, nullptr, 1, 1};
       }
-      table_from<M - 1>(next, table + SIDE * (M + 1 + (joins ? 0 : size_below)), stages + SIDE * (joins ? 0 : stages_below),
-                        weights, size + joins);
+      table_from<M - 1>(next, table + SIDE * (record_size(M) + (joins ? 0 : size_below)),
+                        stages + SIDE * (joins ? 0 : stages_below), inputs, size + joins, sums, here);
+      if (joins) sums.template earn<M>(here);
+      all += here;
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, long long above,
-    const double *member, const double *common, int width, Two *tables) {
+// `slots` threads work side by side. constant[c] is the change that is the same for all rows; sums[place * slots] collects it
+// for the last players.
+extern "C" __global__ void __launch_bounds__(THREADS) tabulate(const Two *pairs, long long N, int slots, long long above,
+    double psi, double a_psi, const double *member, const double *common, int width, Two *tables, double *constant,
+    double *sums) {
+  if (thread() >= slots) return;
+  Constant own;
+  own.clear((double *)shared_memory() + threadIdx.x);
 #pragma unroll 1
-  for (long long c = thread(); c < N; c += threads()) {
+  for (long long c = thread(); c < N; c += slots) {
     Two *table = tables + table_at(c);
+    double all = 0.0;
     table_from<ROWS_BOTTOM>(Source{pairs + c, nullptr, N, 1}, table, table + SIDE * SIZE_ABOVE,
-                            Weights{member, common, width}, members(c) + members(above));
+                            Inputs{{psi, a_psi}, member, common, width}, members(c) + members(above), own, all);
+    constant[c] = all;
   }
-}
-
-// ---------------------------------------------------------------------------------------------------- shared memory
-
-// What the threads of a block share. Tests on the processor bring their own.
-INLINE Two *shared_memory() {
-#ifdef __CUDA_ARCH__
-  extern __shared__ Two room[];
-  return room;
-#else
-  return (Two *)shared_room;
-#endif
-}
-
-// Copies into shared memory go on while threads work, where the GPU can do that.
-INLINE void copy_two(Two *target, const Two *source) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(target)), "l"(source));
-#else
-  *target = *source;
-#endif
-}
-
-// Ask for numbers that will be needed soon.
-INLINE void prefetch(const Two *source) {
-#ifdef __CUDA_ARCH__
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
-#endif
-}
-
-INLINE void wait_for_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
+  double result[ROWS_BOTTOM];
+  own.finish(0.0, result);
+  add_up<ROWS_BOTTOM>(sums + thread(), slots, result, 0.0, 0);
 }
 
 // ------------------------------------------------------------------------------------------------------- the rows
-
-template <int M> INLINE void load_record(const Two *table, const int stride, Record<M> &record) {
-  const Two first = table[0], second = table[stride];
-  record.kappa = first.x;
-  record.K = first.y;
-  record.member = second.x;
-  record.common = second.y;
-#pragma unroll
-  for (int a = 0; a < M - 1; a++) {
-    const Two both = table[(2 + a) * stride];
-    record.gain[a] = both.x;
-    record.shift[a] = both.y;
-  }
-}
 
 // Where the states of a thread's rows lie: (delta_a, h_a) of its row r is at rows[a * stride + r * unit].
 struct States { const Two *rows; int stride, unit; };
@@ -166,43 +173,8 @@ template <int M> INLINE void load_linear(const States &states, int r, Linear<M> 
   }
 }
 
-// Feature M - 1 of a row joins. Returns the change, which the record's weights turn into that of the value.
-template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &record, Linear<M - 1> &y) {
-  constexpr int j = M - 1;
-#pragma unroll
-  for (int a = 0; a < j; a++) {
-    y.delta[a] = x.delta[a] - record.gain[a] * x.delta[j];
-    y.h[a] = (x.h[a] - record.gain[a] * x.h[j]) - record.shift[a] * x.delta[j];
-  }
-  return x.delta[j] * (x.h[j] - record.kappa * x.delta[j]) + record.K;
-}
-
-// What a thread adds up for a row. Of the last ROWS_SUMS players: the changes below their joining (own) and those at their own
-// level, which everybody who decides before them pays (low). The others' sums are in shared memory, at far[i * FAR_STEP].
-struct Changes {
-  double own[ROWS_SUMS], low[ROWS_SUMS], later;
-  double *far;
-
-  // Player M - 1 joined: what everybody pays, and later what counts for the player.
-  template <int M> INLINE void pay(double change) {
-    if constexpr (M <= ROWS_SUMS) {
-      low[M - 1] += change;
-    } else {
-      later += change;
-#pragma unroll
-      for (int i = 0; i < M - 1 - ROWS_SUMS; i++) far[i * FAR_STEP] += change;
-    }
-  }
-  template <int M> INLINE void earn(double changes) {
-    if constexpr (M <= ROWS_SUMS)
-      own[M - 1] += changes;
-    else
-      far[(M - 1 - ROWS_SUMS) * FAR_STEP] += changes;
-  }
-};
-
 template <int M> struct RowsInRegisters {
-  static INLINE void walk(const Two *table, const Linear<M> (&x)[ROWS], Changes (&sums)[ROWS], double (&all)[ROWS]) {
+  static INLINE void walk(const Two *table, const Linear<M> (&x)[ROWS], RowChanges (&sums)[ROWS], double (&all)[ROWS]) {
     Record<M> record;
     load_record<M>(table, 1, record);
     Linear<M - 1> y[ROWS];
@@ -213,7 +185,7 @@ template <int M> struct RowsInRegisters {
       with[r] = record.member * change;
       sums[r].template pay<M>(record.common * change);
     }
-    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + M + 1, y, sums, with);
+    if constexpr (M > 1) RowsInRegisters<M - 1>::walk(table + record_size(M), y, sums, with);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       sums[r].template earn<M>(with[r]);
@@ -227,14 +199,14 @@ template <int M> struct RowsInRegisters {
           y[r].delta[a] = x[r].delta[a];
           y[r].h[a] = x[r].h[a];
         }
-      RowsInRegisters<M - 1>::walk(table + M + 1 + table_size(M - 1), y, sums, all);
+      RowsInRegisters<M - 1>::walk(table + record_size(M) + table_size(M - 1), y, sums, all);
     }
   }
 };
 
 // A join above those in registers: the row's next state, its weighted change, and what others pay.
 template <int M>
-INLINE double join_far(const States &states, int r, const Record<M> &record, Linear<M - 1> &y, Changes &sums) {
+INLINE double join_far(const States &states, int r, const Record<M> &record, Linear<M - 1> &y, RowChanges &sums) {
   Linear<M> x;
   load_linear<M>(states, r, x);
   const double change = join_linear<M>(x, record, y);
@@ -244,7 +216,7 @@ INLINE double join_far(const States &states, int r, const Record<M> &record, Lin
 
 // The players of a stage.
 template <int M>
-INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[ROWS], double (&all)[ROWS]) {
+INLINE void walk_stage(const Two *table, const States &states, RowChanges (&sums)[ROWS], double (&all)[ROWS]) {
   if constexpr (M == ROWS_IN_REGISTERS) {  // only if all of them are in registers
     Linear<M> x[ROWS];
 #pragma unroll
@@ -274,7 +246,7 @@ INLINE void walk_stage(const Two *table, const States &states, Changes (&sums)[R
           if constexpr (last) load_linear<M - 1>(states, r, y[r]);
         }
       }
-      const Two *below = table + M + 1 + (joins ? 0 : table_size(M - 1));
+      const Two *below = table + record_size(M) + (joins ? 0 : table_size(M - 1));
       if constexpr (last) {
         RowsInRegisters<M - 1>::walk(below, y, sums, here);
       } else {
@@ -323,7 +295,7 @@ struct Stages {
 // The players above a stage. All threads of a block call it, so that they can share the stages.
 template <int M>
 INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, const bool active, const States &states,
-                           Changes (&sums)[ROWS], double (&all)[ROWS]) {
+                           RowChanges (&sums)[ROWS], double (&all)[ROWS]) {
   if constexpr (M == STAGE) {
     const Two *here = stages.next() + slot * STAGE_ROOM;
     if (active) walk_stage<M>(here, states, sums, all);
@@ -352,7 +324,7 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
           }
         }
       }
-      walk_rows_from<M - 1>(table + SIDE * (M + 1 + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here);
+      walk_rows_from<M - 1>(table + SIDE * (record_size(M) + (joins ? 0 : size_above(M - 1))), stages, slot, active, next, sums, here);
       if (active) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -367,19 +339,17 @@ INLINE void walk_rows_from(const Two *table, Stages &stages, const int slot, con
 // A block walks `side` coalitions at a time, with one thread for ROWS rows of a coalition; n is a multiple of ROWS. `sums` is
 // that of `add_up`, with one place for each row in each of the slots, side * blocks in all.
 extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Two *tables, const Two *rows, long long N, int n,
-    int side, long long above, const double *member, const double *common, int width, double *all, double *sums) {
+    int side, long long above, const double *member, const double *common, int width, const double *constant, double *all,
+    double *sums) {
   const int group = n / ROWS, slot = threadIdx.x / group, first = threadIdx.x % group * ROWS;
   Two *stage_room = shared_memory(), *near = stage_room + 2 * side * STAGE_ROOM;
   double *far = (double *)(near + STAGE * FAR_STEP) + threadIdx.x;
   double *total = far + N_FAR * FAR_STEP, *base = total + FAR_STEP;
-  Changes own[ROWS];
+  RowChanges own[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    own[r].far = far + r * ROWS_THREADS;
-    for (int i = 0; i < N_FAR + 2; i++) own[r].far[i * FAR_STEP] = 0.0;
-    own[r].later = 0.0;
-#pragma unroll
-    for (int i = 0; i < ROWS_SUMS; i++) own[r].own[i] = own[r].low[i] = 0.0;
+    own[r].clear(far + r * ROWS_THREADS);
+    total[r * ROWS_THREADS] = base[r * ROWS_THREADS] = 0.0;
   }
   const int step = ROWS_THREADS / side, place = threadIdx.x / side < step ? threadIdx.x / side : TABLE_SIZE;
   Stages stages{tables, N, side, 0, (int)threadIdx.x % side, place, step, stage_room, near};
@@ -393,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
       const double value = rows[c * n + first + r].x;
-      here[r] = member[at] * value;
+      here[r] = member[at] * value + constant[c];
       if (active) base[r * ROWS_THREADS] += common[at] * value;
     }
     const States states{rows + (N + c) * n + first, (int)N * n, 1};
@@ -411,16 +381,8 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS, 1) walk_rows(const Tw
   const long long n_sums = (long long)gridDim.x * side * n;
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    Sums<ROWS_BOTTOM> result;
-    const double start = base[r * ROWS_THREADS];
-    double later = start + own[r].later;
-    for (int i = 0; i < N_FAR; i++) result.own[ROWS_SUMS + i] = own[r].far[i * FAR_STEP] + start;
-#pragma unroll
-    for (int i = ROWS_SUMS - 1; i >= 0; i--) {
-      result.own[i] = own[r].own[i] + later;
-      later += own[r].low[i];
-    }
-    result.common = later;
+    double result[ROWS_BOTTOM];
+    own[r].finish(base[r * ROWS_THREADS], result);
     double *target = sums + (blockIdx.x * (long long)side + slot) * n + first + r;
     add_up<ROWS_BOTTOM>(target, n_sums, result, total[r * ROWS_THREADS], above);
   }

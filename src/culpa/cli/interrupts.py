@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the command cleans up, says so, and ends with 128 plus the number of the signal.
+"""Ctrl-C, SIGTERM and SIGHUP: the command cleans up, says so, and ends with 128 plus the number of the signal.
 
 A signal can arrive anywhere. Libraries may turn the `KeyboardInterrupt` into an exception of their own, and it may be
 raised outside the code of a command, so what counts is that the signal came, not which exception arrives.
@@ -21,7 +21,7 @@ from typing import NoReturn
 from culpa._core.unfinished import remove_unfinished
 
 _SECONDS_TO_END = 0.3  # after a signal
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 _received: list[int] = []
 _ending: list[BaseException] = []  # what the program ends with; later signals change nothing
@@ -43,12 +43,14 @@ def say_interrupted() -> None:
 
 
 def run_interruptible(run: Callable[[], None]) -> None:
-    """Run a whole program so that it ends with exit code 130 on Ctrl-C and 143 on SIGTERM."""
-    for each in _SIGNALS:
-        signal.signal(each, _interrupt)
+    """Run a whole program so that it ends with exit code 130 on Ctrl-C, 143 on SIGTERM and 129 when the terminal closes."""
     sys.unraisablehook = _report_unraisable
-    _watch_signals()
+    _watch_signals()  # first, because a signal while the thread starts would raise an exception that nobody expects
     try:
+        for each in _SIGNALS:
+            # nohup, and shells for jobs in the background, ignore some
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                signal.signal(each, _interrupt)
         run()
     except (SystemExit, Exception, KeyboardInterrupt) as end:
         _ending.append(end)

@@ -10,14 +10,15 @@ from culpa.experiments.sheets import Sheet, to_markdown
 _HEAD = """\
 # False alarms of the default detector
 
-This page shows how often `PCADetector()` flags normal rows that it was not fitted to, with limits of 99% and 95%. For
-comparison, it also shows limits from a formula, for SPE with as many components as explain 95% of the variance
-(`PCADetector(n_components=0.95, statistic="spe", limit="formula")`).
+This page shows how often `PCADetector()` flags normal rows that it was not fitted to, with 99% and 95% limits. The columns
+"formula" show the same for a classical detector: SPE, as many components as explain 95% of the variance, and a limit from
+a formula (`PCADetector(n_components=0.95, statistic="spe", limit="formula")`).
 
 Real rows are split into five folds. Each fold is judged by a detector that is fitted to the other four. *Consecutive*
 folds are five stretches of the rows in their recorded order. For *shuffled* folds, the rows are put into a random order
 first. Tennessee Eastman has two normal runs, so a detector that is fitted to one run judges the other run ("another run").
-Simulated rows need no folds, because new rows can be drawn.
+Simulated rows need no folds, because new rows can be drawn. The data sets wbc and "breast cancer, benign" contain the same
+measurements in different units, so their rates are equal and count twice.
 
 `culpa reproduce alarms -o docs` writes this page from the numbers in [false-alarms.json](false-alarms.json).
 
@@ -27,11 +28,11 @@ inside the 95% binomial interval around the target.
 _CAVEAT = """\
 ## What to expect if normal operation changes
 
-With consecutive folds, no limit can guarantee its rate, because the next stretch of rows may differ from all before it.
-Musk, cars, wine, cover and cardio are sorted by class or by place, and their consecutive folds do differ. On these
-folds, `fit` warns that the training rows differ from one stretch to the next, and raises the limit. The constants of
-this rule were tuned on the data sets on this page, so expect worse rates for consecutive folds of your own data. Even
-here, some rates are out of tolerance with 4, 8 or 10 folds instead of five.
+With consecutive folds, no limit can guarantee its rate, because one stretch of rows may differ from all others. Musk,
+cars, wine, cover and cardio are sorted by class or by place, so their consecutive folds do differ. If the training rows
+differ from one stretch to the next, `fit` warns and raises the limit. The constants of this rule were tuned on the data
+sets on this page, so expect rates further from the target for consecutive folds of your own data. Even here, some rates
+are out of tolerance with 4, 8 or 10 folds instead of five.
 """
 
 
@@ -88,8 +89,8 @@ def _cells(lines: list[Alarms]) -> list[str]:
 
 _KINDS_OF_ROWS = (
     '"Fitted to" is rows x features. The features of "independent" rows are Gaussian and independent of each other. '
-    '"Gaussian" rows have correlated features: each feature is a sum of hidden states plus noise. There are a third as '
-    'many hidden states as features. "t4" rows are '
+    'The features of "Gaussian" rows are correlated. Each one is a sum of hidden states plus noise, with a third as many '
+    'hidden states as features. "t4" rows are '
     'the same with heavy tails (t with 4 degrees of freedom), and "lognormal" rows are the same with skewed features. "Low '
     'rank" rows are Gaussian with three hidden states and little noise.'
 )
@@ -137,6 +138,7 @@ def _detection(result: AlarmRates) -> Sheet:
         ),
         (*rows, ("mean", *(f"{100 * mean:.1f}" for mean in means))),
         "All limits are set so that 1% of the rows of another normal run exceed them. The first three columns use as many "
-        "components as explain 95% of the variance. The default takes the number with the highest held-out likelihood.",
+        "components as explain 95% of the variance. The default takes the number of components with the highest held-out "
+        "likelihood.",
         frozenset({len(rows)}),
     )

@@ -10,14 +10,17 @@ from culpa.experiments.sheets import Sheet, number, to_markdown
 _HEAD = """\
 # Culprits of known incidents
 
+This page shows how well culpa's rankings find the features behind incidents of servers and of a simulated chemical plant.
+The causes of these incidents are known.
+
 `culpa reproduce culprits` writes this page. It needs two data sets in the folder that the environment variable `CULPA_DATA`
 points to: servers with labelled culprits (`asd/`) and fault runs of the Tennessee Eastman process (`tep/`).
 
 Incidents raise two different questions, and culpa answers both:
 
 - **What moved?** `incident.ranking` lists all features by how far they moved from their mean. The unit is the feature's
-  *reach*: how far it usually strays in a stretch of normal rows. Later rows of the incident count less than rows near the
-  onset.
+  *reach*, which is how far it usually strays in a stretch of normal rows. Later rows of the incident count less than rows
+  near the onset.
 - **What is wrong?** `incident.onset.culprits` lists the few features that disagree with all others, each with its
   probability of being faulty. If no small set of features explains the first rows, the incident is an upset of the whole
   process. Then culpa names the features that moved early and did not return.
@@ -25,9 +28,9 @@ Incidents raise two different questions, and culpa answers both:
 _SERVERS = """\
 ## Servers
 
-The data have {n} incidents of six servers with 19 metrics each. A person marked which metrics explain each incident; these
-are the culprits. All rankings see the same labelled stretches of rows. There are three measures, each averaged over the
-incidents. For an incident with m culprits:
+The data have {n} incidents of six servers with 19 metrics each. A person marked which metrics explain each incident. These
+metrics are the culprits. All rankings see the same labelled stretches of rows. There are three measures, each averaged
+over the incidents. For an incident with m culprits:
 
 - **HitRate@100%** is the share of the culprits that are among the first m features of the ranking.
 - **HitRate@150%** is the share of the culprits that are among the first 1.5 m features.
@@ -41,19 +44,20 @@ feature is its maximum over the rows of the incident.
 """
 _BY_ROW = """\
 The next table ranks the features in each row separately, and averages the measures over the first {rows} rows of each
-incident. Single rows of a long incident often look normal, so all figures are lower:
+incident. Single rows of a long incident often look normal, so nearly all figures are lower:
 """
 _PLANT = """\
 ## Tennessee Eastman
 
 Tennessee Eastman is a simulated chemical plant with 52 features. This page uses eight runs with a fault. The detector is
 fitted to the normal run with default settings. Incidents are found with `gap={gap}` and `min_length={length}`, and the
-first one after the start of the fault is shown. In the table below:
+first one after the start of the fault is shown. The features *next to the disturbance* are those that an engineer would
+accept as the first answer. In the table below:
 
 - "Kind" is `incident.kind`: `"features"` if a few features explain the first rows, and `"upset"` if the process as a whole
   moved.
-- "Explained by few" is `incident.explained`, the share of the excess score of the first rows that one to three features
-  explain.
+- "Explained by few" is `incident.explained`. It is the share of the excess score of the first rows that one to three
+  features explain.
 - "Found" says whether one of the first two culprits is a feature next to the disturbance. For fault 13, no
   feature is known to be next to the disturbance, so the table says "none named".
 - A star marks a feature next to the disturbance, here and in the last table of this section.
@@ -72,8 +76,9 @@ _NOTES = """\
   results.
 - Fault 1 is found by a narrow margin, because other features move in its first rows. XMEAS01 comes first only because it
   stays away from normal for hours. Early in the incident, XMEAS16 comes first.
-- The labels of the servers list everything that moved. The rankings fault-odds and leave-one-out answer another
-  question: which features disagree with the others? Their lower results here do not mean that they answer it badly.
+- The labels of the servers answer the first question: they list everything that moved. The rankings fault-odds and
+  leave-one-out answer the second question, which features disagree with the others. Their lower results here do not mean
+  that they answer it badly.
 """
 _SHOWN = {  # names of rankings that read better on the page
     "moved (default)": "`incident.ranking`",
@@ -93,7 +98,8 @@ def page(found: Culprits) -> str:
         _PLANT.format(gap=GAP, length=MIN_LENGTH),
         "\n".join(f"- Fault {int(one.fault)}: {_next_to(one)}." for one in found.plant),
         to_markdown(_plant_sheet(found)),
-        "culpa describes these incidents as follows:\n\n"
+        "culpa describes these incidents as follows. The percentages in these sentences are Shapley values of the culprits "
+        'in one row, divided by the score of this row. So they differ from "explained by few":\n\n'
         + "\n".join(f"- Fault {int(one.fault)}: {one.sentence}" for one in found.plant),
         _OTHERS,
         to_markdown(_others_sheet(found)),

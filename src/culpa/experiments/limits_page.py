@@ -46,7 +46,11 @@ def page(result: FalseAlarms) -> str:
 _HEAD = """\
 # False alarms of control limits
 
-This page shows how many false alarms each kind of limit raises. To choose a limit, see [monitoring.md](monitoring.md).
+This page shows how many false alarms each kind of limit raises. A false alarm is a normal row above the limit. To choose a
+limit, see [monitoring.md](monitoring.md#limits), which also describes each kind.
+
+SPE is the reconstruction error, and T2 is the distance from the mean within the principal components (Hotelling's T2). The
+combined index is SPE / SPE limit + T2 / T2 limit.
 
 `culpa reproduce limits -o docs` writes this page from the numbers in [limits.json](limits.json).
 """
@@ -70,26 +74,27 @@ def _in_short(result: FalseAlarms) -> str:
     return f"""
 ## In short
 
-The numbers are false alarms of the 99% limit of SPE, except where a line names another statistic. The target is 1%.
+The percentages are false alarms with the 99% limit of SPE, unless a line names another statistic. The target is 1%.
 
 - **The assumptions are met.** With 1,000 Gaussian training rows: {formulas(_GOOD)}, {alarms(_GOOD, "empirical")}
   (empirical), {alarms(_GOOD, "conformal")} (conformal).
-- **One component too few.** {formulas(_FEW)}, {alarms(_FEW, "conformal")} (conformal). The missing component becomes a
-  direction that dominates the residuals.
-- **Only 100 training rows.** {formulas(_SMALL)}. The residuals of so few training rows are smaller than those of new rows,
-  and no formula for SPE corrects for that.
+- **One component too few.** {formulas(_FEW)}, {alarms(_FEW, "conformal")} (conformal). The direction of the missing
+  component dominates the residuals.
+- **Only 100 training rows.** {formulas(_SMALL)}. A model of so few rows has smaller residuals in its training rows than
+  in new rows. No formula for SPE corrects for that.
 - **Heavy tails.** {formulas(_HEAVY)}, {alarms(_HEAVY, "conformal")} (conformal).
 - **Real data.** The {len(real)} data sets are not Gaussian. The Jackson-Mudholkar limit raises {_from_to(formula)} false
   alarms on them. The conformal limit raises {_from_to(conformal)} on the {len(conformal)} data sets that have enough
   rows for it.
-- **Rows that depend on earlier rows.** The conformal guarantee holds only if the order of the rows
-  carries no information. In the simulated plant, sensors measure hidden states plus noise. The states depend on
-  earlier states, but the noise does not depend on earlier noise. There, conformal 99% limits raise
-  {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE, which measures the noise, and
-  {_percent(memory.alarms("t2", "conformal", 0.99))} for T2, which measures the states.
-- **Trimming clean rows.** Trimming removes the most extreme normal rows, so the limit becomes tighter. With trim = 0.05
-  the limit is {clean[0.05].limit:.2f} times as large, and false alarms rise from {_percent(clean[0.0].alarms)} to
-  {_percent(clean[0.05].alarms)}. With trim = 0.1 they rise to {_percent(clean[0.1].alarms)}.
+- **Rows that depend on earlier rows.** A conformal limit guarantees its rate only if the order of the rows carries no
+  information. In the simulated plant, sensors measure hidden states plus noise. The states depend on earlier states,
+  but the noise does not depend on earlier noise. SPE measures the noise, and T2 measures the states. The conformal 99%
+  limit raises {_percent(memory.alarms("spe", "conformal", 0.99))} false alarms for SPE and
+  {_percent(memory.alarms("t2", "conformal", 0.99))} for T2.
+- **Trimming clean rows.** Trimming removes the most extreme normal rows, so the limit becomes tighter. With `trim=0.05`,
+  the limit falls to {clean[0.05].limit:.2f} of its value without trimming, and false alarms rise from
+  {_percent(clean[0.0].alarms)} to {_percent(clean[0.05].alarms)}. With `trim=0.1`, they rise to
+  {_percent(clean[0.1].alarms)}.
 """
 
 
@@ -107,9 +112,9 @@ def _rates(result: FalseAlarms, score: str) -> Sheet:
         ("normal rows", "training rows x features", *KINDS[score]),
         rows,
         "Share of new normal rows above the limit. The targets are 5% / 1%. A dash means that there are too few rows: a "
-        f"conformal limit needs 19 held-out rows for 95% and 99 for 99%. Simulated rows: mean of "
-        f"{result.sources[0].n_runs} runs. Real rows: mean of "
-        f"{result.sources[-1].n_runs} random splits. Conformal limits hold out 20% of the training rows.",
+        "conformal limit needs 19 held-out rows for 95% and 99 for 99%. It holds out 20% of the training rows. Rates are "
+        f"means of {result.sources[0].n_runs} runs for simulated rows, and of {result.sources[-1].n_runs} random splits "
+        "for real rows.",
     )
 
 
@@ -121,7 +126,8 @@ def _training(result: FalseAlarms) -> Sheet:
         "T2 of the training rows themselves",
         ("rows", "confidence", "above the F limit", "above the Beta limit"),
         rows,
-        "12 features, 3 components, Gaussian rows. The F limit is meant for new rows, the Beta limit for training rows.",
+        "Share of the training rows above each limit, with 12 features, 3 components and Gaussian rows. The F limit is "
+        "meant for new rows, and the Beta limit for training rows.",
     )
 
 
@@ -141,10 +147,10 @@ def _trimmed(result: FalseAlarms) -> Sheet:
         "Dirty training rows",
         ("abnormal training rows", "trim", "abnormal rows listed", "false alarms", "faults detected", "limit"),
         rows,
-        "500 Gaussian training rows, 12 features, 99% limit of SPE. In each abnormal training row, one feature is off by 6 "
-        'standard deviations. In each fault to detect, one feature is off by 3 standard deviations. "Abnormal rows '
-        'listed" is the share of the abnormal training rows that `abnormal_training_rows_` lists. The last column is the '
-        "limit, divided by the limit of a detector that was fitted to the clean rows alone.",
+        "500 Gaussian training rows, 12 features, 99% limit of SPE (Jackson-Mudholkar). In each abnormal training row, one "
+        "feature is off by 6 standard deviations. In each fault to detect, one feature is off by 3 standard deviations. "
+        '"Abnormal rows listed" is the share of the abnormal training rows that `abnormal_training_rows_` lists. The last '
+        "column is the limit, divided by the limit without abnormal rows and without trimming.",
     )
 
 

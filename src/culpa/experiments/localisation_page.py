@@ -35,8 +35,9 @@ _LINES_OF_CARS = 12
 _HEAD = """\
 # Fault isolation: which criterion finds the faulty features?
 
-This page compares ranking criteria. Faults are injected into normal rows, so that the features at fault, the culprits, are
-known. A good criterion ranks the culprits first.
+This page compares criteria that rank the features of a row. Faults are injected into normal rows, so that the faulty
+features (the *culprits*) are known. A good criterion ranks the culprits first. The names of the criteria are
+[explained below](#how-to-read-the-names-of-criteria).
 
 `culpa reproduce localisation` writes this page, together with its numbers in [localisation.json](localisation.json).
 """
@@ -45,8 +46,8 @@ _NAMES = """\
 ## How to read the names of criteria
 
 A name has up to three parts: the score, the way to divide the score among the features, and the model. By default the model
-is a PCA that explains 95% of the variance. "Shrinkage" means that the model is the full sample covariance, shrunk towards
-its diagonal by that share. "noise x10" means ten times the maximum-likelihood noise variance.
+is a PCA that explains 95% of the variance. "Shrinkage 0.01" means that the model is the full sample covariance, shrunk
+towards its diagonal by 1%. "Noise x10" means ten times the maximum-likelihood noise variance.
 
 - `cdc` is the classical contribution plot. For SPE it is the squared residual. `culpa.ranking.contributions` defines `pdc`,
   `dc`, `rbc` and `relative`, with references. `abc` is left out, because it ranks the features of a row exactly as `rbc`
@@ -56,13 +57,13 @@ its diagonal by that share. "noise x10" means ten times the maximum-likelihood n
   set `ranking="mahalanobis-shapley"`.
 - `fault-odds` are the odds that a feature is at fault, summed over all sets of up to three faulty features. With more
   than 44 features the sets have at most two features, and with more than 172 features only one. The odds assume faults like
-  those injected here: independent errors of about two standard deviations in a few features. They do not cover a fault of
-  the whole process that moves many features together. We chose the size of the errors (2) and the prior odds (0.1) by their
-  results on seven of these data sets (cars, wine, vowels, mammography, shuttle, cover, cardio). We did not use the other
-  five (ionosphere, musk, satimage-2, wbc and the plant) for this.
+  those injected here, with independent errors of about two standard deviations in a few features. They do not cover a fault
+  of the whole process that moves many features together. We tuned the size of the errors (2) and the prior odds (0.1) on
+  seven of these data sets (cars, wine, vowels, mammography, shuttle, cover, cardio), and did not use the other five
+  (ionosphere, musk, satimage-2, wbc and the plant) for this.
 - "conditional Shapley" is what `explain` shows. For SPE it is the paper's method. Interventional Shapley values differ from
   `pdc` by a constant per feature.
-- "minimal Shapley" is `game="minimal"` with the default locality 0.01: absent features take the values near the row that
+- "minimal Shapley" is `game="minimal"` with the default locality 0.01. Unknown features take the values near the row that
   make the score smallest. `calibrate` does not try it.
 """
 
@@ -121,8 +122,8 @@ def overall_sheet(result: Result) -> Sheet:
         ("criterion", "Hits@1", "Hits@3", "mean rank"),
         rows,
         "± is half the width of a 95% interval. The intervals come from resampling the test rows of each data set. The "
-        "line in bold is the paper's method, which is the default of `Explainer`. The default of `PCADetector` is closest "
-        "to 'mahalanobis, conditional Shapley'.",
+        "line in bold is the paper's method, which is the default of `Explainer` for a PCA. The default of `PCADetector` "
+        'is closest to "mahalanobis, conditional Shapley".',
         frozenset(k for k, row in enumerate(rows) if row[0] == _DEFAULT),
     )
 
@@ -159,8 +160,8 @@ def sets_sheet(result: Result) -> Sheet:
             "short of the best",
         ),
         tuple(rows),
-        "The best criterion is selected by the same trials that judge it, which favours it. So even an ideal calibrated "
-        "choice would be slightly worse.",
+        "The best criterion is selected with the same trials that judge it, which favours it. So even an ideal calibrated "
+        "choice would look slightly worse.",
     )
 
 
@@ -179,10 +180,10 @@ def _in_short(result: Result) -> str:
   SPE reach {_percent(rbc)}, and the paper's Shapley values of SPE reach {_percent(default)}.
 - **You can choose a criterion with the training rows alone.** Inject faults into them, and take the criterion that ranks a
   culprit first most often (Hits@1). On {close} of {len(others)} ODDS data sets, the Hits@1 of this choice on the test
-  rows is within {number(WITHIN, 2)} of the best criterion's.{_cars_gap(found)}
+  rows is at most {number(WITHIN, 2)} below that of the best criterion.{_cars_gap(found)}
 - **The paper's own trials** (cars, one cell at its maximum or minimum). The best criterion, "{cars[0]}", finds the
   culprit in {_percent(cars[1]["MAX"][0])} (MAX) and {_percent(cars[1]["MIN"][0])} (MIN) of the trials.
-  If you choose the criterion by injecting these two kinds of faults into the training rows, it finds the culprit in
+  If you inject these two kinds of faults into the training rows, the chosen criterion finds the culprit in
   {_percent(calibrated["MAX"][0])} and {_percent(calibrated["MIN"][0])}.{_mixed_choice(result)}
 """
 
@@ -206,13 +207,15 @@ def _protocol(result: Result) -> str:
     return f"""
 ## Method
 
+There are {_count(len(result["sets"]))} data sets:
+
 - Cars: the first 300 complete rows train the model. The other 87 get the faults.
 - Plant: the simulated plant of `culpa.datasets` without its own faults, with 1,000 training rows and 400 rows for faults.
 - ODDS: the ten anomaly detection data sets of the paper's Table II. We shuffle their normal rows and use at most 3,000 of
   them. Two thirds train the model, and the others get the faults.
 
 Each data set gets about {result["trials"]:,} faults. The kinds are {", ".join(FAULT_KINDS[:-1])} and {FAULT_KINDS[-1]}.
-Each kind affects {several} and {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which no value
+Each kind affects {several} or {SIMULTANEOUS_FAULTS[-1]} features at once, equally often. Trials in which no value
 changes are dropped.
 
 - **Hits@1** is the share of trials in which the most blamed feature is a culprit.
@@ -222,26 +225,26 @@ changes are dropped.
 
 With several culprits, Hits@3 can be below Hits@1. For Hits@1, it is enough that one culprit is in first position. For
 Hits@3, all culprits must be in the first three positions to reach 100%. Features with equal blame share their positions,
-so the order of the columns has no effect. Shapley values are exact up to 13 features and sampled beyond. The
-retraining game is computed up to
-{MOST_RETRAINED} features. Intervals come from resampling rows, because trials of the same row are similar.
+so the order of the columns has no effect. Shapley values are exact for up to 13 features, and sampled for more. The
+retraining game is only computed for up to {MOST_RETRAINED} features. Intervals come from resampling rows, because trials of
+the same row are similar.
 """
 
 
 def _calibration(result: Result) -> str:
     return f"""\
 `culpa.calibration.most_hits` makes the same comparison within the training rows. It splits them into five consecutive
-folds and injects faults into each fold. The models of a fold are fitted to the other four folds. It tries every criterion
-of the table above and takes the one with the highest Hits@1. A criterion that is not a Shapley value must win by more than
-one standard error. On the {_count(len(result["sets"]))} data sets, the Hits@1 of this choice is at most
-{number(max(gaps(result).values()))} below that of the best criterion.
+folds and injects faults into each fold. The models of a fold are fitted to the other four folds. It tries the criteria of
+the table above, except for "minimal Shapley", and takes the one with the highest Hits@1. A criterion that is not a
+Shapley value must win by more than one standard error. On the {_count(len(result["sets"]))} data sets, the
+Hits@1 of this choice is at most {number(max(gaps(result).values()))} below that of the best criterion.
 
 This choice compares how features are blamed, not which rows are flagged. `culpa.calibrate` and `culpa calibrate` compare
 both, at the same rate of false alarms. They change a detector only if intervals do not overlap (see
 [monitoring.md](monitoring.md#calibration)).
 
-If you know which faults to expect, pass them: `--kinds 'maximum,minimum' --at-once 1` on the command line, `kinds=` and
-`at_once=` in Python.
+If you know which faults to expect, pass them. On the command line, use `--kinds 'maximum,minimum' --at-once 1`. In Python,
+use `kinds=` and `at_once=`.
 """
 
 
@@ -288,7 +291,7 @@ def _models(result: Result) -> str:
 These are the same faults, blamed by `PCADetector(model=...)` with its other parameters at their defaults. Features are
 ranked by conditional Shapley values of the Mahalanobis distance, or of the negative log-likelihood where the line says
 "nll". The number of components is the one with the highest held-out likelihood. The table has the data sets with at most
-{MOST_FEATURES_OF_MODELS} features, because rows in several modes take long beyond.
+{MOST_FEATURES_OF_MODELS} features, because rows in several modes take too long with more.
 [distributions.md](distributions.md) describes the models.
 
 {to_markdown(Sheet("Hits@1", columns, tuple(rows), "All cells are Hits@1."))}
@@ -307,12 +310,12 @@ def _modes_found(sets: list[Result]) -> str:
         for line in ("ppca", "mixture", "mixture, nll")
     )
     return f"""\
-The mixture chooses its number of modes by the training rows. It finds several modes in some data sets: {listed}. In the
-others it finds one, and is the same model as PPCA. With several modes, a fault often makes a wide mode the most probable
-one, and in a wide mode the Mahalanobis distance of the row is small. The negative log-likelihood also counts how wide the
-mode is. On the data sets with several modes, PPCA reaches {plain}, the mixture {distance}
-with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain it, use
-`Explainer(detector, score="nll")`."""
+The mixture chooses its number of modes from the training rows. It finds several modes in some data sets ({listed}). In the
+others it finds one mode, and is the same model as PPCA. With several modes, a fault often makes a wide mode the most
+probable one, and in a wide mode the Mahalanobis distance of the row is small. The negative log-likelihood also
+counts how wide the mode is. On the data sets with several modes, PPCA reaches {plain}. The mixture reaches
+{distance} with the Mahalanobis distance, and {density} with the negative log-likelihood. To explain the
+negative log-likelihood, use `Explainer(detector, score="nll")`."""
 
 
 def _cars(result: Result) -> str:
@@ -330,7 +333,7 @@ def _cars(result: Result) -> str:
 These are the trials of the paper's Table I. The model keeps 8 components. One cell of a test car is set to the maximum or
 minimum of its feature, with 957 trials each (see [reproduction.md](reproduction.md)). The table shows the {_LINES_OF_CARS}
 criteria with the highest Hits@1, summed over MAX and MIN, and some others. The calibrated choice is in bold. It was made
-on the 300 training cars with faults of these two kinds.
+with faults of these two kinds in the 300 training cars.
 
 {to_markdown(sheet)}
 """

@@ -20,9 +20,9 @@ _HEAD = """\
 
 This page compares culpa with the paper it builds on: N. Takeishi, *Shapley Values of Reconstruction Errors of PCA for
 Explaining Anomaly Detection* ([arXiv:1909.03495](https://arxiv.org/abs/1909.03495)). It repeats every table and figure.
-culpa computes exact Shapley values where the paper samples them.
+The paper samples Shapley values. culpa computes them exactly, except for the data sets of Table II with many features.
 
-`culpa reproduce all` writes this page. Every number comes from that run.
+`culpa reproduce all` writes this page. Every number comes from that run or from the paper.
 """
 
 
@@ -83,6 +83,9 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
     return f"""
 ## In short
 
+Hits@n is the share of trials in which the corrupted feature is among the n most blamed ones. One cell is corrupted in each
+trial. It is set to the largest (MAX) or smallest (MIN) value of its feature.
+
 - **Reproduced exactly.** The paper's reconstruction errors (first row of Table I) and the culprits in its three figures
   are the same here. {_share(sum(check.holds for check in checks), len(checks))} numbers of an independent prototype agree
   with this run.
@@ -92,8 +95,8 @@ def _in_short(table1: Table1, table2: Table2, checks: list[Check]) -> str:
 - **A bias.** For each feature, the author's published code skips the orders in which that feature comes first or last.
   We ran this variant with {table2.n_seeds} seeds and compared {numbers} numbers of Table II.
   {_share(skipping, numbers)} lie between the
-  lowest and the highest result of our runs. Algorithm 1 as described in the paper skips nothing. Only {plain} numbers
-  lie in the range of its results.
+  lowest and the highest result of our runs. Algorithm 1 as described in the paper skips nothing. Only {plain} of the
+  numbers lie in the range of its results.
 - **What exact values gain.** The corrupted feature gets the most blame in {_percent(exact.max.mean[0])} (MAX) and
   {_percent(exact.min.mean[0])} (MIN) of the trials. The paper reports {_percent(printed["MAX"]["1"])} and
   {_percent(printed["MIN"]["1"])}. Exact values also do not depend on a seed.
@@ -117,8 +120,9 @@ feature is among the n most blamed ones.
 
 A is the matrix of the reconstruction error and C is the model's covariance. "Mahalanobis leave-one-out" is how much the
 Mahalanobis distance falls if the feature is left out. "Sample covariance" means that C is the sample covariance, shrunk by
-1% towards its diagonal. RBC is the reconstruction-based contribution. "Ends skipped" means that orders in which the feature
-comes first or last are left out (see Table II).
+1% towards its diagonal. RBC is the reconstruction-based contribution. "Same share of variance" means that a retrained PCA
+keeps this share instead of the number of components. "Ends skipped" means that orders in which the feature comes first or
+last are left out (see Table II).
 
 {_error_row(result)}
 {_shapley_row(result)}
@@ -140,8 +144,8 @@ def _shapley_row(result: Table1) -> str:
     printed, own = paper()["table1"]["Shapley"], result.row("|Algorithm 1|, Q = 100, orders per trial")
     row, skipping = result.row("|Algorithm 1|, Q = 100"), result.row("|Algorithm 1|, Q = 100, ends skipped")
     return f"""\
-**The Shapley row** of the paper consists of the exact values plus sampling noise. The paper does not state its number
-of orders Q. [The author's code](https://github.com/n-takeishi/pca_shapley) uses 100 by default, draws the orders once
+**The Shapley row** of the paper comes from sampled values. The paper does not state its number of orders Q. [The author's
+code](https://github.com/n-takeishi/pca_shapley) uses 100 by default, draws the orders once
 for all rows, shows absolute values, and skips orders in which the feature comes first or last. Such runs give Hits@1 from
 {_between(skipping.max, 1)} (MAX) and from {_between(skipping.min, 1)} (MIN) over {result.n_seeds} seeds. With nothing
 skipped, the ranges are {_between(row.max, 1)} and {_between(row.min, 1)}. The paper prints {number(printed["MAX"]["1"])}
@@ -149,8 +153,8 @@ and {number(printed["MIN"]["1"])}. Its "Hits@3", {number(printed["MAX"]["3"])} a
 our Hits@2 ({_between(skipping.max, 2)} and {_between(skipping.min, 2)}). They do not match our Hits@3
 ({_between(skipping.max, 3)} and {_between(skipping.min, 3)}). So these two numbers also seem to be Hits@2.
 
-All trials share the same orders, so a lucky or unlucky draw affects all of them at once. If each trial draws its own
-orders, the luck averages out. Then Hits@1 hardly depends on the seed ({number(own.max.mean[0])} and
+In these runs, all trials share the same orders, so a lucky or unlucky draw affects all of them at once. If each trial
+draws its own orders, the luck averages out. Then Hits@1 depends little on the seed ({number(own.max.mean[0])} and
 {number(own.min.mean[0])}), but it stays below that of the exact values.
 """
 
@@ -163,14 +167,14 @@ def _lessons(result: Table1) -> str:
 **What exact values gain.** {_pair("Hits@1 is", exact)} if you rank features by signed values, and
 {_pair("", absolute)} if you rank them by absolute values. With Q = 1000, Algorithm 1 still reaches only {_pair("", many)}
 on average. Exact values are also cheaper. They take {1 << 11:,} coalition values per row, while a thousand orders for each
-of 11 features take {2 * 11 * 1000:,}. A negative value means that the feature made the row look *more* normal, so keep the
-sign when you rank features.
+of 11 features take {2 * 11 * 1000:,}. A negative value means that the feature made the row look *more* normal, so rank
+features by signed values.
 
 **What the paper left open.** If a PCA is retrained for every coalition (the paper's v1), {_pair("Hits@1 is", retrained)}.
 That is better than the reconstruction errors, with {_pair("", error)}, and worse than the conditional game (v2 in the
-paper). In this experiment cells are set to extreme values,
-so {_pair("Hits@1 is", plain)} even if you rank features by \\|x\\| alone. The experiment therefore favours criteria
-that look at one column at a time. They would miss a fault that stays within the usual range of its column.
+paper). In this experiment, cells are set to extreme values.
+So {_pair("Hits@1 is", plain)} even if you rank features by \\|x\\| alone. The experiment therefore favours criteria
+that look at one column at a time. Such criteria would miss a fault that stays within the usual range of its column.
 """
 
 
@@ -233,9 +237,9 @@ Our values come from the default settings. They are exact for the {len(exact)} d
 For the others they are sampled until the relative standard error is 1%.
 
 **Why the paper's numbers are mostly lower.** One reason is sampling noise, which lowers the correlation of the values with
-anything else. A bias explains the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley) skips
-orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up to
-the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
+anything else. However, a bias explains the numbers better. [The author's code](https://github.com/n-takeishi/pca_shapley)
+skips orders in which the feature comes first or last. More orders do not remove this bias, and the values no longer add up
+to the score. With infinitely many orders, the biased values give correlations that differ from the paper's by
 {number(distance_skipping)} on average. The correlations of the true Shapley values differ by {number(distance)}. The next
 table shows Algorithm 1 with Q = 100 on the {numbers // 3} data sets that are small enough to tabulate all coalition values.
 

@@ -63,6 +63,10 @@ class Conditional(Expected[QuadraticScore]):
         """Yes: the conditional mean is linear in the row."""
         return True
 
+    def filled_in(self, X: Floats) -> Floats | None:
+        """At the conditional mean, for Gaussian rows."""
+        return None if self._tail else self.score.gaussian.impute(X)
+
     @cached_property
     def cost(self) -> Cost:
         """In a tree, elimination costs next to nothing per coalition; latent variables pay for their covariance."""

@@ -151,6 +151,10 @@ class Game(ABC):
         """The game of rows in which only some features are observed, (d,); the others are nobody's members."""
         return self
 
+    def filled_in(self, X: Floats) -> Floats | None:
+        """Rows with missing cells at what the others imply; ``None`` if values depend on what is missing (`where`)."""
+        return None
+
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""
         xp = array_namespace(X)

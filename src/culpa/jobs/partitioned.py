@@ -24,6 +24,7 @@ from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
 from culpa.scores import Limits
 from culpa.scores.limits import Tail
+from culpa.training_scores import can_hold_out, held_out_limits
 
 
 class Pass(Protocol):
@@ -96,7 +97,7 @@ def _limits(
         second = replace(second, statistics=(), held_out=False)
     found = second.read(run(second))
     if second.held_out:
-        return recipe.held_out_limits(learned.model, found.scores, found.block), found.range
+        return held_out_limits(learned.model, found.scores, found.block), found.range
     if second.statistics:
         tails = {name: Tail.of(values) for name, values in found.scores.items()}
         return Limits(learned.model, recipe.limit_kind, tails), found.range
@@ -106,7 +107,7 @@ def _limits(
 
 def _can_hold_out(recipe: Recipe, learned: Learned, gathered: GatheredMoments) -> bool:
     blocks = gathered.blocks
-    if len(blocks) < 2 or not recipe.can_hold_out(np.array([round(block.n) for block in blocks.blocks])):
+    if len(blocks) < 2 or not can_hold_out(np.array([round(block.n) for block in blocks.blocks]), recipe.columns.lags):
         return False
     try:
         for k in range(len(blocks)):

@@ -25,7 +25,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -33,15 +32,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from culpa._core import memory
-from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.missing import kinds_of_rows, patterns, sorted_by_pattern
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask, Positions
-from culpa.models.leaving_out import LeavingOut
+from culpa.models.incomplete import Incomplete
+from culpa.models.leaving_out import THIN, LeavingOut
 from culpa.models.scatter import Scatter
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
+_POSTERIORS_KEPT = 1 << 17  # numbers, of the patterns of missing cells that were asked for last
 _BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
 _FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
@@ -243,19 +244,18 @@ class LatentGaussian:
         if not missing.any():
             return np.asarray((X - self.mean) @ self.encoder.T)
         centred = np.where(missing, 0.0, X - self.mean)
-        for rows, _, gain, _ in self.patterns_with_posteriors(X):
-            Z[rows] = centred[rows] @ gain.T
+        for part in self.incomplete(X):
+            Z[part.rows] = part.latent(centred[part.rows])
         return Z
 
-    def patterns_with_posteriors(self, X: Floats) -> Iterator[tuple[Positions, Positions, Floats, Floats]]:
-        """Rows that share a pattern of NaN, the features they have, and the latent variables given these.
-
-        Gains (p, d), with zeros for missing features, and roots (p, p), as in `posteriors`.
-        """
-        grouped = patterns(X)
-        for _, gains, roots in self.posteriors(~kinds_of_rows(np.isnan(X))[0]):
-            for gain, root, (rows, observed) in zip(gains, roots, islice(grouped, len(gains)), strict=True):
-                yield rows, observed, gain, root
+    def incomplete(self, X: Floats) -> Iterator[Incomplete]:
+        """Rows by their patterns of NaN, with the latent variables given what they have; some patterns at a time."""
+        kinds, kind_of_row = kinds_of_rows(np.isnan(X))
+        order, starts = sorted_by_pattern(kind_of_row, len(kinds))
+        for some, gains, roots in self.posteriors(~kinds):
+            stop = min(some.stop, len(kinds))
+            rows = order[starts[some.start] : starts[stop]]
+            yield Incomplete(rows, kind_of_row[rows] - some.start, kinds[some], gains, roots)
 
     def reconstruct(self, X: ArrayLike) -> Floats:
         """What the model makes of each row; missing cells are filled in."""
@@ -341,14 +341,25 @@ class LatentGaussian:
         if not np.isnan(X).any():
             return self._leaving_out(blocks)(X)
         result = np.empty_like(X)
-        for rows, observed, gain, root in self.patterns_with_posteriors(X):
+        for part in self.incomplete(X):
+            unexplained = part.unexplained(self)
+            if blocks is None and unexplained.min() > THIN:
+                result[part.rows] = part.leave_each_out(X[part.rows], self, unexplained)
+            else:
+                self._leave_out_by_pattern(X, blocks, part, result)
+        return result
+
+    def _leave_out_by_pattern(
+        self, X: Floats, blocks: Sequence[Sequence[int]] | None, part: Incomplete, result: Floats
+    ) -> None:
+        """`_leave_each_out`, where some blocks are more than a division, for the rows of some patterns."""
+        for rows, observed, gain, root in part.one_by_one():
             here, gain = np.ix_(rows, observed), gain[:, observed]
             result[rows] = self.mean + (X[here] - self.mean[observed]) @ gain.T @ self.loadings.T
             seen = set(observed.tolist())
             kept = None if blocks is None else [[i for i in block if i in seen] for block in blocks]
             leave_out = LeavingOut.of(self, observed, None if kept is None else filter(None, kept), (gain, root))
             result[here] = leave_out(X[here])
-        return result
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
         """Draw rows from the model."""
@@ -408,15 +419,31 @@ class LatentGaussian:
         """The same for many rows that observe different features, some rows at a time: gains (n, p, d), roots (n, p, p)."""
         d, p = self.loadings.shape
         step = max(1, _CHUNK // max(1, (d + p) * p))  # an isotropic model has no components
-        for start in range(0, len(observed), step):
-            rows = slice(start, start + step)
-            weights = observed[rows] / np.sqrt(self.noise)
-            stacked = np.empty((len(weights), d + p, p))
-            stacked[:, :d] = weights[:, :, None] * self.loadings
-            stacked[:, d:] = np.eye(p)
-            q = np.linalg.qr(stacked)[0]
-            root = q[:, d:]
-            yield rows, root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
+        if observed.size * max(1, p) > _POSTERIORS_KEPT:
+            for start in range(0, len(observed), step):
+                yield slice(start, start + step), *self._posteriors(observed[start : start + step])
+            return
+        # scores, expected values and fixes ask for those of the same patterns, one after the other
+        key, kept = observed.tobytes(), self._latest_posteriors
+        found = kept.get(key) or self._posteriors(observed)
+        if key not in kept:
+            kept.clear()
+            kept[key] = found
+        yield slice(0, len(observed)), *found
+
+    @cached_property
+    def _latest_posteriors(self) -> dict[bytes, tuple[Floats, Floats]]:
+        return {}
+
+    def _posteriors(self, observed: Mask) -> tuple[Floats, Floats]:
+        d, p = self.loadings.shape
+        weights = observed / np.sqrt(self.noise)
+        stacked = np.empty((len(weights), d + p, p))
+        stacked[:, :d] = weights[:, :, None] * self.loadings
+        stacked[:, d:] = np.eye(p)
+        q = np.linalg.qr(stacked)[0]
+        root = q[:, d:]
+        return root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
     def _leaving_out(self, blocks: Sequence[Sequence[int]] | None) -> LeavingOut:
         """Blocks of complete rows, prepared once."""

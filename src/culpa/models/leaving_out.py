@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from culpa.models.latent import LatentGaussian
 
 # Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
-_THIN = 1e-6
+THIN = 1e-6
 
 
 class _Solved(NamedTuple):
@@ -80,16 +80,16 @@ class LeavingOut:
         found: list[_Solved | _Regressed] = []
         for block in [[feature] for feature in position] if blocks is None else blocks:
             at = [position[feature] for feature in block]
-            if len(at) == 1 and alone[at[0]] > _THIN:
+            if len(at) == 1 and alone[at[0]] > THIN:
                 continue  # a division, for all such features at once
             left = np.eye(len(at)) - spread[at] @ spread[at].T
-            if np.linalg.eigvalsh(left)[0] > _THIN:
+            if np.linalg.eigvalsh(left)[0] > THIN:
                 found.append(_Solved(at, left, np.sqrt(noise[at])))
             else:
                 others = np.setdiff1d(np.arange(len(observed)), at)
                 rest_gain = model.posterior(observed[others])[0]
                 found.append(_Regressed(at, others, mean[others], rest_gain, mean[at], W[at]))
-        unexplained = np.where(alone > _THIN, alone, 1.0)
+        unexplained = np.where(alone > THIN, alone, 1.0)
         return cls(mean if mean.any() else None, gain, W, unexplained, tuple(found))
 
     def __call__(self, X: Floats) -> Floats:

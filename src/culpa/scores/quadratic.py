@@ -25,6 +25,7 @@ from culpa._core.missing import kinds_of_rows, patterns
 from culpa._core.threads import interruptible
 from culpa._core.types import Array, Floats, Mask
 from culpa.models import LatentGaussian
+from culpa.models.incomplete import Incomplete
 from culpa.models.scatter import Scatter
 from culpa.scores.fixing import Fixing
 
@@ -174,10 +175,11 @@ class QuadraticScore(Fixing):
         if model.tail or not missing.any():
             yield from ((rows, observed, self._whole_root_given(observed)) for rows, observed in patterns(X))
             return
-        for rows, observed, gain, _ in model.patterns_with_posteriors(X):
-            seen = np.isin(np.arange(X.shape[1]), observed)
-            moves = (self.root[:, ~seen] @ model.loadings[~seen]) @ gain
-            yield rows, observed, np.where(seen, self.root + moves, 0.0)
+        for part in model.incomplete(X):
+            for rows, observed, gain, _ in part.one_by_one():
+                seen = np.isin(np.arange(X.shape[1]), observed)
+                moves = (self.root[:, ~seen] @ model.loadings[~seen]) @ gain
+                yield rows, observed, np.where(seen, self.root + moves, 0.0)
 
     def given(self, observed: NDArray[np.intp]) -> tuple[Floats, float]:
         """The score of rows that have these features only, as a function of them.
@@ -213,12 +215,43 @@ class QuadraticScore(Fixing):
                 return self._fixed_wide(X, score, expected - X, blocks)
             return self._fixed(X, score, expected - X, self._bending, blocks)
         result = np.empty((len(X), len(blocks)))
+        if not self.gaussian.tail and all(len(block) == 1 for block in blocks):
+            at = [block[0] for block in blocks]
+            for part in self.gaussian.incomplete(X):
+                rows = part.rows
+                result[rows] = self._fixed_incomplete(X[rows], score[rows], expected[rows], part)[:, at]
+            return result
         for rows, observed, root in self._roots_given(X):
             seen = np.isin(np.arange(X.shape[1]), observed)
             steps = np.where(seen, expected[rows] - X[rows], 0.0)
             bending = _Bending.of(root, self.offset)
             result[rows] = self._fixed(np.where(seen, X[rows], 0.0), score[rows], steps, bending, blocks)
             result[rows[:, None], [k for k, block in enumerate(blocks) if not seen[list(block)].any()]] = np.nan
+        return result
+
+    def _fixed_incomplete(self, X: Floats, score: Floats, expected: Floats, part: Incomplete) -> Floats:
+        """Score of rows with missing cells with each feature alone moved to its expected value, (n, d)."""
+        W, missing, root = self.gaussian.loadings, part.missing[part.pattern], self._bending.root
+        observed = np.where(missing, 0.0, X)
+        imputed = np.where(missing, part.latent(observed) @ W.T, X)
+        by_cell = self._bending.slope(imputed)
+        # a cell also moves the conditional means of the missing ones
+        by_cell += part.by_cells((missing * by_cell) @ W)
+        steps = expected - X  # NaN where nothing was observed
+        result = steps * self._curvatures(root, part)[part.pattern]
+        result += by_cell
+        result *= steps
+        result += score[:, None]
+        return np.maximum(result, 0.0, out=result)
+
+    def _curvatures(self, root: Floats, part: Incomplete) -> Floats:
+        """Half the second derivative of the score by each observed cell alone, (patterns, d)."""
+        W, result = self.gaussian.loadings, np.empty(part.missing.shape)
+        step = max(1, _CELLS_PER_CHUNK // max(1, root.size))
+        for some in (slice(start, start + step) for start in range(0, len(result), step)):
+            moves = (root @ (part.missing[some, :, None] * W)) @ part.gains[some]
+            moves += root
+            result[some] = np.square(moves, out=moves).sum(axis=1)  # squares, so that it cannot cancel
         return result
 
     def _fixed_wide(self, X: Floats, score: Floats, steps: Floats, blocks: Sequence[Sequence[int]]) -> Floats:

@@ -21,14 +21,15 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
+from culpa.shapley.few_missing import MOST_MISSING, SMALLEST_NET, FewMissing
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
 from culpa.shapley.partial_order import PartialOrder
-from culpa.shapley.pattern_forms import PatternCost, PatternForms, worth_forms
-from culpa.shapley.permutation import permutation
+from culpa.shapley.pattern_forms import ExactPatterns, PatternCost, PatternForms, worth_forms
+from culpa.shapley.permutation import permutation, replicated
 from culpa.shapley.rules import N_NETS, Rule, default_rule
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.shares import Players, Progress, Served, Shares
 
 _ALGORITHM1_ORDERS = 1000  # per player
 _FORMS_MAY_DIFFER = 1e-9  # from values without forms, relative to the largest value of a row
@@ -69,7 +70,7 @@ class Engine:
         self.order, self.reference = order, reference
         self._forms: QuadraticForms | None = None
         self._forms_refused = False  # because they would lose digits
-        self._pattern_forms = PatternForms()
+        self._pattern_forms, self._exact_patterns = PatternForms(), ExactPatterns(game, players)
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
 
@@ -153,6 +154,40 @@ class Engine:
             return kernel(game, rows, players, self._paired_rule(len(players)), progress=progress)
         return self._sample(game, rows, players, lambda net: default_rule(len(players), net, self.settings.seed))
 
+    def share_out_incomplete(self, rows: Floats) -> Served:
+        """Shapley values of rows with missing cells, many patterns at a time. Rows that are not served need `share_out`."""
+        n_players, few_missing = len(self.players), self._few_missing
+        if few_missing is not None:
+            sampled = [k for k in range(1, MOST_MISSING + 1) if not self._is_exact(n_players - k)]
+            return few_missing.share_out(rows, max(sampled, default=0))
+        if self._forms is None or self.order is not None or not (self.can_compile and self._is_exact(n_players)):
+            return Served.none(len(rows), n_players)
+
+        def find(game: Game, players: Players, features: Positions) -> QuadraticForms:
+            return self._find_forms(game, players, None, features=features)
+
+        memory = self.settings.memory_bytes - self._forms.n_bytes
+        return self._exact_patterns.share_out(rows, find, memory, self.settings.n_jobs)
+
+    @property
+    def _few_missing(self) -> FewMissing | None:
+        """What serves rows with a few missing cells, if values are sampled by enough orders."""
+        if self.order is not None or self._n_leading is not None or self._is_exact(len(self.players)):
+            return None
+        if self.settings.method not in ("auto", "permutation") or self._net < SMALLEST_NET:
+            return None
+        return FewMissing(
+            self.game, self.players, self._replicates, self._net, self.settings.seed, self.settings.n_jobs
+        )
+
+    def _replicates(self, rows: Floats) -> Floats:
+        """Sampled values of complete rows by replicate, (replicates, n, players)."""
+        n_jobs = self.settings.n_jobs
+        if self._forms is not None:
+            return np.asarray(self._forms.by_replicate(rows, n_jobs))
+        rule = self._rule(len(self.players))
+        return np.asarray(replicated(self.game, rows, self.players, rule, n_jobs=n_jobs, device=self.settings.device))
+
     def _sample(self, game: Game, rows: Any, players: Players, rule: Callable[[int], Rule]) -> Shares:
         """As many orders as were asked for, or until the most blamed players of each row are certain."""
         n_jobs, progress, device = self.settings.n_jobs, self.settings.progress, self.settings.device
@@ -178,8 +213,13 @@ class Engine:
         return f"at most {most:,} orders, until the {self._n_leading} highest values of each row are certain"
 
     def _forms_where(self, observed: Mask, game: Game, players: Players, n_rows: int) -> QuadraticForms | None:
-        """Forms of rows with the same cells missing, once there were enough of them and complete rows have forms."""
+        """Forms of rows with the same cells missing, once there were enough and complete rows have forms.
+
+        Only where complete rows are sampled: otherwise, `share_out_incomplete` has asked `ExactPatterns` already.
+        """
         if self._forms is None or self.order is not None or not self.can_compile or not worth_forms(game):
+            return None
+        if self._is_exact(len(self.players)):
             return None
         with self._compiling:
             forms = self._pattern_forms.get(observed)

@@ -7,7 +7,7 @@ stored as the coefficients of the products x_a x_b, a <= b.
 Every pattern of missing features is a game of its own. Its forms are those of the ``features`` that are observed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -59,20 +59,34 @@ class QuadraticForms:
         return self._evaluate(X, n_jobs)
 
     def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
+        values = self.by_replicate(X, n_jobs)
+        if values.shape[0] > 1:
+            return summarise(values, self.n_evaluations)
+        return Shares(values[0, :, :], array_namespace(X).zeros_like(values[0, :, :]), self.n_evaluations, 0)
+
+    def by_replicate(self, X: Array, n_jobs: int | None = -1) -> Array:
+        """Values of rows by each replicate, (replicates, n, players)."""
         xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
         flat = self.coefficients.reshape(n_replicates * n_players, -1)
         constants = self.constants.reshape(n_replicates * n_players)
         evaluate = _evaluate_threaded if isinstance(X, np.ndarray) else _evaluate_elsewhere
         values = evaluate(flat, constants, X, self.coordinates, n_jobs)
-        if n_replicates > 1:
-            by_replicate = xp.reshape(values, (X.shape[0], n_replicates, n_players))
-            return summarise(xp.permute_dims(by_replicate, (1, 0, 2)), self.n_evaluations)
-        return Shares(values, xp.zeros_like(values), self.n_evaluations, 0)
+        return xp.permute_dims(xp.reshape(values, (X.shape[0], n_replicates, n_players)), (1, 0, 2))
 
     @property
     def n_bytes(self) -> int:
         """Memory that they take."""
         return int(self.coefficients.nbytes + self.constants.nbytes)
+
+    def among(self, n_players: int, present: Positions, n_features: int, observed: Positions) -> "QuadraticForms":
+        """The same for rows with other features and players, too: these cells do not matter, and these players get 0."""
+        first, second = np.triu_indices(n_features)
+        seen = np.isin(first, observed) & np.isin(second, observed)
+        constants = np.zeros((len(self.constants), n_players))
+        constants[:, present] = self.constants
+        coefficients = np.zeros((*constants.shape, len(first)))
+        coefficients[:, present[:, None], np.flatnonzero(seen)] = self.coefficients
+        return QuadraticForms(coefficients, constants, n_features, self.n_evaluations)
 
     def mean(self, second: Floats) -> Floats:
         """Mean Shapley values over any number of complete rows, from the mean of x x^T alone: (replicates, players)."""
@@ -162,7 +176,7 @@ def compile_rule(
     # what the weights leave over of the score is shared out equally, as when the rule is walked
     coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
     constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
-    return QuadraticForms(coefficients, constants, d, rule.n_evaluations, _coordinates(game))
+    return QuadraticForms(np.ascontiguousarray(coefficients), constants, d, rule.n_evaluations, _coordinates(game))
 
 
 def _form_sums(
@@ -281,6 +295,37 @@ def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -
     return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
 
 
+def evaluate_each(forms: Sequence[QuadraticForms], X: Floats, starts: Positions, n_jobs: int | None = -1) -> Floats:
+    """Values (n, players) by several exact forms in the features' own coordinates.
+
+    Rows are sorted by the forms that they go through, and ``starts`` tells where the rows of each begin and the last end.
+    """
+    n, d = X.shape
+    chunk = max(256, _CHUNK // n_products(d))
+    result = np.empty((n, forms[0].constants.shape[1]))
+
+    def evaluate(start: int) -> None:
+        stop = min(start + chunk, n)
+        products = np.empty((n_products(d), stop - start))
+        _multiply(np.ascontiguousarray(X[start:stop].T), products)
+        first, last = np.searchsorted(starts, [start, stop - 1], side="right") - 1
+        for k in range(first, last + 1):
+            here = slice(max(start, starts[k]), min(stop, starts[k + 1]))
+            values = forms[k].coefficients[0] @ products[:, here.start - start : here.stop - start]
+            np.add(values.T, forms[k].constants[0], out=result[here])
+
+    in_threads(evaluate, range(0, n, chunk), n_jobs)
+    return result
+
+
+def _multiply(columns: Floats, products: Floats) -> None:
+    """Products of features a <= b, (products, n), of features (d, n)."""
+    d, at = len(columns), 0
+    for a in range(d):
+        np.multiply(columns[a:], columns[a], out=products[at : at + d - a])
+        at += d - a
+
+
 def _evaluate_threaded(
     flat: Floats, constants: Floats, X: Floats, coordinates: Floats | None, n_jobs: int | None
 ) -> Floats:
@@ -296,12 +341,8 @@ def _evaluate_threaded(
         for start in range(rows.start, rows.stop, chunk):
             stop = min(start + chunk, rows.stop)
             rows_here = X[start:stop] if coordinates is None else X[start:stop] @ coordinates
-            columns = np.ascontiguousarray(rows_here.T)
             here = products[:, : stop - start]
-            at = 0
-            for a in range(d):
-                np.multiply(columns[a:], columns[a], out=here[at : at + d - a])
-                at += d - a
+            _multiply(np.ascontiguousarray(rows_here.T), here)
             np.add((flat @ here).T, constants, out=result[start:stop])
 
     in_threads(evaluate, [slice(start, min(start + size, n)) for start in range(0, n, size)], n_jobs)

@@ -2,7 +2,7 @@
 
 | what | kernels | for which games |
 | --- | --- | --- |
-| exact values | `culpa._kernels.gpu_tree` | walked by elimination: minimal, and conditional unless noise is tiny |
+| exact values | `culpa._kernels.gpu_tree` | minimal, and conditional unless noise is tiny and differs between features |
 | sampled orders | `culpa._kernels.gpu_orders` | with a compiled walk over orders: `Game.order_walk` |
 | compiled forms | those of CuPy | all |
 
@@ -17,8 +17,8 @@ from array_api_compat import is_cupy_array, is_torch_array, to_device
 from culpa._core.choices import DeviceName
 from culpa._core.types import Array, Floats
 from culpa._kernels import gpu, gpu_tree
-from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.gpu_orders import OrdersOnGpu
+from culpa._kernels.gpu_states import kind_of
 from culpa.games import Game
 from culpa.games.arrays import as_array_like
 from culpa.shapley.shares import Players, Progress, queue_of
@@ -30,7 +30,7 @@ _ORDER_OPERATION = 0.5  # of sampled orders: how long it takes the processor, re
 def serves(game: Game) -> bool:
     """Whether the kernels can walk the game."""
     job = game.tree_job(np.empty((0, game.n_features)), np.arange(game.n_features))
-    return job is not None and job.steps is ELIMINATION
+    return job is not None and kind_of(job.steps) is not None
 
 
 def usable(game: Game) -> bool:
@@ -43,8 +43,8 @@ def check(game: Game) -> None:
     gpu.check_available()
     if not serves(game):
         raise ValueError(
-            "device='gpu' walks the conditional and the minimal game without given features, and not if the noise is tiny, "
-            "because digits would be lost. Use device='auto'."
+            "device='gpu' walks the conditional and the minimal game without given features, and not if the noise is tiny "
+            "and differs between features, because digits would be lost. Use device='auto'."
         )
 
 
@@ -67,13 +67,14 @@ def values(
         return None
     rows = _on_processor(X)
     job = game.tree_job(rows, queue_of(players)[0])
-    if job is None or job.steps is not ELIMINATION:
+    kind = None if job is None else kind_of(job.steps)
+    if job is None or kind is None:
         return None
     if device == "auto" and not gpu.LOADING.pays(job.operations * 2.0 ** len(players)):
         return None
     report = None if progress is None else lambda share: progress(share, None)
     sizes = [len(player) for player in players]
-    found = gpu_tree.walk_on_gpu(gpu.LOADING.device(), job.prepare(), weights(len(players)), sizes, report)
+    found = gpu_tree.walk_on_gpu(gpu.LOADING.device(), kind, job.prepare(), weights(len(players)), sizes, report)
     return as_array_like(found, X)
 
 

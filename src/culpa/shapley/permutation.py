@@ -127,6 +127,14 @@ def _replicates_on_gpu(walk: OrdersOnGpu, X: Array, players: Players, rule: Rule
 
 def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
     """Estimates (replicates, n, players), each adding up to the score."""
+    values, total = weighted_changes(game, X, players, rule, n_jobs)
+    return _adding_up(values, total / len(rule.orders))
+
+
+def weighted_changes(
+    game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None = -1
+) -> tuple[Array, Array]:
+    """Changes of value by player, weighted, (replicates, players, n), and their unweighted total over all orders, (n,)."""
     queues, paid = steps(players, rule.orders)
     operations = _operations(game, X.shape[0], rule)
     compiled = usable_order_walk(game, X, operations)
@@ -145,7 +153,7 @@ def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int 
 
     tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
     parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
-    return _adding_up(sum(part[0] for part in parts), sum(part[1] for part in parts) / len(rule.orders))
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 def _adding_up(values: Array, score: Array) -> Array:

@@ -81,8 +81,7 @@ def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int
 def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
     """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected."""
     memory.claim_orders(n_nets << log2_net, n_players, n_nets)
-    rng = np.random.default_rng(seed)
-    nets = [np.argsort(_points(n_players, log2_net, rng), axis=1) for _ in range(n_nets)]
+    nets = sobol_nets(n_players, log2_net, np.random.default_rng(seed), n_nets)
     if n_players < 3:
         return averaging_rule(nets)
     positions = np.argsort(np.concatenate(nets), axis=1).astype(np.int32)  # small numbers are compared faster
@@ -105,6 +104,11 @@ def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS)
 def smallest_regression_net(n_players: int) -> int:
     """log2 of the smallest net from which on the default rule is at its best."""
     return math.ceil(math.log2(_ORDERS_PER_CONTROL * n_controls(n_players) / (N_NETS - 1)))
+
+
+def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: int = N_NETS) -> list[Orders]:
+    """Independently scrambled nets of 2^log2_net orders each."""
+    return [np.argsort(_points(n_players, log2_net, rng), axis=1) for _ in range(n_nets)]
 
 
 def _points(n_players: int, log2_net: int, rng: np.random.Generator) -> Floats:

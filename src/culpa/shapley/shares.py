@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Array, Positions
+from culpa._core.types import Array, Mask, Positions
 from culpa.games import Coalitions
 
 Progress = Callable[[float, float | None], None]  # share of the work done, and the current error where it is known
@@ -23,6 +23,27 @@ class Shares(NamedTuple):
     std_error: Array
     n_evaluations: int
     n_replicates: int
+
+
+class Served(NamedTuple):
+    """Shares of some rows, (n, all players), and which rows these are. The others have zeros."""
+
+    shares: Shares
+    rows: Mask  # (n,)
+
+    @classmethod
+    def none(cls, n_rows: int, n_players: int) -> "Served":
+        """No row so far."""
+        shape = (n_rows, n_players)
+        return cls(Shares(np.zeros(shape), np.zeros(shape), 0, 0), np.zeros(n_rows, dtype=bool))
+
+    def with_rows(self, rows: Positions, shares: Shares, players: Positions | slice = slice(None)) -> "Served":
+        """Fill in some rows; ``players`` are those that shares are about, of all rows or of each of them (n, players)."""
+        at = rows if isinstance(players, slice) else rows[:, None]
+        self.shares.values[at, players], self.shares.std_error[at, players] = shares.values, shares.std_error
+        self.rows[rows] = True
+        counts = (max(pair) for pair in zip(self.shares[2:], shares[2:], strict=True))
+        return Served(Shares(*self.shares[:2], *counts), self.rows)
 
 
 def queue_of(players: Players) -> Positions:

@@ -23,7 +23,7 @@ from culpa.games import Game, Given
 from culpa.games.simulated import Draw, Simulated
 from culpa.models.draws import Chances
 from culpa.shapley.forms import QuadraticForms
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.shares import Players, Progress, Served, Shares
 
 N_PAIRS = 128  # of orders, by default
 _FEWEST_PAIRS = 8  # for a standard error
@@ -94,6 +94,10 @@ class Simulation:
         nothing = np.empty((0, len(players)))
         values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
         return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
+
+    def share_out_incomplete(self, rows: Floats) -> Served:
+        """Patterns of missing cells share nothing: none is served here."""
+        return Served.none(len(rows), len(self.players))
 
     compiling_is_due = False
     can_compile = False

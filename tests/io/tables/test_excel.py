@@ -1,7 +1,9 @@
 """Excel sheets: the same numbers as CSV, dates as dates, and one sentence about what is wrong."""
 
 import datetime as dt
+import re
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -71,6 +73,11 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     damaged.write_bytes(path.read_bytes()[:500])
     with pytest.raises(TableError, match="cannot be read as an Excel file"):
         read(damaged, ["a"])
+    with zipfile.ZipFile(path) as book, zipfile.ZipFile(tmp_path / "none.xlsx", "w") as without:
+        for name in book.namelist():
+            without.writestr(name, re.sub(rb"<sheet [^>]*>", b"", book.read(name)))
+    with pytest.raises(TableError, match="the workbook has no sheets"):
+        read(tmp_path / "none.xlsx", ["a"])
     with pytest.raises(TableError, match="the first row contains only numbers"):
         read(sheet(tmp_path / "n.xlsx", [[1.5, 2], [3, 4]]), ["a"])
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -160,6 +160,8 @@ class ExcelTable:
     def _choose_sheet(self) -> str:
         with self._book() as book:
             names = list(book.sheetnames)
+        if not names:
+            raise TableError(f"{self.name}: the workbook has no sheets.")
         wanted = self.options.sheet
         if wanted is not None and wanted not in names:
             raise TableError(f"{self.name}: there is no sheet {wanted!r}{near_miss(wanted, names)}")

@@ -1,0 +1,119 @@
+"""Sampled values of rows with a few missing players: right on average, with intervals that cover, and nobody else's."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from culpa import Explainer, LatentGaussian, PCADetector, scores
+from culpa.games import Conditional
+from culpa.shapley import exact, few_missing
+from culpa.shapley.few_missing import FewMissing, contrast, tasks_of
+
+D = 12
+
+
+@pytest.fixture(scope="module")
+def detector_and_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(536, 3)) @ rng.normal(size=(3, D)) + 0.5 * rng.normal(size=(536, D))
+    new = rows[500:].copy()
+    new[::3, 2] += 5.0
+    for row, n_missing in zip(new, [0, 1, 2, 3] * 9, strict=True):
+        row[rng.choice(D, n_missing, replace=False)] = np.nan
+    return PCADetector(n_components=3).fit(rows[:500]), new
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("n_missing", [1, 2, 3])
+def test_all_orders_give_exact_values(n_missing, groups, monkeypatch):
+    """Each order of those present comes with each order of the missing, so nothing is left to chance."""
+    game = Conditional(
+        scores.combined(LatentGaussian(np.zeros(8), np.random.default_rng(0).normal(size=(8, 2)), 0.4), 2, 3)
+    )
+    players = [[0, 6], [1], [2], [3], [4, 7], [5]] if groups else [[i] for i in range(n_missing + 3)]
+    n_present = len(players) - n_missing
+    every = np.repeat(np.array(list(permutations(range(n_present)))), len(list(permutations(range(n_missing)))), axis=0)
+    monkeypatch.setattr(few_missing, "sobol_nets", lambda *_: [every] * 2)
+    contrast.cache_clear()
+    X = np.random.default_rng(1).normal(size=(5, 8))
+    X[:, [feature for player in players[:n_missing] for feature in player]] = np.nan
+    filled = game.filled_in(X)
+    values = exact(game, filled, players).values
+    serving = FewMissing(game, players, lambda rows: np.stack([values] * 2), 4, 0, 1)
+    assert not serving.share_out(X, n_missing - 1).rows.any()
+    shares, served = serving.share_out(X, n_missing)
+    contrast.cache_clear()
+    assert served.all()
+    assert (shares.values[:, :n_missing] == 0).all()
+    expected = exact(game, filled, players[n_missing:]).values
+    np.testing.assert_allclose(shares.values[:, n_missing:], expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+    np.testing.assert_allclose(shares.std_error, 0.0, atol=1e-11 * np.abs(expected).max())
+
+
+def test_values_are_right_on_average_and_intervals_cover(detector_and_rows):
+    detector, new = detector_and_rows
+    exactly, observed = Explainer(detector, method="exact").explain(new), ~np.isnan(new)
+    inside, off, claimed = [], [], []
+    for seed in range(30):
+        why = Explainer(detector, method="permutation", n_orders=192, seed=seed).explain(new)
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+        assert (why.values[~observed] == 0).all()
+        assert (why.std_error[~observed] == 0).all()
+        low, high = why.interval(0.95)
+        inside.append(((low <= exactly.values) & (exactly.values <= high))[observed].mean())
+        off.append(why.values - exactly.values)
+        claimed.append(why.std_error)
+    assert 0.93 < np.mean(inside) < 0.98
+    # the mean of 30 estimates, in units of its own standard error
+    bias = np.mean(off, axis=0)[observed] / (np.sqrt(np.mean(np.square(claimed), axis=0)[observed] / 30))
+    assert np.mean(bias**2) < 1.6
+    assert np.abs(bias).max() < 5
+
+
+def test_the_same_numbers_whatever_else_is_explained(detector_and_rows):
+    detector, new = detector_and_rows
+    options = {"method": "permutation", "n_orders": 192}
+    together = Explainer(detector, **options).explain(new)
+    compiled = Explainer(detector, **options).compile().explain(new)
+    size = np.abs(together.values).max()
+    for other in (compiled, Explainer(detector, **options).compile().explain(new[::-1])[::-1]):
+        np.testing.assert_allclose(other.values, together.values, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(other.std_error, together.std_error, rtol=0, atol=1e-11 * size)
+    for row in (1, 2, 3, 7):
+        alone = Explainer(detector, **options).explain(new[[row]])
+        np.testing.assert_allclose(alone.values[0], together.values[row], rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(alone.std_error[0], together.std_error[row], rtol=0, atol=1e-11 * size)
+    assert together.n_replicates == compiled.n_replicates > 0
+
+
+def test_exact_forms_serve_as_well(detector_and_rows):
+    """For example forms that were compiled on a GPU, and read where values would be sampled."""
+    detector, new = detector_and_rows
+    exactly = Explainer(detector, method="exact").compile()
+    explainer = Explainer(detector, method="permutation", n_orders=192)
+    explainer.forms = exactly.forms
+    why, expected = explainer.explain(new), exactly.explain(new)
+    complete = ~np.isnan(new).any(axis=1)
+    np.testing.assert_allclose(why.values[complete], expected.values[complete], rtol=0, atol=1e-12)
+    off = np.abs(why.values - expected.values)[~complete]
+    assert 0 < off.max() < 6 * why.std_error[~complete].max()
+
+
+def test_features_that_differ_in_noise():
+    """No kernel serves them."""
+    gaussian = LatentGaussian(np.zeros(D), np.random.default_rng(2).normal(size=(D, 2)), np.full(D, 0.5))
+    X = gaussian.sample(6, 3)
+    X[:, 4] = X[3:, 7] = np.nan
+    by_arrays = Explainer(gaussian, method="permutation", n_orders=96).explain(X)
+    exactly = Explainer(gaussian, method="exact").explain(X)
+    seen = ~np.isnan(X)
+    assert np.abs((by_arrays.values - exactly.values) / np.where(seen, by_arrays.std_error, 1.0)).max() < 6
+
+
+def test_players_that_miss_a_part_and_many_missing_players_are_walked_directly():
+    players = [[0, 1], [2], [3], [4], [5], [6]]
+    missing = np.zeros((6, 7), dtype=bool)
+    missing[0, [0, 1]] = missing[1, 0] = missing[2, [2, 3]] = missing[3, 2:6] = missing[5, [0, 1, 2, 3]] = True
+    tasks = tasks_of(missing, players)
+    assert {n: [task.rows.tolist() for task in tasks[n]] for n in tasks} == {1: [[0]], 2: [[2]], 3: [[5]]}
