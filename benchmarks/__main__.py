@@ -15,6 +15,7 @@ from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
+from benchmarks.precision import GOALS, precision
 from benchmarks.problems import all_problems
 from benchmarks.timing import product_rate
 from benchmarks.wide import wide_tables
@@ -34,8 +35,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     named = (
-        "peers, exact, sampled, compiled, whole, row, pipe, soon, few, coverage, leading, tight, first, busy, fit, "
-        "mixture, models, long, wide"
+        "peers, exact, sampled, compiled, whole, row, pipe, soon, precision, few, coverage, leading, tight, first, busy, "
+        "fit, mixture, models, long, wide"
     )
     parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
     options = parser.parse_args()
@@ -52,6 +53,7 @@ def main() -> None:
         "row": whole.one_row,
         "pipe": whole.pipes,
         "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
+        "precision": lambda: [precision(problem, goal) for problem in large for goal in GOALS],
         "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "coverage": lambda: coverage(options.quick),
         "leading": lambda: [leading(problem, k) for problem in large for k in (1, 3)],

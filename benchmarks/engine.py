@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
+from culpa._kernels.controls import SUMS_BEFORE
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.orders import ORDERS
@@ -30,7 +31,7 @@ def synthetic(d: int, p: int, n: int, noise: float = 0.3) -> tuple[Conditional, 
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    for kernel in (ELIMINATION.kernel, FACTORED.kernel, ORDERS):
+    for kernel in (ELIMINATION.kernel, FACTORED.kernel, ORDERS, SUMS_BEFORE):
         kernel.worth = 0.0
 
 

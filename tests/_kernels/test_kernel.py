@@ -6,13 +6,20 @@ from pathlib import Path
 import pytest
 
 from culpa._kernels.cache import folder_for_numba
+from culpa._kernels.controls import SUMS_BEFORE
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.form_values import FORM_VALUES
 from culpa._kernels.kernel import Kernel, kernels_in_python
 from culpa._kernels.orders import ORDERS
 
-KERNELS = {"elimination": ELIMINATION.kernel, "factored": FACTORED.kernel, "orders": ORDERS, "forms": FORM_VALUES}
+KERNELS = {
+    "elimination": ELIMINATION.kernel,
+    "factored": FACTORED.kernel,
+    "orders": ORDERS,
+    "forms": FORM_VALUES,
+    "controls": SUMS_BEFORE,
+}
 
 
 def new(kernel, worth=1e9):
@@ -54,14 +61,26 @@ class TestWhenItPays:
 class TestOnDisk:
     @pytest.mark.parametrize("name", sorted(KERNELS))
     @pytest.mark.parametrize(
-        "file", ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps", "orders", "form_values"]
+        "file",
+        [
+            "vectors",
+            "numba_vectors",
+            "layout",
+            "tree_kernel",
+            "elimination_steps",
+            "orders",
+            "order_rows",
+            "form_values",
+            "controls",
+        ],
     )
     def test_a_kernel_changes_folder_with_every_file_behind_it_and_no_other(self, name, file, monkeypatch):
         files = {
             "elimination": ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps"],
             "factored": ["vectors", "numba_vectors", "layout", "tree_kernel", "factored_steps"],
-            "orders": ["vectors", "numba_vectors", "orders"],
+            "orders": ["vectors", "numba_vectors", "orders", "order_rows"],
             "forms": ["vectors", "numba_vectors", "form_values"],
+            "controls": ["vectors", "numba_vectors", "controls"],
         }
         before = new(KERNELS[name]).on_disk.folders
         read = Path.read_bytes

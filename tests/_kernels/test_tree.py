@@ -10,9 +10,10 @@ import pytest
 from culpa import LatentGaussian, scores, shapley
 from culpa._kernels import orders, tree
 from culpa._kernels.kernel import Kernel, kernels_in_python
-from culpa._kernels.vectors import LANES, lanes_of_zero, load, store
+from culpa._kernels.vectors import LANES, TILE, lanes_of_zero, load, store
 from culpa.games import Conditional
 from culpa.shapley.exact import size_weights
+from culpa.shapley.permutation import steps
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +205,28 @@ class TestVectors:
         arrays = shapley.permutation(game, X, singles(6), rule)
         np.testing.assert_allclose(compiled.values, arrays.values, rtol=1e-11)
         np.testing.assert_allclose(compiled.std_error, arrays.std_error, rtol=1e-9)
+
+    @pytest.mark.parametrize("n_rows", [1, LANES, TILE, TILE + LANES + 3])
+    @pytest.mark.parametrize("players", [singles(6), [[0, 5], [1], [2, 3], [4]]], ids=["features", "groups"])
+    def test_rows_in_tiles_vectors_and_alone_follow_the_same_orders(self, players, n_rows, monkeypatch):
+        game, X = game_and_rows(6, n_rows)
+        rule = shapley.averaging_rule([np.argsort(np.random.default_rng(0).random((7, len(players))), axis=1)] * 2)
+        compiled = shapley.permutation(game, X, players, rule)
+        factors = game.order_walk(X).factors(steps(players, rule.orders)[0])
+        with kernels_in_python():
+            plain = shapley.permutation(game, X, players, rule)
+            plain_factors = game.order_walk(X).factors(steps(players, rule.orders)[0])
+        monkeypatch.setattr(Kernel, "pays", lambda self, operations: False)
+        arrays = shapley.permutation(game, X, players, rule)
+        for found in (compiled, plain):
+            np.testing.assert_allclose(found.values, arrays.values, rtol=1e-11, atol=1e-12)
+            np.testing.assert_allclose(found.values.sum(axis=1), arrays.values.sum(axis=1), rtol=1e-11)
+        delta, slope, constant = factors
+        np.testing.assert_allclose(
+            (delta * slope + constant[:, :, None]).sum(axis=(0, 1)) / 14, arrays.values.sum(axis=1)
+        )
+        for found, expected in zip(plain_factors, factors, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
     def test_strided_arrays_are_refused(self):
         import numba

@@ -5,6 +5,7 @@ import numpy as np
 from culpa import Explainer, LatentGaussian, PCADetector, scores, shapley
 from culpa.games import Conditional
 from culpa.shapley import plan, rules
+from culpa.shapley.controls import Controls, position_curves
 
 
 def model(d, p=4, seed=0):
@@ -13,8 +14,8 @@ def model(d, p=4, seed=0):
 
 
 def test_many_players_are_corrected_for_their_positions_only():
-    positions, curves = np.argsort(np.random.default_rng(0).random((8, 400)), axis=1), rules._curves(400)
-    np.testing.assert_array_equal(rules._controls(positions, 3, curves), curves[positions[:, 3]])
+    positions, curves = np.argsort(np.random.default_rng(0).random((8, 400)), axis=1), position_curves(400)
+    np.testing.assert_array_equal(Controls(positions, 3, curves).array, curves[positions[:, 3]])
     rule = shapley.default_rule(400, 3, 1)
     np.testing.assert_allclose(rule.weights.sum(axis=1), 1.0, rtol=1e-10)
     assert rules.smallest_regression_net(400) < 3 < rules.smallest_regression_net(396)

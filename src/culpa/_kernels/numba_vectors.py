@@ -13,24 +13,41 @@ from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._kernels.vectors import FAST_MATH, LANES, gather, lanes_of_zero, load, store, width_of
+from culpa._kernels.vectors import (
+    FAST_MATH,
+    LANES,
+    TILE,
+    count_bits,
+    gather,
+    lanes_of_zero,
+    load,
+    store,
+    tile_of_zero,
+    width_of,
+)
 
-_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INDEX = ir.IntType(32)
 _unsigned = np.uint64  # for an unsigned index numba does not generate code that handles negative indices
 
 
 class _Lanes(types.Type):
-    pass
+    def __init__(self, width):
+        super().__init__(f"lanes({width})")
+        self.width = width
+
+    @property
+    def vector(self):
+        """The LLVM type. LLVM makes several vectors of one that is wider than those of the processor."""
+        return ir.VectorType(ir.DoubleType(), self.width)
 
 
 @register_model(_Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, _VECTOR)
+        super().__init__(manager, kind, kind.vector)
 
 
-_lanes = _Lanes("lanes")
+_lanes, _tile = _Lanes(LANES), _Lanes(TILE)
 
 
 def _check(array):
@@ -38,26 +55,32 @@ def _check(array):
         raise TypingError("vectors are of float64 numbers that lie one after the other in an array")
 
 
-def _pointer(context, builder, kind, array, index):
+def _pointer(context, builder, kind, array, index, lanes):
     data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(data, [index]), lanes.vector.as_pointer())
+
+
+def _zeros(lanes):
+    @intrinsic
+    def zeros(typing):
+        return lanes(), lambda context, builder, signature, arguments: ir.Constant(lanes.vector, [0.0] * lanes.width)
+
+    return zeros
+
+
+_zero_lanes, _zero_tile = _zeros(_lanes), _zeros(_tile)
 
 
 @intrinsic
-def _zero(typing):
-    return _lanes(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
-
-
-@intrinsic
-def _load(typing, array, index):
+def _load(typing, array, index, like):
     _check(array)
 
     def generate(context, builder, signature, arguments):
-        vector = builder.load(_pointer(context, builder, signature.args[0], *arguments))
+        vector = builder.load(_pointer(context, builder, signature.args[0], *arguments[:2], like))
         vector.align = 8  # the alignment of a double: arrays promise no more
         return vector
 
-    return _lanes(array, types.intp), generate
+    return like(array, types.intp, like), generate
 
 
 @intrinsic
@@ -66,7 +89,7 @@ def _store(typing, array, index, value):
 
     def generate(context, builder, signature, arguments):
         *where, vector = arguments
-        builder.store(vector, _pointer(context, builder, signature.args[0], *where)).align = 8
+        builder.store(vector, _pointer(context, builder, signature.args[0], *where, value)).align = 8
         return context.get_dummy_value()
 
     return types.none(array, types.intp, value), generate
@@ -77,7 +100,7 @@ def _gather(typing, array, index, distances):
     _check(array)
 
     def generate(context, builder, signature, arguments):
-        vector = ir.Constant(_VECTOR, ir.Undefined)
+        vector = ir.Constant(_lanes.vector, ir.Undefined)
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         steps = context.make_array(signature.args[2])(context, builder, arguments[2]).data
         for lane in range(LANES):
@@ -89,23 +112,25 @@ def _gather(typing, array, index, distances):
     return _lanes(array, types.intp, distances), generate
 
 
-def _broadcast(context, builder, kind, value):
+def _broadcast(context, builder, kind, value, lanes):
     if isinstance(kind, _Lanes):
         return value
     number = context.cast(builder, value, kind, types.float64)
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    nothing = ir.Constant(lanes.vector, ir.Undefined)
     first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, lanes.width), [0] * lanes.width))
 
 
 def _overload_operator(symbol, instruction):
     @intrinsic
     def each(typing, left, right):
+        lanes = left if isinstance(left, _Lanes) else right
+
         def generate(context, builder, signature, arguments):
-            sides = [_broadcast(context, builder, *side) for side in zip(signature.args, arguments, strict=True)]
+            sides = [_broadcast(context, builder, *side, lanes) for side in zip(signature.args, arguments, strict=True)]
             return getattr(builder, instruction)(*sides, flags=sorted(FAST_MATH))
 
-        return _lanes(left, right), generate
+        return lanes(left, right), generate
 
     @overload(symbol)
     def _(left, right):
@@ -121,18 +146,24 @@ _overload_operator(operator.truediv, "fdiv")
 
 @overload(lanes_of_zero)
 def _():
-    return lambda: _zero()
+    return lambda: _zero_lanes()
+
+
+@overload(tile_of_zero)
+def _():
+    return lambda: _zero_tile()
 
 
 @overload(width_of)
 def _(like):
-    return (lambda like: LANES) if isinstance(like, _Lanes) else (lambda like: 1)
+    width = like.width if isinstance(like, _Lanes) else 1
+    return lambda like: width
 
 
 @overload(load)
 def _(array, index, like):
     if isinstance(like, _Lanes):
-        return lambda array, index, like: _load(array, index)
+        return lambda array, index, like: _load(array, index, like)
     return lambda array, index, like: array[_unsigned(index)]
 
 
@@ -149,3 +180,13 @@ def _(array, index, distances, like):
     if isinstance(like, _Lanes):
         return lambda array, index, distances, like: _gather(array, index, distances)
     return lambda array, index, distances, like: array[_unsigned(index + distances[0])]
+
+
+@intrinsic
+def _population(typing, word):
+    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+
+
+@overload(count_bits)
+def _(word):
+    return lambda word: _population(word)

@@ -1,4 +1,4 @@
-"""Sampled orders, compiled: four orders at a time, one in each SIMD lane.
+"""Sampled orders, compiled: four orders at a time.
 
 This is the step of `culpa.games.latent` for features with the same noise psi and the same weight a. The covariance of the
 latent variables, given the coalition, is kept as U D U^T, where U has ones on its diagonal and zeros below, and D is
@@ -16,6 +16,10 @@ for every row,
 
 The pass that updates U also multiplies it by the loadings of the feature that joins next, which gives the next f. In the
 same way z is updated by the previous step's y in the pass that reads it.
+
+U and D are followed through whole orders first, which leaves the gain y of every step. Then rows follow these orders, with
+a row in each lane (`culpa._kernels.order_rows`). Only rows that do not fill a vector, as a single row, take the steps
+together with U, with an order in each lane.
 
 | symbol | code | meaning |
 | --- | --- | --- |
@@ -37,9 +41,19 @@ import numpy as np
 from culpa._core.threads import stop_if_given_up
 from culpa._core.types import Floats, Positions
 from culpa._kernels.kernel import Kernel
-from culpa._kernels.vectors import LANES, gather, lanes_of_zero, load, store
+from culpa._kernels.order_rows import (
+    Followed,
+    Gains,
+    Kept,
+    arrange_weights,
+    by_replicate,
+    follow_rows,
+    pay_few,
+    pay_rows,
+)
+from culpa._kernels.vectors import LANES, TILE, gather, lanes_of_zero, load, store, tile_of_zero
 
-_OPERATIONS_PER_CALL = 1e8
+_OPERATIONS_PER_CALL = 4e8
 
 
 class OrderWalk(NamedTuple):
@@ -64,13 +78,13 @@ class OrderWalk(NamedTuple):
         player, (replicates, players, n), and their unweighted total, (n,).
         """
         nothing, walk, n = np.empty((0, 0, 0)), self._as_floats(), len(self.rows)
-        values, total = np.zeros((len(weights), n, weights.shape[2])), np.zeros(n)
+        values, total = np.zeros((len(weights), weights.shape[2], n)), np.zeros(n)
         for which in self._pieces(queues):
             here = np.ascontiguousarray(weights[:, which], dtype=np.float64)
             paid_here, paid_in_all, _ = ORDERS(walk, queues[which], paid[which], here, nothing, nothing)
             values += paid_here
             total += paid_in_all
-        return values.transpose(0, 2, 1), total
+        return values, total
 
     def factors(self, queues: Positions) -> tuple[Floats, Floats, Floats]:
         """Each step's change of value as delta * slope + constant, by the feature that joins.
@@ -105,16 +119,6 @@ class OrderWalk(NamedTuple):
         return OrderWalk(loadings, self.psi, self.a, b, rows)
 
 
-def _pay(values, weights, earned, first, row, i, like):
-    """Add the weighted changes of value that players from i on earned in the orders from ``first`` on."""
-    for s in range(values.shape[0]):
-        mine = values[s, row]
-        total = load(mine, i, like)
-        for lane in range(min(LANES, weights.shape[1] - first)):
-            total = total + load(weights[s, first + lane], i, like) * load(earned[lane, row], i, like)
-        store(mine, i, total)
-
-
 def _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero):
     """Move U and D on, leave the next f and h. Returns the variance and its inverse."""
     t = zero + psi
@@ -144,7 +148,7 @@ def _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero):
 def order_walk(walk, queues, paid, weights, deltas, slopes):
     """Everybody joins, in the orders ``queues`` (orders, k).
 
-    Returns changes of value, weighted and added up by the player that each step pays, (replicates, n, players); their
+    Returns changes of value, weighted and added up by the player that each step pays, (replicates, players, n); their
     unweighted total, (n,); and the constants of the steps by feature, (d, orders). Where ``deltas`` and ``slopes`` (d,
     orders, n) are not empty, the factors of each step are stored there under its feature.
     """
@@ -153,21 +157,31 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
     n_replicates, n_orders, n_players = weights.shape
     k = queues.shape[1]
     keep = deltas.shape[0] > 0
+    few = n % LANES  # rows that do not fill a vector
+    whole = n - few
+    columns = walk.rows[:whole].T.copy()
     loadings, cells = walk.loadings.reshape(d * p), walk.rows.reshape(n * d)
-    values, total, constants = np.zeros((n_replicates, n, n_players)), np.zeros(n), np.zeros((d, n_orders))
+    total, constants = np.zeros(n), np.zeros((d, n_orders))
+    values, few_values = np.zeros(n_replicates * n_players * whole), np.zeros((n_replicates, few, n_players))
+    arranged = np.empty(n_players * n_replicates * LANES)
     U, D, f, h = np.empty(p * (p - 1) // 2 * LANES), np.empty(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    z, delta, w, w_next = np.empty(n * p * LANES), np.zeros(n * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    y, y_before, by = np.zeros(p * LANES), np.zeros(p * LANES), np.zeros(p * LANES)
-    change, slope_of, earned = np.empty(LANES), np.empty(LANES), np.empty((LANES, n, n_players))
+    w, w_next = np.zeros(p * LANES), np.zeros(p * LANES)
     order, feature, loadings_of = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES, np.int64)
-    payee = np.empty(LANES, np.int64)
-    zero = lanes_of_zero()
+    payee, change, slope_of = np.empty(LANES, np.int64), np.empty(LANES), np.empty(LANES)
+    n_kept = k if whole else 1  # steps whose gains are kept: all of them if rows follow afterwards
+    y, by = np.zeros((n_kept + 1) * p * LANES), np.zeros(n_kept * p * LANES)
+    gains = Gains(order, y, by, np.zeros(k * LANES), np.zeros(k * LANES))
+    z, delta, earned = np.empty(few * p * LANES), np.zeros(few * LANES), np.empty((LANES, few, n_players))
+    room = TILE if whole >= TILE else LANES
+    followed = Followed(np.empty(LANES * p * room), np.empty(LANES * room), np.empty((LANES, n_players, room)))
+    kept = Kept(deltas, slopes)
+    zero, tile = lanes_of_zero(), tile_of_zero()
     for first in range(0, n_orders, LANES):
+        n_here = min(LANES, n_orders - first)
         for lane in range(LANES):
             order[lane] = min(first + lane, n_orders - 1)  # spare lanes repeat the last order, and are not paid
             loadings_of[lane] = queues[order[lane], 0] * p
         z[:] = 0.0
-        y[:] = 0.0  # so that the first step moves nothing
         earned[:] = 0.0
         U[:] = 0.0
         for i in range(p):
@@ -175,32 +189,36 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
             store(w_next, i * LANES, start)
             store(f, i * LANES, start)
             store(D, i * LANES, zero + 1.0)
+        before, after = 0, p * LANES  # where the gains of the previous step and of this one lie
+        y[: p * LANES] = 0.0  # so that the first step moves nothing
         for step in range(k):
-            w, w_next, y, y_before = w_next, w, y_before, y
+            w, w_next = w_next, w
             for lane in range(LANES):
                 feature[lane] = queues[order[lane], step]
                 payee[lane] = paid[order[lane], step]
                 loadings_of[lane] = queues[order[lane], min(step + 1, k - 1)] * p
             variance, inverse = _update_covariance(U, D, f, h, w_next, loadings, loadings_of, psi, p, zero)
             curvature = a * psi * inverse
+            own = before if whole else 0
             for i in range(p):
                 y_i = load(h, i * LANES, zero) * inverse
-                store(y, i * LANES, y_i)
-                store(by, i * LANES, b[i] * y_i)
+                store(y, after + i * LANES, y_i)
+                store(by, own + i * LANES, b[i] * y_i)
                 curvature = curvature + b[i] * y_i * y_i
+            store(gains.curvature, step * LANES, curvature)
+            store(gains.constant, step * LANES, curvature * variance)
             if keep:
-                store(change, 0, curvature * variance)
                 for lane in range(LANES):
-                    constants[feature[lane], order[lane]] = -change[lane]
-            for r in range(n):
-                surprise, slope = gather(cells, r * d, feature, zero), zero
+                    constants[feature[lane], order[lane]] = -gains.constant[step * LANES + lane]
+            for r in range(few):
+                surprise, slope = gather(cells, (whole + r) * d, feature, zero), zero
                 delta_before = load(delta, r * LANES, zero)
                 for i in range(p):
                     at = (r * p + i) * LANES
-                    z_i = load(z, at, zero) + load(y_before, i * LANES, zero) * delta_before
+                    z_i = load(z, at, zero) + load(y, before + i * LANES, zero) * delta_before
                     store(z, at, z_i)
                     surprise = surprise - load(w, i * LANES, zero) * z_i
-                    slope = slope + load(by, i * LANES, zero) * z_i
+                    slope = slope + load(by, own + i * LANES, zero) * z_i
                 store(delta, r * LANES, surprise)
                 slope = 2.0 * slope + curvature * surprise
                 store(change, 0, surprise * slope - curvature * variance)
@@ -209,16 +227,30 @@ def order_walk(walk, queues, paid, weights, deltas, slopes):
                 if keep:
                     store(slope_of, 0, slope)
                     for lane in range(LANES):
-                        deltas[feature[lane], order[lane], r] = delta[r * LANES + lane]
-                        slopes[feature[lane], order[lane], r] = slope_of[lane]
-        whole = n_players - n_players % LANES
-        for r in range(n):
-            total[r] += min(LANES, n_orders - first) * earned[0, r].sum()  # every order adds up to the same
-            for i in range(0, whole, LANES):
-                _pay(values, weights, earned, first, r, i, zero)
-            for i in range(whole, n_players):
-                _pay(values, weights, earned, first, r, i, 0.0)
-    return values, total, constants
+                        deltas[feature[lane], order[lane], whole + r] = delta[r * LANES + lane]
+                        slopes[feature[lane], order[lane], whole + r] = slope_of[lane]
+            before, after = after, after + p * LANES if whole else before
+        if whole:
+            arrange_weights(weights, first, arranged)
+        row = 0
+        while row + TILE <= whole:
+            follow_rows(row, queues, paid, walk.loadings, columns, gains, followed, kept, tile)
+            pay_rows(row, values, total, arranged, n_replicates, n_here, followed.earned, tile)
+            row += TILE
+        while row < whole:
+            follow_rows(row, queues, paid, walk.loadings, columns, gains, followed, kept, zero)
+            pay_rows(row, values, total, arranged, n_replicates, n_here, followed.earned, zero)
+            row += LANES
+        in_lanes = n_players - n_players % LANES
+        for r in range(few):
+            total[whole + r] += n_here * earned[0, r].sum()  # every order adds up to the same
+            for i in range(0, in_lanes, LANES):
+                pay_few(few_values, weights, earned, first, r, i, zero)
+            for i in range(in_lanes, n_players):
+                pay_few(few_values, weights, earned, first, r, i, 0.0)
+    return by_replicate(values, few_values, n), total, constants
 
 
-ORDERS = Kernel(order_walk, worth=5e8, calls=(_pay, _update_covariance))
+ORDERS = Kernel(
+    order_walk, worth=5e8, calls=(_update_covariance, follow_rows, pay_rows, arrange_weights, pay_few, by_replicate)
+)
