@@ -44,6 +44,8 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     for name in ("start", "end", "peak"):
         found[name] = pd.to_datetime(found[name]).dt.as_unit("us")
         wanted[name] = wanted[name].dt.as_unit("us")
+    # older pandas warns that None is not NaN
+    found, wanted = (frame.astype(object).where(frame.notna(), None) for frame in (found, wanted))
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False, rtol=1e-6)
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]

@@ -1,5 +1,7 @@
 """The command line: it only parses arguments. The library does the work."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,4 +83,6 @@ for each in (demo, init, fit, calibrate, update, score, explain, incidents, comp
 
 def main() -> None:
     """Entry point of the ``culpa`` command."""
+    if sys.stderr is None:  # it is closed, but libraries expect it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     run_interruptible(app)

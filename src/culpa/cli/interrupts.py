@@ -38,8 +38,9 @@ def say_interrupted() -> None:
     """Tell the user that the command was interrupted, once."""
     if not _said.is_set() and sys.stderr is not None:
         _said.set()
-        with suppress(OSError):  # nobody is listening any more
-            os.write(2, b"Interrupted.\n")  # sys.stderr may be locked by the code that was interrupted
+        with suppress(OSError, ValueError):  # nobody is listening any more
+            # not by sys.stderr, which may be locked by the code that was interrupted
+            os.write(sys.stderr.fileno(), b"Interrupted.\n")
 
 
 def run_interruptible(run: Callable[[], None]) -> None:
