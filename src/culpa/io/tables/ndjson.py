@@ -153,6 +153,9 @@ class NdjsonTable:
         raise TableError(f"there is no field {name!r}{near_miss(name, list(record))}")
 
     def _number(self, record: dict[str, Any], name: str) -> float:
+        value = record.get(name)
+        if type(value) is float and -LARGEST <= value <= LARGEST and not self.missing.numbers:  # as nearly all cells
+            return value
         value = self._get(record, name)
         if value is None or self.missing.has(value):
             if isinstance(value, str):
