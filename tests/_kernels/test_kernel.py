@@ -125,3 +125,19 @@ def test_in_python():
         kernel("text")
     assert seen == ["text"]
     assert not kernel.is_ready
+
+
+def test_an_interrupt_is_no_problem_of_the_cache(monkeypatch):
+    """Python says so if a compiled function returns a result while an exception waits."""
+
+    def interrupted(*arguments):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:
+            raise SystemError("returned a result with an exception set") from interrupt
+
+    kernel = new(ORDERS)
+    monkeypatch.setattr(kernel, "_compiled", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kernel(1)
+    assert kernel._compiled is interrupted  # and stays as it is

@@ -63,6 +63,10 @@ class Kernel:
 
     def _call_uncached(self, arguments: tuple[Any, ...], problem: Exception) -> Any:
         """Call the kernel compiled without a cache, in case that was the problem: it is read before the kernel starts."""
+        if isinstance(
+            problem.__cause__, KeyboardInterrupt
+        ):  # Ctrl-C in the kernel, which numba returned from with a result
+            raise problem.__cause__
         with self._compiling:
             compiled = self._compile()
             result = compiled(*arguments)  # raises the same again if the cache was not the problem
