@@ -144,10 +144,11 @@ def in_threads(
         try:
             work(progress)  # this thread is there anyway
             _wait_for(others)
-        except BaseException:
+        except BaseException as error:
             waiting.clear()
             given_up.set()
-            wait(others)
+            # the others stop soon, unless they wait for a compiler
+            wait(others, _SECONDS_TO_WAIT if isinstance(error, KeyboardInterrupt) else None)
             raise
         for other in others:
             other.result()  # raises what went wrong there
@@ -169,20 +170,24 @@ def stop_if_given_up() -> None:
 
 
 def interruptible(function: Callable[..., Result], *arrays: Any) -> Result:
-    """Call a function on arrays so that Ctrl-C is answered at once; its result is lost then, and it ends some time later.
+    """Call a function on arrays so that Ctrl-C is answered at once, if an array is large."""
+    return in_own_thread(function, *arrays) if any(array.size > _LONG_CALL for array in arrays) else function(*arrays)
 
-    Python raises `KeyboardInterrupt` in the main thread only, and between two of its own instructions. A call of LAPACK is
-    one instruction. So if an array is large, the function runs in another thread while the main thread waits.
+
+def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function so that Ctrl-C is answered at once; its result is lost then, and it ends some time later.
+
+    Python raises `KeyboardInterrupt` in the main thread only, and between two of its own instructions. A call of LAPACK or
+    of a compiler is one instruction. So the function runs in another thread while the main thread waits.
     """
-    is_long = any(array.size > _LONG_CALL for array in arrays)
-    if not is_long or threading.current_thread() is not threading.main_thread():
-        return function(*arrays)
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
     result: Future[Result] = Future()
     context = copy_context()
 
     def work() -> None:
         try:
-            result.set_result(context.run(function, *arrays))
+            result.set_result(context.run(function, *arguments))
         except BaseException as error:
             result.set_exception(error)
 

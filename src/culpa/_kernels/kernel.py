@@ -12,6 +12,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
+from culpa._core.threads import in_own_thread
 from culpa._kernels.cache import CompiledOnDisk, folder_for_numba, warn_uncached
 from culpa._kernels.vectors import FAST_MATH
 
@@ -54,7 +55,7 @@ class Kernel:
     def _first_call(self, arguments: tuple[Any, ...]) -> Any:
         compiled = self._prepare()
         try:
-            result = compiled(*arguments)  # numba compiles here, or reads what it compiled before
+            result = in_own_thread(compiled, *arguments)  # numba compiles here, or reads what it compiled before
         except Exception as problem:
             return self._call_uncached(arguments, problem)
         self.on_disk.mark()
@@ -69,7 +70,7 @@ class Kernel:
             raise problem.__cause__
         with self._compiling:
             compiled = self._compile()
-            result = compiled(*arguments)  # raises the same again if the cache was not the problem
+            result = in_own_thread(compiled, *arguments)  # raises the same again if the cache was not the problem
             self._compiled = compiled
         self.on_disk.discard()
         warn_uncached(f"{self.on_disk.folders[0].parent} cannot be used ({type(problem).__name__}: {problem})")
