@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from culpa._core.threads import in_threads, interruptible, stop_if_given_up
+from culpa._core.threads import in_own_thread, in_threads, interruptible, stop_if_given_up
 
 LONG = np.zeros(1 << 19)  # large enough for a thread of its own
 
@@ -67,45 +67,66 @@ class TestInterruptible:
         assert (thread is threading.main_thread()) == is_main
 
 
-def test_other_threads_stop_when_a_task_fails():
-    other_works, n_steps = threading.Event(), 0
+class TestOtherThreadsStop:
+    """While another thread works, the main thread does something and Ctrl-C is pressed."""
 
-    def task(number):
-        nonlocal n_steps
-        if threading.current_thread() is threading.main_thread():
-            assert other_works.wait(10)
+    def steps_of_the_other(self, in_main_thread):
+        works, n_steps = threading.Event(), 0
+
+        def task(number):
+            nonlocal n_steps
+            if threading.current_thread() is threading.main_thread():
+                assert works.wait(10)
+                in_main_thread()
+                return
+            works.set()
+            for _ in range(1000):
+                stop_if_given_up()
+                n_steps += 1
+                time.sleep(0.01)
+
+        with pytest.raises(KeyboardInterrupt):
+            in_threads(task, range(2), 2)
+        return n_steps
+
+    def test_when_a_task_fails(self):
+        def fail():
             raise KeyboardInterrupt
-        other_works.set()
-        for _ in range(1000):
-            stop_if_given_up()
-            n_steps += 1
-            time.sleep(0.01)
 
-    with pytest.raises(KeyboardInterrupt):
-        in_threads(task, range(2), 2)
-    assert n_steps < 500
-    assert in_threads(lambda x: x + 1, range(4), 2) == [1, 2, 3, 4]
-    stop_if_given_up()  # the next piece of work is not given up
+        assert self.steps_of_the_other(fail) < 500
+        assert in_threads(lambda x: x + 1, range(4), 2) == [1, 2, 3, 4]
+        stop_if_given_up()  # the next piece of work is not given up
+
+    def test_when_the_main_thread_only_waits(self):
+        # from another thread, so that the signal does not wake the main thread
+        assert self.steps_of_the_other(lambda: press_ctrl_c(0.2)) < 500
 
 
-def test_ctrl_c_while_waiting_for_other_threads():
-    others_work, n_steps = threading.Event(), 0
+def press_ctrl_c(seconds):
+    """After a while, and from another thread."""
+    threading.Timer(seconds, signal.raise_signal, [signal.SIGINT]).start()
+
+
+def test_ctrl_c_does_not_wait_for_a_thread_that_cannot_stop():
+    works, may_end = threading.Event(), threading.Event()
 
     def task(number):
-        nonlocal n_steps
         if threading.current_thread() is threading.main_thread():
-            assert others_work.wait(10)
-            timer = threading.Timer(
-                0.2, signal.raise_signal, [signal.SIGINT]
-            )  # when this thread has nothing left to do
-            timer.start()
-            return
-        others_work.set()
-        for _ in range(1000):
-            stop_if_given_up()
-            n_steps += 1
-            time.sleep(0.01)
+            assert works.wait(10)
+            raise KeyboardInterrupt
+        works.set()
+        may_end.wait(10)
 
+    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         in_threads(task, range(2), 2)
-    assert n_steps < 500
+    assert time.monotonic() - began < 5
+    may_end.set()
+
+
+def test_ctrl_c_during_a_call_in_its_own_thread():
+    began = time.monotonic()
+    press_ctrl_c(0.2)
+    with pytest.raises(KeyboardInterrupt):
+        in_own_thread(time.sleep, 10)
+    assert time.monotonic() - began < 5

@@ -1,6 +1,7 @@
 """When a kernel is compiled, and what is kept of it on disk."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,15 @@ def test_in_python():
         kernel("text")
     assert seen == ["text"]
     assert not kernel.is_ready
+
+
+def test_compiling_does_not_hold_up_the_main_thread(monkeypatch):
+    """So that Ctrl-C is answered meanwhile."""
+    kernel = new(ORDERS)
+    monkeypatch.setattr(kernel, "_prepare", lambda: threading.current_thread)
+    monkeypatch.setattr(type(kernel.on_disk), "mark", lambda on_disk: None)
+    assert kernel() is not threading.main_thread()
+    assert kernel() is threading.main_thread()  # compiled
 
 
 def test_an_interrupt_is_no_problem_of_the_cache(monkeypatch):

@@ -1,8 +1,8 @@
 """Rows that follow orders: the part of `culpa._kernels.orders` that is done for every row.
 
-Four rows take the four lanes of a vector, and eight rows a tile of two vectors, which share what is read of the model.
-A tile of four would need more registers than there are.
-The few rows that do not fill a vector are walked in `culpa._kernels.orders`, with an order in each lane.
+Four rows take the four lanes of a vector, and eight rows a tile of two vectors, which share what is read of the model. A
+tile of four vectors would need more registers than there are. The few rows that do not fill a vector are walked in
+`culpa._kernels.orders`, with an order in each lane.
 
 | name | meaning |
 | --- | --- |
@@ -52,12 +52,8 @@ def follow_rows(row, queues, paid, loadings, columns, gains, followed, kept, lik
     ``columns`` (d, rows) are the rows by feature.
     """
     z, delta, earned = followed
-    (k, n), p, width, n_players = (
-        (queues.shape[1], columns.shape[1]),
-        loadings.shape[1],
-        width_of(like),
-        earned.shape[1],
-    )
+    k, n, p, n_players = queues.shape[1], columns.shape[1], loadings.shape[1], earned.shape[1]
+    width = width_of(like)
     cells, w, payments = columns.reshape(columns.size), loadings.reshape(loadings.size), earned.reshape(earned.size)
     z[: LANES * p * width] = 0.0
     delta[: LANES * width] = 0.0
