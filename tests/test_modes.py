@@ -170,6 +170,7 @@ def test_model_files(new, detector, tmp_path):
     [
         ("modes.weights", lambda a: a * 2, "modes.weights"),
         ("modes.noise", lambda a: -a, "modes.noise"),
+        ("modes.noise", lambda a: 1e-200 * a, "modes.noise"),
         ("modes.components", lambda a: a + 50, "modes.components"),
         ("modes.mean", lambda a: a[:, :-1], "shape|fit|not valid|missing"),
         ("modes.loadings", lambda a: a[0], "modes.loadings"),

@@ -21,6 +21,7 @@ from culpa.models import LatentGaussian, LatentMixture, MixturePPCA
 from culpa.models.normal_range import NormalRange
 
 _MOST_MODES = 1000
+_LEAST_NOISE = 1e-15  # of the largest squares; learning keeps far above it, and below it values lose their digits
 _SHARES = 1e-6  # by which weights may fail to add up to 1
 
 
@@ -62,11 +63,12 @@ def shapes_of_modes(arrays: Arrays, d: int) -> dict[str, tuple[int, ...]]:
 
 
 def check_modes(arrays: Arrays) -> None:
-    """Ranges of numbers, once shapes and finiteness are known."""
+    """Ranges of numbers, once shapes are known and nothing is too large."""
     p, numbers = arrays["modes.loadings"].shape[2], arrays["modes.components"]
+    largest = max(float(np.square(arrays[name]).max()) for name in ("modes.loadings", "modes.mean"))
     wrong = {
         "modes.weights": (arrays["modes.weights"] <= 0).any() or abs(arrays["modes.weights"].sum() - 1) > _SHARES,
-        "modes.noise": (arrays["modes.noise"] <= 0).any(),
+        "modes.noise": (arrays["modes.noise"] <= _LEAST_NOISE * largest).any(),
         "modes.components": not np.isin(numbers, np.arange(1, p + 1)).all(),
         "modes.range.features": (arrays["modes.range.features"][:, -1] < 0).any(),
         "modes.range.rows": (arrays["modes.range.rows"] < 0).any(),

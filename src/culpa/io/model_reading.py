@@ -48,10 +48,11 @@ def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         raise ModelFileError("the arrays of the model do not fit the parameter 'modes'.")
     if "modes.mean" in arrays:
         check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
-        check_modes(arrays)
     else:
         check_arrays(arrays, header, d)
     check_values(arrays, header["noise_variance"])
+    if "modes.mean" in arrays:
+        check_modes(arrays)
     try:
         fitted = _fitted_detector(arrays, header)
         check_working(fitted)
