@@ -130,7 +130,8 @@ from culpa._kernels.kernel import Kernel
 from test_cache import twice
 print(Kernel(twice, worth=0.0)(np.ones(3)).tolist())
 """
-        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {__file__!r}[:-13])\n{program}"]
+        # -B: otherwise Python would leave modules cut off after a kilobyte behind
+        command = [sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {__file__!r}[:-13])\n{program}"]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
         assert result.stdout == "[2.0, 2.0, 2.0]\n"
         assert result.stderr.count("UserWarning: compiled kernels are not kept on disk") == 1

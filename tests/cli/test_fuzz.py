@@ -55,7 +55,7 @@ def check(table, detector, expected_rows):
     np.testing.assert_allclose(table["score"].astype(float), scores, rtol=1e-10)
 
 
-fuzzy = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzy = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 numbers = st.floats(min_value=-1e9, max_value=1e9)
 cells = st.one_of(st.none(), numbers, st.integers(-1000, 1000), st.booleans())
 
