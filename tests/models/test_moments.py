@@ -124,3 +124,13 @@ def test_one_block_stays_one():
     assert len(alone.then(rows(50, 1))) == 1
     assert alone.then(rows(50, 1)).total.n == 150
     assert len(BlockMoments.of(rows(0)).then(rows(100))) > 3
+
+
+def test_variances_are_not_negative_where_rows_were_taken_away():
+    rng = np.random.default_rng(0)
+    left = []
+    for _ in range(50):  # a column that varies only in the block that is taken away
+        blocks = [Moments.of(rng.normal(size=(20, 1))), Moments.of(np.full((30, 1), rng.normal()))]
+        left.append(blocks[0].merge(blocks[1]).without(blocks[0]))
+    assert any(moments.about_mean.diagonal[0] < 0 for moments in left)
+    assert all(0 <= moments.variances[0] < 1e-15 for moments in left)

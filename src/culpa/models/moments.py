@@ -140,8 +140,11 @@ class Moments:
 
     @property
     def variances(self) -> Floats:
-        """Sample variances, (d,)."""
-        return self.about_mean.diagonal / max(self.n - 1, 1)
+        """Sample variances, (d,).
+
+        Those of a constant column can come out just below 0 where rows were taken away, or a context was accounted for.
+        """
+        return np.maximum(self.about_mean.diagonal, 0.0) / max(self.n - 1, 1)
 
     def mean_squares(self, axes: Floats) -> Floats:
         """Mean of (a . x)^2, not centred, for each of some axes, given as rows."""
