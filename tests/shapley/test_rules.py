@@ -6,6 +6,8 @@ import pytest
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
 from culpa.games import Conditional, Interventional
 from culpa.shapley import plan
+from culpa.shapley.permutation import summarise
+from culpa.shapley.rules import sobol_nets
 
 
 def singles(d):
@@ -88,6 +90,30 @@ def test_intervals_are_honest_with_many_features(n_components):
     assert 0.93 <= share95 <= 0.97
     assert 0.98 <= share99 <= 0.996
     assert far_off < 0.02  # six nets alone would be off so far in 3% of the cases
+
+
+@pytest.mark.parametrize(("n_players", "borrowed"), [(1, 0), (2, 5), (3, 10), (30, 14)])
+def test_standard_errors_borrow_no_more_than_others_have(n_players, borrowed):
+    replicates = np.random.default_rng(0).normal(size=(6, 4, n_players))
+    shares = summarise(replicates, 1)
+    assert shares.n_replicates == 6 + borrowed
+    if n_players == 1:
+        np.testing.assert_allclose(shares.std_error, replicates.std(axis=0, ddof=1) / np.sqrt(6))
+
+
+def test_nets_complement_each_other():
+    """Together, pieces of one sequence leave mean positions half as uneven as nets that know nothing of each other."""
+
+    def unevenness(nets):
+        return ((np.argsort(np.concatenate(nets), axis=1).mean(axis=0) - 3.5) ** 2).mean()
+
+    seeds = range(20)
+    together = [unevenness(sobol_nets(8, 4, np.random.default_rng(seed))) for seed in seeds]
+    apart = [
+        unevenness([sobol_nets(8, 4, np.random.default_rng([seed, k]), n_nets=1)[0] for k in range(6)])
+        for seed in seeds
+    ]
+    assert np.mean(together) < 0.7 * np.mean(apart)
 
 
 def test_a_pair_game_leaves_nothing_between_replicates():

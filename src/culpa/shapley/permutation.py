@@ -26,9 +26,9 @@ _CELLS_PER_CHUNK, _CELLS_PER_CHUNK_ON_GPU = 1 << 20, 1 << 26
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
 _LONG_JOB = 1e9  # operations
-# Degrees of freedom that a standard error gets from the other players. With seven, 95% and 99% intervals cover as they
-# should for 26 to 200 features and 2 to 30 components: docs/sampling.md has the table.
-_BORROWED = 7
+# Degrees of freedom that a standard error gets from the other players, if they have so many. Then 95% and 99% intervals
+# cover as they should for 26 to 200 features and 2 to 30 components: docs/sampling.md has the table.
+_BORROWED = 14
 
 
 def permutation(
@@ -86,7 +86,7 @@ def summarise(replicates: Array, n_evaluations: int) -> Shares:
     if n == 1:
         return Shares(values, xp.full_like(values, float("nan")), n_evaluations, n)
     own = xp.std(replicates, axis=0, correction=1) / n**0.5
-    borrowed = _BORROWED
+    borrowed = min(_BORROWED, (n - 1) * (values.shape[1] - 1))
     squares = ((n - 1) * own**2 + borrowed * xp.mean(own, axis=1, keepdims=True) ** 2) / (n - 1 + borrowed)
     return Shares(values, xp.sqrt(squares), n_evaluations, n + borrowed)
 
