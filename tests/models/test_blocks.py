@@ -193,3 +193,12 @@ class TestComponents:
 
     def test_rows_that_do_not_vary(self):
         assert choose_components(BlockMoments.of(np.ones((50, 4)))).n_components == 1
+
+
+@pytest.mark.parametrize("n", [6, 22, 60])
+def test_one_component_if_rows_vary_in_one_direction_only(n):
+    rows = np.zeros((n, 3))
+    rows[n // 2, 1] = -50
+    choice = choose_components(BlockMoments.of(rows))
+    assert choice.n_components == 1
+    assert np.isfinite(choice.log_likelihood).all()

@@ -48,6 +48,8 @@ def choose_components(blocks: BlockMoments, *, scale: bool = True) -> ComponentC
     if n < 2 or not eigenvalues[0] > 0:
         return ComponentChoice(1, np.zeros(1))  # whoever fits the model refuses it
     rank = int((eigenvalues > _NO_VARIANCE * eigenvalues[0]).sum()) if n > d else d
+    if rank < 2:
+        return ComponentChoice(1, np.zeros(1))  # rows vary in one direction only, so there is nothing to compare
     most = max(1, min(rank - 1, round(min(n - block.n for block in blocks.blocks)) - 2))
     curves, weights = [], []
     for k, block in enumerate(blocks.blocks):
