@@ -232,11 +232,10 @@ def _check_parameters(parameters: Any, n_features: int) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether JSON had a finite number."""
-    try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
+    """Whether JSON had a finite number that NumPy can hold."""
+    if isinstance(value, bool):
         return False
+    return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
 
 
 def is_count(value: Any) -> bool:
