@@ -17,7 +17,7 @@ from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_each, check_numeric, find_all, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
-from culpa.io.tables.numbers import Spelling
+from culpa.io.tables.numbers import Grouping, Spelling
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.plain_line import plain_cells, plain_numbers
 from culpa.io.tables.problems import explained
@@ -67,6 +67,7 @@ class CsvTable:
         self._choose_marks(lines)
         missing = Missing((*_NULLS, *KNOWN, *options.missing), self.decimal)
         self.missing, self.spelling = missing, Spelling(missing, self.decimal, self.thousands)
+        self._grouping = Grouping(self.spelling)
         self._choose_layout(lines)
         self._booleans: set[str] = set()
         self._columns, self._head = self._look(text)
@@ -362,6 +363,8 @@ class CsvTable:
         if numbers is None:
             row, cell = self.spelling.first_bad(array)
             raise TableError(self._not_a_number(name, done + row, cell))
+        if self.thousands and not self.options.thousands and (cells := self._grouping.conflict(name, array)):
+            raise marks.ask_about_groups(cells, self.thousands, f"{self.name}: column {name!r}")
         return pa.array(numbers, from_pandas=True)
 
     def _count_missing(self, block: bytes, features: Sequence[str], X: Any) -> None:

@@ -124,3 +124,12 @@ def ask(marks: Marks, table: str) -> TableError:
         f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and no other cell tells. Choose with --decimal '{mark}' "
         f"or --thousands '{mark}'."
     )
+
+
+def ask_about_groups(cells: tuple[str, str], mark: str, column: str) -> TableError:
+    """The question whether a mark groups thousands, if it stands in one large number of a column and not in another."""
+    grouped, plain = cells
+    return TableError(
+        f"{column} contains {grouped!r} and {plain!r}, so it is not clear whether {mark!r} groups thousands. If it does, "
+        f"choose it with --thousands '{mark}'. Otherwise, correct {grouped!r}."
+    )

@@ -67,5 +67,27 @@ class Spelling:
         return next((i, cell) for i, cell in enumerate(cells) if cell is not None and self.is_bad(cell))
 
 
+class Grouping:
+    """Whether the large numbers of a column agree on how thousands are written: ``610,678`` beside ``1328.901`` do not.
+
+    If nobody said that there is a thousands separator, it may then be a decimal mark or a slip.
+    """
+
+    def __init__(self, spelling: Spelling) -> None:
+        mark, decimal = re.escape(spelling.thousands or ""), re.escape(spelling.decimal)
+        self._patterns = (rf"^\s*[+-]?\d+{mark}\d", rf"^\s*[+-]?\d{{4,}}\s*(?:{decimal}|$)")
+        self._first: dict[str, list[str | None]] = {}  # by column: the first number with and without the separator
+
+    def conflict(self, name: str, texts: Any) -> tuple[str, str] | None:
+        """Two cells of a column that disagree, after these texts; the column may come in pieces."""
+        first = self._first.setdefault(name, [None, None])
+        for kind, pattern in enumerate(self._patterns):
+            if first[kind] is None:
+                where = pc.index(pc.match_substring_regex(texts, pattern), True).as_py()
+                first[kind] = None if where < 0 else texts[where].as_py().strip()
+        grouped, plain = first
+        return None if grouped is None or plain is None else (grouped, plain)
+
+
 def _floats(array: Any) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
