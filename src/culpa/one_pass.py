@@ -224,9 +224,9 @@ class OnePass:
             if "base_value" in fields:
                 game = self.game.where(~np.isnan(standard[0]))
                 fields["base_value"][where] = game.base_values(np.nan_to_num(standard, nan=0.0))
-            compiled = job.compiled and len(observed) == standard.shape[1]
-            if "values" in fields and not (compiled or served[some[0]]):
-                self._fill_values(job, where, standard, set(observed.tolist()))
+            compiled, left = job.compiled and len(observed) == standard.shape[1], ~served[some]
+            if "values" in fields and not compiled and left.any():
+                self._fill_values(job, where[left], standard[left], set(observed.tolist()))
         return empty
 
     def _fill_incomplete(self, job: _Job, at: Positions) -> Mask:

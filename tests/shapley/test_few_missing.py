@@ -9,8 +9,9 @@ from culpa import Explainer, LatentGaussian, PCADetector, scores
 from culpa.games import Conditional
 from culpa.shapley import exact, few_missing
 from culpa.shapley.few_missing import FewMissing, contrast, tasks_of
+from culpa.shapley.shares import Served
 
-D = 12
+D = 24
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def test_all_orders_give_exact_values(n_missing, groups, monkeypatch):
     n_present = len(players) - n_missing
     every = np.repeat(np.array(list(permutations(range(n_present)))), len(list(permutations(range(n_missing)))), axis=0)
     monkeypatch.setattr(few_missing, "sobol_nets", lambda *_: [every] * 2)
+    monkeypatch.setattr(few_missing, "_FEWEST_PRESENT", 3)
     contrast.cache_clear()
     X = np.random.default_rng(1).normal(size=(5, 8))
     X[:, [feature for player in players[:n_missing] for feature in player]] = np.nan
@@ -117,3 +119,41 @@ def test_players_that_miss_a_part_and_many_missing_players_are_walked_directly()
     missing[0, [0, 1]] = missing[1, 0] = missing[2, [2, 3]] = missing[3, 2:6] = missing[5, [0, 1, 2, 3]] = True
     tasks = tasks_of(missing, players)
     assert {n: [task.rows.tolist() for task in tasks[n]] for n in tasks} == {1: [[0]], 2: [[2]], 3: [[5]]}
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
+def test_filled_in_rows_that_contradict_themselves_do_no_harm(noise, monkeypatch):
+    """A missing cell that follows from three others, one of which is wrong, makes a filled-in row that is far off."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(340, 3)) @ rng.normal(size=(3, D)) + noise * rng.normal(size=(340, D))
+    new = rows[300:].copy()
+    new[np.arange(40), rng.integers(0, D, 40)] += 3
+    for row, n_missing in zip(new, [1, 2, 3, 1] * 10, strict=True):
+        row[rng.choice(D, n_missing, replace=False)] = np.nan
+    detector = PCADetector(n_components=3).fit(rows[:300])
+    exactly = Explainer(detector, score="t2", method="exact").explain(new).values
+
+    def error():
+        sampled = Explainer(detector, score="t2", method="permutation", n_orders=3000).explain(new).values
+        return np.linalg.norm(sampled - exactly, axis=1) / np.linalg.norm(exactly, axis=1)
+
+    found = error()
+    monkeypatch.setattr(FewMissing, "share_out", lambda self, rows, most: Served.none(len(rows), D))
+    by_all_orders = error()
+    assert found.max() < 1.5 * by_all_orders.max()
+    assert np.median(found) < 1.5 * np.median(by_all_orders)
+
+
+def test_rows_of_few_players_are_walked_directly():
+    """Orders of few players tell the values almost exactly, and a row without observed features has none."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 3))
+    detector = PCADetector(n_components=1).fit(rows)
+    new = rows[:3].copy()
+    new[0], new[1, 0] = np.nan, np.nan
+    with pytest.warns(UserWarning, match="1 row has no observed feature"):
+        sampled = Explainer(detector, method="permutation", n_orders=3000).explain(new)
+    with pytest.warns(UserWarning, match="1 row has no observed feature"):
+        exactly = Explainer(detector, method="exact").explain(new)
+    assert np.isnan(sampled.values[0]).all()
+    np.testing.assert_allclose(sampled.values[1], exactly.values[1], rtol=1e-9)

@@ -101,6 +101,15 @@ def test_standard_errors_borrow_no_more_than_others_have(n_players, borrowed):
         np.testing.assert_allclose(shares.std_error, replicates.std(axis=0, ddof=1) / np.sqrt(6))
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_one_or_two_players_are_exact(d):
+    """Random orders of two players would be coin tosses, whose spread in six nets says little."""
+    X = np.random.default_rng(0).normal(size=(4, 6))
+    sampled = shapley.permutation(game(6, 2, 0), X, singles(d), shapley.default_rule(d, 5, 0))
+    np.testing.assert_allclose(sampled.values, shapley.exact(game(6, 2, 0), X, singles(d)).values, rtol=1e-10)
+    np.testing.assert_allclose(sampled.std_error, 0.0, atol=1e-12)
+
+
 def test_nets_complement_each_other():
     """Together, pieces of one sequence leave mean positions half as uneven as nets that know nothing of each other."""
 

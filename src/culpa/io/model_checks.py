@@ -235,7 +235,9 @@ def is_number(value: Any) -> bool:
     """Whether JSON had a finite number that NumPy can hold."""
     if isinstance(value, bool):
         return False
-    return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
+    return (
+        -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
+    )
 
 
 def is_count(value: Any) -> bool:

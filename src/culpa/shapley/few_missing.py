@@ -18,6 +18,10 @@ This holds for whatever the missing cells are filled in with. The better that is
 are the first players of an order of the missing ones, so an order takes k + 1 walks. What the estimates leave over of the
 score is shared out equally, as everywhere.
 
+Some filled-in rows differ much. If a missing cell nearly follows from a few others, one of which is wrong, the cell that is
+filled in contradicts them, and coalitions with it are worth far more than those without. The standard errors show that. Such
+rows are left to those who walk all orders. So are rows of few players, which all orders tell almost exactly.
+
 The estimator does not depend on whether complete rows are compiled, so values do not depend on what else was explained.
 """
 
@@ -43,6 +47,7 @@ from culpa.shapley.shares import Players, Served, Shares
 _SMALLER = {1: 4, 2: 3, 3: 3}
 MOST_MISSING = max(_SMALLER)
 SMALLEST_NET = max(_SMALLER.values())  # log2 of the nets of complete rows
+_FEWEST_PRESENT = 20
 _ROWS_PER_TASK = 64
 _CELLS_TOGETHER = 1 << 17  # values by each replicate that are held at a time
 
@@ -122,7 +127,8 @@ class FewMissing(NamedTuple):
     def share_out(self, rows: Floats, most_missing: int) -> Served:
         """Rows with missing cells, those in which a few players are missing, and up to ``most_missing``."""
         served = Served.none(len(rows), len(self.players))
-        filled = self.game.filled_in(rows)
+        most_missing = min(most_missing, len(self.players) - _FEWEST_PRESENT)
+        filled = self.game.filled_in(rows) if most_missing > 0 else None
         if filled is None:
             return served
         for n_missing, tasks in tasks_of(np.isnan(rows), self.players).items():
@@ -132,18 +138,25 @@ class FewMissing(NamedTuple):
                 order = np.argsort(np.stack([task.absent for task in some]), axis=1, kind="stable")
                 n_present = len(self.players) - n_missing
                 present = np.repeat(order[:, :n_present], [len(task.rows) for task in some], axis=0)
-                served = served.with_rows(at, self._shares(filled[at], some, order, present), present)
+                shares, good = self._shares(filled[at], some, order, present)
+                served = served.with_rows(at[good], shares, present[good])
         return served
 
-    def _shares(self, filled: Floats, tasks: list[Task], order: Positions, present: Positions) -> Shares:
-        """Of the rows of some tasks. Orders of players have those first who are present."""
+    def _shares(self, filled: Floats, tasks: list[Task], order: Positions, present: Positions) -> tuple[Shares, Mask]:
+        """Of the rows of some tasks, and which rows these are: those that filled-in rows help with.
+
+        Orders of players have those first who are present.
+        """
         n_present = present.shape[1]
         n_missing = len(self.players) - n_present
         rule = contrast(n_present, n_missing, self.log2_net - _SMALLER[n_missing], self.seed)
         difference, score = self._differences(filled, tasks, order, rule)
         values = np.take_along_axis(self.complete(filled), present[None], axis=2) + difference[:, :, :n_present]
         values += ((score - values.sum(axis=2)) / n_present)[:, :, None]
-        return summarise(values, (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations)
+        shares = summarise(values, (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations)
+        error = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
+        good = error <= (N_NETS << self.log2_net) ** -0.5  # all orders usually leave a third of that
+        return shares._replace(values=shares.values[good], std_error=shares.std_error[good]), good
 
     def _differences(self, filled: Floats, tasks: list[Task], order: Positions, rule: Rule) -> tuple[Floats, Floats]:
         """By replicate, (replicates, n, players in order); and the score beyond what the empty coalition is worth, (n,)."""

@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 
 import numpy as np
 from scipy import linalg
@@ -81,11 +82,11 @@ def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int
 
 @lru_cache(maxsize=16)
 def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
-    """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected."""
+    """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected; all orders of one or two players."""
+    if n_players < 3:
+        return averaging_rule([np.array(list(permutations(range(n_players))))] * n_nets)
     memory.claim_orders(n_nets << log2_net, n_players, n_nets)
     nets = sobol_nets(n_players, log2_net, np.random.default_rng(seed), n_nets)
-    if n_players < 3:
-        return averaging_rule(nets)
     positions = np.argsort(np.concatenate(nets), axis=1).astype(np.int32)  # small numbers are compared faster
     orders, weights = np.concatenate(nets), np.empty((n_nets, *positions.shape))
     curves, compiled = position_curves(n_players), compiling_pays(n_players, len(positions), n_nets)
