@@ -247,6 +247,7 @@ def test_small_pandas_tables_of_floats_are_read_at_once(table):
     [
         pd.DataFrame({"a": [1.5, 2.5], "b": [2, 3]}),
         pd.DataFrame({"a": pd.Categorical([1.5, 2.5])}),
+        pd.DataFrame({"a": pd.arrays.SparseArray([1.5, 2.5])}),
         pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
         pd.DataFrame(np.ones((1000, 2))),
         pl.DataFrame({"a": [1.5, 2.5]}),

@@ -69,7 +69,8 @@ def float_cells(X: Any) -> NDArray[np.float64] | None:
     cells = X.to_numpy()
     if cells.dtype != np.float64:
         return None
-    one_array = np.may_share_memory(cells, X.to_numpy())  # views of it, so all columns have its type
+    # views of it, so all columns have its type; a single column may be sparse
+    one_array = X.shape[1] > 1 and np.may_share_memory(cells, X.to_numpy())
     return cells if one_array or set(X.dtypes.to_numpy()) == {np.dtype(np.float64)} else None
 
 

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -442,6 +442,10 @@ class LatentGaussian:
             kept.clear()
             kept[key] = found
         yield slice(0, len(observed)), *found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # without what other threads may be changing while a copy is made
+        return {name: value for name, value in dict(vars(self)).items() if name != "_latest_posteriors"}
 
     @cached_property
     def _latest_posteriors(self) -> dict[bytes, tuple[Floats, Floats]]:

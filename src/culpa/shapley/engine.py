@@ -76,7 +76,7 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        return {name: value for name, value in dict(vars(self)).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _compiling=threading.RLock())

@@ -19,8 +19,8 @@ are the first players of an order of the missing ones, so an order takes k + 1 w
 score is shared out equally, as everywhere.
 
 Some filled-in rows differ much. If a missing cell nearly follows from a few others, one of which is wrong, the cell that is
-filled in contradicts them, and coalitions with it are worth far more than those without. The standard errors show that. Such
-rows are left to those who walk all orders. So are rows of few players, which all orders tell almost exactly.
+filled in contradicts them, and coalitions with it are worth far more than those without. The standard errors show that.
+Values of such rows come from all orders. So do those of rows with few players, for which all orders are almost exact.
 
 The estimator does not depend on whether complete rows are compiled, so values do not depend on what else was explained.
 """

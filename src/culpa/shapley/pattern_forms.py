@@ -61,6 +61,9 @@ class PatternForms:
         self._n_bytes = 0
         self._spent: dict[bytes, float] = {}
 
+    def __reduce__(self) -> tuple[type["PatternForms"], tuple[()]]:
+        return PatternForms, ()  # a copy finds its own: other threads may be adding forms while it is made
+
     def get(self, observed: Mask) -> QuadraticForms | None:
         """The forms of a pattern, if they were found."""
         forms = self._forms.get(observed.tobytes())
@@ -186,7 +189,7 @@ class ExactPatterns:
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_finding"}  # locks cannot be copied
+        return {name: value for name, value in dict(vars(self)).items() if name != "_finding"}  # locks cannot be copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _finding=threading.Lock())

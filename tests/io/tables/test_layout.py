@@ -23,6 +23,13 @@ def test_a_row_of_units(tmp_path):
     assert "2 header rows, one of names and one of units" in table.decisions
 
 
+def test_a_row_of_units_that_ends_early(tmp_path):
+    """Some programs write no delimiters after the last unit."""
+    table = source(tmp_path, "time;TI1;PI2;n\n;°C;bar\n2024-01-01;1,5;2,5;3\n2024-01-02;1,5;2,5;3\n")
+    assert numbers(table) == (["TI1", "PI2", "n"], [[1.5, 2.5, 3.0]] * 2)
+    assert table.units == {"TI1": "°C", "PI2": "bar"}
+
+
 def test_merged_cells_above_the_names(tmp_path):
     table = source(tmp_path, "Zeit;Reaktor;;Kolonne\n;T;p;T\n;°C;bar;°C\n01.01.2024;1,5;2,5;3,5\n")
     assert numbers(table) == (["Reaktor T", "Reaktor p", "Kolonne T"], [[1.5, 2.5, 3.5]])

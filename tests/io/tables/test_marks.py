@@ -75,3 +75,27 @@ def test_groups_that_are_no_thousands(tmp_path, cell):
     (tmp_path / "t.csv").write_text(f"a;b\n1.234,5;2,5\n{cell};3,5\n")
     with pytest.raises(TableError, match=f"contains '{cell}'"):
         list(open_source(tmp_path / "t.csv", Options(), print).batches(["a", "b"], []))
+
+
+@pytest.mark.parametrize(
+    ("rows", "mark", "cells"),
+    [
+        ("-698.450\t610,678\n778.888\t-1328.901\n", ",", "'610,678' and '-1328.901'"),
+        ("5697.3\t12188.8\n-8361.9\t-26 417.9\n", " ", "'-26 417.9' and '12188.8'"),
+    ],
+)
+def test_some_large_numbers_of_a_column_are_grouped_and_others_are_not(tmp_path, rows, mark, cells):
+    """A comma instead of a point by mistake would make the number a thousand times larger."""
+    with pytest.raises(TableError, match=f"column 'b' contains {cells}, .* --thousands '{mark}'"):
+        read(tmp_path, "a\tb\n" + rows)
+    assert np.isfinite(read(tmp_path, "a\tb\n" + rows, thousands=mark)).all()
+
+
+def test_each_column_groups_thousands_in_its_own_way(tmp_path):
+    rows = read(tmp_path, "a;b\n1,234.5;1234.5\n999.5;999.5\n12,345.25;12345.25\n")
+    assert rows == [[1234.5, 1234.5], [999.5, 999.5], [12345.25, 12345.25]]
+
+
+def test_large_numbers_disagree_in_another_block(tmp_path):
+    with pytest.raises(TableError, match=r"column 'a' contains '1,234\.5' and '1234\.5'"):
+        read(tmp_path, "a;b\n" + "1,234.5;1\n" * 300_000 + "1234.5;1\n")

@@ -131,7 +131,7 @@ def _count_headers(lines: Sequence[Cells], is_number: Callable[[str], bool], is_
         texts = [line[j] for j in columns if j < len(line) and line[j] and not is_missing(line[j])]
         if not texts or any(is_number(cell) or readings([cell]) for cell in line if cell):
             break
-        if len(line) < len(filled[0]):
+        if len(line) < len(filled[0]) and not _are_units([cell for cell in line if cell not in "-–"]):
             break  # rather a row that was torn apart
         if not (_are_units(line) or not all(filled[0]) or len({*texts}) == len(texts) > 1):
             break  # rather a row whose cells all say that they are bad
