@@ -183,11 +183,12 @@ def _read(content, dialect, header):
 def _number(cell, dialect):
     if cell in NULLS or not cell.strip():
         return np.nan
-    text = cell.strip()
+    text = cell.strip(MARK + " \t\r\n")
     if dialect.thousands:
         text = text.replace(dialect.thousands, "")
-    text = re.sub(r"(?<=\d)'(?=\d{3}(\D|$))", "", text)  # culpa says so if it reads apostrophes as separators
-    if dialect.decimal == "." and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+\.\d+", text):  # and commas
+    # culpa says so if it reads apostrophes, blanks or commas as separators, and asks if large numbers have none
+    text = re.sub(r"(?<=\d)[' ](?=\d{3}(\D|$))", "", text)
+    if dialect.decimal == "." and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", text):
         text = text.replace(",", "")
     if dialect.decimal != "." and "." in text:
         raise Unreadable(f"not a number: {cell!r}")
