@@ -183,7 +183,7 @@ def test_names_of_any_length(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_clean_up(tmp_path, number):
-    program = f"from culpa.cli.interrupts import run_interruptible\nrun_interruptible(lambda: exec({WRITER!r}))"
+    program = f"from culpa._core.interrupts import run_interruptible\nrun_interruptible(lambda: exec({WRITER!r}))"
     with subprocess.Popen([sys.executable, "-c", program, tmp_path / "out"], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         process.send_signal(number)

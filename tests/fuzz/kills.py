@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from culpa.cli import main
+from culpa.__main__ import main
 from culpa.io.model_container import unpack
 from culpa.io.tables import csv_table
 from fuzz.command import run

@@ -1,7 +1,5 @@
 """The command line: it only parses arguments. The library does the work."""
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +15,6 @@ from culpa.cli.fit import fit
 from culpa.cli.incidents import incidents
 from culpa.cli.info import info
 from culpa.cli.init import init
-from culpa.cli.interrupts import run_interruptible
 from culpa.cli.report import report
 from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
@@ -79,10 +76,3 @@ def demo(
 
 for each in (demo, init, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):
     app.command()(each)
-
-
-def main() -> None:
-    """Entry point of the ``culpa`` command."""
-    if sys.stderr is None:  # it is closed, but libraries expect it
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    run_interruptible(app)

@@ -81,7 +81,7 @@ def guarded() -> Iterator[None]:
     import signal
     import warnings
 
-    from culpa.cli.interrupts import say_interrupted, signal_received
+    from culpa._core.interrupts import say_interrupted, signal_received
 
     try:
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys
-from culpa.cli.interrupts import run_interruptible
+from culpa._core.interrupts import run_interruptible
 
 def run():
     try:
@@ -41,7 +41,7 @@ def test_exit_code_is_that_of_the_signal(signal, then, code):
 
 IGNORED = """
 import os, signal
-from culpa.cli.interrupts import run_interruptible
+from culpa._core.interrupts import run_interruptible
 
 for each in (signal.SIGINT, signal.SIGHUP):
     signal.signal(each, signal.SIG_IGN)
@@ -58,7 +58,7 @@ def test_signals_that_are_ignored_stay_ignored():
 
 EARLY = """
 import os, signal
-from culpa.cli import interrupts
+from culpa._core import interrupts
 
 interrupts._watch_signals = lambda: os.kill(os.getpid(), signal.SIGTERM)  # while the thread starts
 interrupts.run_interruptible(lambda: None)
@@ -70,12 +70,32 @@ def test_a_signal_before_the_beginning():
     assert (result.returncode, result.stderr) == (-signal.SIGTERM, "")
 
 
+IMPORTING = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":  # the first large package that commands import
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from culpa.__main__ import main
+sys.argv = ["culpa", "--help"]
+main()
+"""
+
+
+def test_a_signal_while_the_commands_are_imported():
+    result = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+
+
 STUCK = """
 import sys
 from pathlib import Path
 import numpy as np
 from culpa._core.files import write_whole
-from culpa.cli.interrupts import run_interruptible
+from culpa._core.interrupts import run_interruptible
 
 matrix = np.random.default_rng(0).normal(size=(4000, 4000))
 
@@ -108,7 +128,7 @@ def test_a_long_instruction_is_not_waited_for(number, code, tmp_path):
 
 LATE = """
 import os, signal, sys
-from culpa.cli.interrupts import run_interruptible
+from culpa._core.interrupts import run_interruptible
 
 try:
     run_interruptible(lambda: sys.exit({code}))
@@ -125,7 +145,7 @@ def test_a_signal_after_the_end_changes_nothing(code):
 
 SWALLOWED = """
 import os, signal, time
-from culpa.cli.interrupts import run_interruptible
+from culpa._core.interrupts import run_interruptible
 
 class Deleted:
     def __del__(self):
