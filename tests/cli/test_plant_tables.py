@@ -215,7 +215,23 @@ def test_bad_rows_do_not_stop_a_pipe(folder, plant):
     assert "3 rows, 0 flagged, 2 lines skipped" in done.stderr
     told = run("score", "-", "-m", "m.culpa", "--strict", stdin=stdin, code=2).stderr
     assert "in row 3, which is not a number" in told
+    ragged = "\n".join([header, *lines[:2], "1,2", lines[2]]) + "\n"
+    strict = run("score", "-", "-m", "m.culpa", "--strict", stdin=ragged, code=2)
+    assert [line.split(",")[0] for line in strict.stdout.splitlines()] == ['"row"', "0", "1"]
+    assert "row 2 has 2 cell(s), but the header has 12." in strict.stderr
     assert "no row could be used" in run("score", "-", "-m", "m.culpa", stdin=f"{header}\n1,2\n", code=2).stderr
+
+
+def test_lines_before_a_bad_one_are_answered(folder, plant):
+    """However many lines arrive at once."""
+    plant[0][:300].to_csv("normal.csv", index=False)
+    run("fit", "normal.csv", "-o", "m.culpa")
+    lines = plant[0][300:304].to_json(orient="records", lines=True, date_format="iso").splitlines()
+    stdin = "\n".join([*lines[:3], "garbage", lines[3]]) + "\n"
+    strict = run("score", "-", "-m", "m.culpa", "--strict", stdin=stdin, code=2)
+    assert [json.loads(line)["row"] for line in strict.stdout.splitlines()] == [0, 1, 2]
+    assert "line 4: not JSON" in strict.stderr
+    assert len(run("score", "-", "-m", "m.culpa", stdin=stdin).stdout.splitlines()) == 4
 
 
 def test_rows_of_long_tables_are_named_by_their_times(folder, plant):

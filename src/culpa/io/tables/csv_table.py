@@ -120,7 +120,7 @@ class CsvTable:
             try:
                 yield self._batch(block, features, carried, done)
             except TableError:
-                if not self.live or self.options.strict:
+                if not self.live:
                     raise
                 yield from self._usable(block, features, carried, done)
             done = self._next
@@ -154,13 +154,18 @@ class CsvTable:
         return Batch(self._places(done, 1), X, texts)
 
     def _usable(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Iterator[Batch]:
-        """The rows of a pipe one by one: a bad one is reported and skipped, so that it does not stop the answers."""
+        """The rows of a pipe one by one: a bad one is reported and skipped, so that it does not stop the answers.
+
+        If it shall stop them, the rows before it are answered.
+        """
         for line in block.splitlines(keepends=True):
             if line.isspace():
                 continue
             try:
                 yield self._batch(line, features, carried, done)
             except TableError as error:
+                if self.options.strict:
+                    raise
                 self._refused += 1
                 self._next = done + 1
                 self.report(f"{str(error).rstrip('.')}. The row is skipped.")
@@ -363,7 +368,8 @@ class CsvTable:
         if numbers is None:
             row, cell = self.spelling.first_bad(array)
             raise TableError(self._not_a_number(name, done + row, cell))
-        if self.thousands and not self.options.thousands and (cells := self._grouping.conflict(name, array)):
+        asks = not self.options.thousands and not self.live  # a pipe cannot be read again
+        if self.thousands and asks and (cells := self._grouping.conflict(name, array)):
             raise marks.ask_about_groups(cells, self.thousands, f"{self.name}: column {name!r}")
         return pa.array(numbers, from_pandas=True)
 

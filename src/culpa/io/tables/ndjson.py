@@ -100,14 +100,16 @@ class NdjsonTable:
         self.skipped, used = 0, 0
         self.missing_found.clear()
         for lines in chain(self._take_seen(), self._lines()):
-            rows, cells, rest = [], [], []
+            rows, cells, rest, fatal = [], [], [], None
             for number, line in lines:
                 try:
                     record = _parse(line)
                     numbers = [self._number(record, name) for name in features]
                     rest.append([self._get(record, name) for name in carried])
                 except TableError as error:
-                    self._complain(number, error)
+                    fatal = self._complain(number, error)
+                    if fatal is not None:
+                        break
                     continue
                 rows.append(number - 1)
                 cells.append(numbers)
@@ -116,6 +118,8 @@ class NdjsonTable:
                 X = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
                 values = {name: [cells[i] for cells in rest] for i, name in enumerate(carried)}
                 yield Batch(np.array(rows), X, values)
+            if fatal is not None:  # only now, so that the lines before it are answered
+                raise fatal
         if self.skipped and not used:
             raise TableError(
                 f"{self.name}: no line could be used. Each line must be a JSON object. If the table has another "
@@ -171,12 +175,14 @@ class NdjsonTable:
             raise TableError(f"field {name!r} is infinite or too large")
         return number
 
-    def _complain(self, number: int, error: TableError) -> None:
+    def _complain(self, number: int, error: TableError) -> TableError | None:
+        """Report a line that is skipped, or return the error that stops the run."""
         message = f"{self.name}, line {number}: {str(error).rstrip('.')}"
         if self.strict:
-            raise TableError(f"{message}.") from None
+            return TableError(f"{message}.")
         self.skipped += 1
         self.report(f"{message}; the line is skipped.")
+        return None
 
 
 def _split(read: Callable[[int], bytes], name: str) -> Iterator[list[Line]]:
