@@ -64,7 +64,7 @@ def test_update_tells_about_drift(folder):
     assert "No drift: the 200 rows" in told
     told = run("update", model, folder / "later.parquet", "-o", folder / "b.culpa").stderr
     assert "Drift: " in told
-    assert "temp_1 +" in told
+    assert "temp_1 moved by +" in told
     assert "training rows" not in run("update", model, folder / "more.csv", "-o", folder / "c.culpa", "-q").stderr
 
 
