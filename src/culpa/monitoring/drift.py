@@ -18,10 +18,10 @@ _NAMED = 2  # features that the sentence names for each measure
 class Measure:
     """One measure of recent rows beside what it is for blocks of training rows.
 
-    ``value`` is that of a typical stretch of recent rows, as long as a block: the geometric mean of all stretches. So a few
-    extreme rows move it little. ``usual`` is the geometric mean of the blocks, and ``limit`` is what 95% of such values stay
-    below if nothing has changed. The first three measures of stretches that are shorter than a block are reduced by what
-    chance adds to them.
+    ``value`` is that of a typical stretch of recent rows, as long as a block: the geometric mean of all stretches. So a
+    few extreme rows move it little. ``usual`` is the geometric mean of the blocks, and ``limit`` is what 95% of such
+    values stay below if nothing has changed. The first three measures of stretches that are shorter than a block are
+    reduced by what chance adds to them.
     """
 
     name: str
