@@ -51,7 +51,7 @@ def _print(comparison: "Comparison", top: int, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from culpa.monitoring.comparison import CONFIDENCE
+    from culpa.monitoring.intervals import CONFIDENCE
 
     out = console.console_of_width(120)
     out.print(Text(comparison.sentence))
