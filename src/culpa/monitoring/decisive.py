@@ -43,11 +43,12 @@ class Decisive:
         more = len(self.spans) - len(named)
         named += [f"{more} more stretch{'es' * (more > 1)}"] if more else []
         change = self.change_without
+        interval = f"{CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g}"
         verdict = "clear" if change.excludes_zero else "no clear change"
         return (
             f"This is not clear, because it depends on {'few' if self.share < _FEW else 'part of the'} rows. Without those "
             f"{listed(named)} of the {self.period} period, the mean score of this period is {self.mean_without:.4g}, a "
-            f"change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g}), which is {verdict}."
+            f"change of {change.value:+.3g} ({interval}), which is {verdict}."
         )
 
 
