@@ -19,6 +19,7 @@ from culpa import PCADetector
 from culpa.models import Moments, ppca
 from culpa.models.blocks import BlockGatherer
 from culpa.models.em import em
+from culpa.monitoring.diagnostics import in_percent
 
 CULPA = [sys.executable, "-m", "culpa"]
 
@@ -162,7 +163,8 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
     rate = culpa.load(folder / "m.culpa").false_alarm_rate_
     assert rate.value in (0 / 300, 1 / 300, 2 / 300, 3 / 300)  # the limit is one of the four largest held-out scores
     assert rate.low <= rate.value <= rate.high
-    value, low, high = (f"{100 * share:.2g}" for share in rate)
+    value, low, high = in_percent(rate)
+    assert len({len(number.partition(".")[2]) for number in (value, low, high)}) == 1
     sentence = f"held-out rows: {value}% above the 99% limit, 95% interval {low} to {high}%"
     assert f"; {sentence}; wrote" in told
     assert sentence in run("info", folder / "m.culpa").stdout

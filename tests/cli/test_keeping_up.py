@@ -181,3 +181,25 @@ def test_compare_warns_about_fill_values(folder):
         assert " ".join(told.split()).count(f"{dirty}: column 'temp_2' contains -9999 10 times, first in row 3") == 1
         assert "If it means a missing cell, add --missing -9999." in told
     assert not run("compare", folder / "normal.csv", dirty, "-m", folder / "plant.culpa", "--missing", "-9999").stderr
+
+
+def test_models_of_rows_with_missing_cells_cannot_be_updated(folder):
+    holes = frame()
+    holes.iloc[::30, 2] = np.nan
+    table, target = write(holes, folder / "holes.csv"), folder / "m2.culpa"
+    run("fit", table, "-o", folder / "m.culpa")
+    refused = run("update", folder / "m.culpa", folder / "more.csv", "-o", target, code=2).stderr
+    assert "Fit it to complete rows with 'culpa fit --complete-only'" in " ".join(refused.split())
+    run("fit", table, "-o", folder / "m.culpa", "--complete-only", "--force")
+    assert "200 new rows" in run("update", folder / "m.culpa", folder / "more.csv", "-o", target).stderr
+
+
+def test_the_model_is_an_argument_of_update_and_info(folder):
+    model, more = folder / "plant.culpa", folder / "more.csv"
+    for words in (("update", more, "-m", model, "-o", folder / "x"), ("info", "-m", model), ("info", "--model", model)):
+        told = " ".join(run(*words, code=2).stderr.split())
+        assert f"'culpa {words[0]}' takes the model file as its first argument, without -m" in told
+        assert "No such option" not in told
+    assert "--model" not in run("info", "--help").stdout
+    for words in (("update", model, more, "-o", folder / "x", "-q"), ("info", model)):
+        run(*words)

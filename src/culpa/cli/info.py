@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def info(
     model: options.ModelArgument,
     json: options.Json = False,
+    model_option: options.NoModelOption = None,
 ) -> None:
     """Show the features, groups, components, limits and training rows of a model, with warnings.
 

@@ -20,6 +20,7 @@ def update(
     complete_only: options.CompleteOnly = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
+    model_option: options.NoModelOption = None,
 ) -> None:
     """Learn from more normal rows, and report whether they have drifted from the earlier rows.
 

@@ -13,6 +13,7 @@ from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
+from culpa.models import PPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
@@ -50,6 +51,11 @@ def update(
     the table and the model, ``note`` the current step once all rows have been read.
     """
     fitted, compiled = detector.fitted, detector.explainer().forms is not None
+    if type(detector.model_) is PPCA and detector.model_.n_iter_ > 1 and not detector.robust:
+        raise ValueError(
+            "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from more "
+            "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
+        )
     rows, left_out = 0, 0
     before, names = detector.blocks_so_far(), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
