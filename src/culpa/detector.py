@@ -40,7 +40,7 @@ from culpa.models import PPCA, MixturePPCA, Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
-from culpa.monitoring.fill_values import about_table
+from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
 from culpa.training_scores import limits_from_rows
@@ -212,10 +212,15 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
         rows = self._recipe().columns.read(table).features[self.lags :]
+        suspicions = about_table(table, COMPLETE_ROWS) if first else self._suspicions(table)
         self.learn_features(rows, forget)
-        if first:  # once is enough
-            self._warned([])
-        return self
+        return self._warned(suspicions, oddly=first)  # what is odd about the model is said once
+
+    def _suspicions(self, table: Table) -> list[str]:
+        """About numbers that may stand for missing cells, in rows to learn from after others."""
+        codes = CodesLearned(self.blocks_so_far().total, table.array.shape[1])
+        codes.add(np.arange(len(table.array)), table.array)
+        return codes.sentences(table.feature_names(), "X", COMPLETE_ROWS.about)
 
     def learn_features(self, rows: Floats, forget: float = 0.0) -> Self:
         """`partial_fit` for complete rows as the model sees them: with lags, rows of the lag matrix."""
@@ -425,8 +430,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
         return self
 
-    def _warned(self, more: Sequence[str]) -> Self:
-        for text in [*more, *oddities(self.fitted)]:
+    def _warned(self, more: Sequence[str], *, oddly: bool = True) -> Self:
+        for text in [*more, *(oddities(self.fitted) if oddly else [])]:
             warnings.warn(text, FitWarning, stacklevel=3)
         return self
 

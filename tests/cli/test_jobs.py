@@ -19,6 +19,7 @@ from culpa import PCADetector
 from culpa.models import Moments, ppca
 from culpa.models.blocks import BlockGatherer
 from culpa.models.em import em
+from culpa.monitoring.diagnostics import in_percent
 
 CULPA = [sys.executable, "-m", "culpa"]
 
@@ -162,7 +163,8 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
     rate = culpa.load(folder / "m.culpa").false_alarm_rate_
     assert rate.value in (0 / 300, 1 / 300, 2 / 300, 3 / 300)  # the limit is one of the four largest held-out scores
     assert rate.low <= rate.value <= rate.high
-    value, low, high = (f"{100 * share:.2g}" for share in rate)
+    value, low, high = in_percent(rate)
+    assert len({len(number.partition(".")[2]) for number in (value, low, high)}) == 1
     sentence = f"held-out rows: {value}% above the 99% limit, 95% interval {low} to {high}%"
     assert f"; {sentence}; wrote" in told
     assert sentence in run("info", folder / "m.culpa").stdout
@@ -184,15 +186,32 @@ def test_fit_names_the_worst_training_row(folder):
     dirty = frame()
     dirty.iloc[:3, 0] = np.nan
     clean = run("fit", write(dirty, folder / "holes.csv"), "-o", folder / "m.culpa").stderr
-    assert re.search(r"\d training rows look abnormal, the worst \(row \d+\) at [12]\.\d times its limit; wrote", clean)
+    assert re.search(
+        r"\d training rows above the limit of SPE or T2, the worst \(row \d+\) by a factor of [12]\.\d; wrote", clean
+    )
     dirty.iloc[207, 2] = -9999
     for options in (
         [],
         ["--complete-only", "--limit", "conformal", "--confidence", "0.9"],
     ):  # rows left out do not shift the others
         told = run("fit", write(dirty, folder / "dirty.csv"), "-o", folder / "m.culpa", "--force", *options).stderr
-        worst = r"the worst \(row 207\) at \d+ times its limit: check it before you rely on the model"
+        worst = r"the worst \(row 207\) by a factor of \d+: check it before you rely on the model"
         assert re.search(worst, told)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_fit_names_the_time_of_the_worst_training_row(folder, suffix):
+    dirty = frame()
+    dirty.iloc[:3, 0] = np.nan
+    dirty.iloc[207, 2] = -9999
+    dirty.insert(0, "time", pd.date_range("2024-05-01", periods=len(dirty), freq="min"))
+    table = write(dirty, folder / f"dirty{suffix}")
+    told = run("fit", table, "-o", folder / "m.culpa").stderr
+    assert "the worst (2024-05-01 03:27:00) by a factor of " in told
+    told = run("fit", table, "-o", folder / "m.culpa", "--force", "--time", "none", "--drop", "time").stderr
+    assert "the worst (row 207) by a factor of " in told
+    told = run("fit", table, "-o", folder / "m.culpa", "--force", "--robust", "cells").stderr
+    assert "at 2024-05-01 03:27:00 is -9999, expected " in told
 
 
 @pytest.mark.parametrize("options", [["--trim", "0.05"], ["--limit", "conformal", "--holdout", "0.4"]])
@@ -204,8 +223,8 @@ def test_trimming_and_conformal_limits(folder, options):
     assert again.limit_ == pytest.approx(wanted.limit_, rel=1e-9)
     trimmed = int(wanted.abnormal_training_rows_["trimmed"].sum())
     others = len(wanted.abnormal_training_rows_) - trimmed
-    told = f"; {trimmed} rows trimmed, {others} others look" if trimmed else f"; {others} training rows look"
-    assert f"{told} abnormal" in result.stderr
+    told = f"; {trimmed} rows trimmed, {others} others" if trimmed else f"; {others} training rows"
+    assert f"{told} above the limit of SPE or T2" in result.stderr
     assert len(again.abnormal_training_rows_) == len(wanted.abnormal_training_rows_)
     kind = json.loads(run("info", folder / "m.culpa", "--json").stdout)["limit_kind"]
     assert kind == wanted.limit_kind_

@@ -1,12 +1,15 @@
 """Two periods compared: the difference of mean explanations, its intervals, and changed correlations."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from culpa import PCADetector
+from culpa.monitoring.comparison import Comparison, FeatureChange
+from culpa.monitoring.intervals import Interval
 from culpa.monitoring.periods import Period
 
 LOADINGS = np.random.default_rng(5).normal(size=(3, 8))
@@ -177,7 +180,8 @@ def test_little_to_compare():
     comparison = detector.compare(rows(1, 1), rows(2, 2))
     assert np.isnan(comparison.score.low)
     assert comparison.correlations == ()
-    assert "no clear change" in comparison.sentence
+    assert "Each period needs at least 2 rows" in comparison.sentence
+    assert "nan" not in comparison.sentence
     json.loads(comparison.to_json())
     same = detector.compare(rows(50, 1), rows(50, 1))
     assert same.score.value == 0
@@ -188,3 +192,57 @@ def test_little_to_compare():
         detector.compare(rows(5, 1), np.full((3, 8), np.nan))
     with pytest.raises(TypeError, match="has no parameter 'gmae'"):
         detector.compare(rows(5, 1), rows(5, 1), gmae="x")
+
+
+def with_outliers(places, n=400):
+    X = rows(n, 1)
+    X[:, 2] += 1.5
+    X[places, 4] = -9999.0
+    return X
+
+
+def test_says_why_a_large_change_is_not_clear():
+    detector = PCADetector(3, statistic="mahalanobis").fit(rows(2000, 0))
+    before, clean, dirty = rows(400, 2), with_outliers([]), with_outliers([130, 131])
+    comparison = detector.compare(before, dirty)
+    assert not comparison.score.excludes_zero
+    found = comparison.decisive
+    (first, last), *others = found.spans
+    assert others == []
+    assert first <= 130 < 131 <= last < first + 40
+    kept = np.r_[clean[:first], clean[last + 1 :]]
+    expected = detector.compare(before, kept)
+    assert found.period == "second"
+    assert found.mean_without == pytest.approx(expected.score_after, rel=1e-6)
+    assert found.change_without.value == pytest.approx(expected.score.value, rel=1e-6)
+    assert found.change_without.excludes_zero
+    told = f"it depends on few rows. Without those in rows {first} to {last} of the second period, the mean score of "
+    assert told in comparison.sentence
+    assert comparison.sentence.split(" No correlation")[0].endswith("which is clear.")
+    assert json.loads(comparison.to_json())["decisive"]["spans"] == [[first, last]]
+    assert detector.compare(dirty, before).decisive.period == "first"
+    times = pd.DataFrame(dirty, index=pd.date_range("2024-05-01", periods=400, freq="min"))
+    assert "Without those on 2024-05-01 from 0" in detector.compare(before, times).sentence
+
+
+def test_few_rows_rarely_decide_if_there_are_no_faults():
+    detector = PCADetector(3, statistic="mahalanobis").fit(rows(2000, 0))
+    detector.explainer().compile()
+    found = [detector.compare(rows(300, seed), rows(300, seed + 1)).decisive for seed in range(100, 180, 2)]
+    assert sum(each is not None for each in found) <= 1
+
+
+def test_names_features_whose_parts_are_clear():
+    def change(feature, value, margin):
+        return FeatureChange(feature, Interval(value, value - margin, value + margin), value / 100, 0, value, 0, 0)
+
+    parts = (change("a", 62.0, 95.0), change("b", 30.0, 50.0), change("c", 17.0, 15.0), change("d", -9.0, 2.0))
+    clear = Comparison(Interval(100.0, 50.0, 150.0), 12.0, 112.0, parts, (), 400, 400, "mahalanobis")
+    assert clear.sentence.split(": ")[1] == (
+        "c accounts for +17 (2 to 32), the largest part is that of a, +62 (-33 to 157), which is not clear. No "
+        "correlation changed clearly."
+    )
+    none = replace(clear, features=parts[:2])
+    assert ": no feature accounts for a clear part of it, the largest part is that of a, " in none.sentence
+    certain = replace(clear, features=parts[2:])
+    assert certain.sentence.split(": ")[1].startswith("c accounts for +17 (2 to 32). No")

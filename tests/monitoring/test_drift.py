@@ -106,7 +106,7 @@ def test_what_it_says():
     assert found.drifted
     assert found.sentence.startswith("Drift: ")
     assert "the mean moved by" in found.sentence
-    assert "pressure +" in found.sentence
+    assert f"pressure moved by {found.features[2].shift:+.3g} of its standard deviations" in found.sentence
     assert "<Drift of 120 rows" in repr(found)
     pressure = found.features[2]
     assert pressure.shift == pytest.approx((recent["pressure"].mean() - X["pressure"].mean()) / X["pressure"].std())
@@ -206,3 +206,53 @@ def test_context_and_smoothing(settings):
     assert len(calm.features) == 6 - len(settings.get("given", []))
     recent[:, 2] += 1.5
     assert detector.drift(recent).drifted
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"statistic": "spe"}, {"given": [0]}, {"model": "student", "limit": "auto"}], ids=str
+)
+def test_mean_score_is_that_of_other_methods(settings):
+    """Also where a few rows decide it, which hardly change the score of a typical stretch."""
+    rng = np.random.default_rng(0)
+    X, recent = rows(500, rng), rows(400, rng) + 0.5
+    recent[120:123, 1] = -9999
+    detector = PCADetector(**SETTINGS | settings).fit(X)
+    found, scores = detector.drift(recent), -detector.score_samples(recent)
+    assert found.mean_score == pytest.approx(scores.mean(), rel=1e-9)
+    assert found.mean_score == pytest.approx(detector.compare(X, recent).score_after, rel=1e-9)
+    assert found.score.value < found.mean_score / 10
+    assert found.n_stretches == 8
+    stretches = [part.mean() for part in np.array_split(scores, 8)]
+    if not settings:
+        assert found.score.value == pytest.approx(stats.gmean(stretches), rel=1e-3)
+    typical, overall = found.sentence.split(" Over all 400 rows, ")
+    assert typical.startswith("Drift: in a typical stretch of 50 rows, ")
+    assert f"the mean score is {found.score.value:.4g} (usual {found.score.usual:.4g}," in typical
+    assert f"the mean score is {found.mean_score:.4g}." in overall
+    assert json.loads(found.to_json())["mean_score"] == found.mean_score
+    assert f"{found.score.value:.4g}" in repr(found).split("score  ")[1]
+
+
+def test_mean_score_is_unknown_where_rows_are_smoothed():
+    rng = np.random.default_rng(0)
+    found = PCADetector(**SETTINGS | {"smooth": 0.2}).fit(rows(500, rng)).drift(rows(200, rng) + 1.5)
+    assert found.mean_score is None
+    assert f"the mean score of rows before smoothing is {found.score.value:.4g} (" in found.sentence
+
+
+def test_incomplete_rows_are_not_in_the_mean_score():
+    rng = np.random.default_rng(0)
+    X, recent = rows(500, rng), rows(400, rng) + 1.5
+    recent[3, 2] = np.nan
+    found = PCADetector(**SETTINGS).fit(X).drift(recent)
+    assert "Over all 399 complete rows, " in found.sentence
+
+
+def test_distances_of_the_mean_and_of_features_have_different_names():
+    """A single stretch with a large shift: the typical distance is small, and the mean of all rows far away."""
+    rng = np.random.default_rng(0)
+    X, recent = rows(500, rng), rows(400, rng) + 0.5
+    recent[120:140, 1] = -300
+    found = PCADetector(**SETTINGS).fit(X).drift(recent)
+    assert f"the mean moved by a Mahalanobis distance of {found.mean.value:.3g} (usual" in found.sentence
+    assert " sd" not in found.sentence

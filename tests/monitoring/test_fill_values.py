@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import culpa
 from culpa import PCADetector
+from culpa._core.fit_warning import FitWarning
 from culpa._core.json_values import as_typed
 from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
@@ -395,3 +396,23 @@ def test_the_quick_look_misses_no_code(numbers):
     told = codes_in(np.array(numbers)[:, None], [0.5], [0.0])
     expected = {number for number in numbers if is_code(number) and abs(number - 0.5) > 0.25}
     assert bool(told) == bool(expected)
+
+
+def test_partial_fit_warns_as_fit_does():
+    X, dirty = measured(), measured(300, 1)
+    dirty[[7, 70, 170], 0] = -9999.0
+    said = "column 'temp' contains -9999 3 times, first in row 7"
+    remedy = r"If it means a missing cell or is a fault, leave out such rows\."
+    with pytest.warns(FitWarning, match=f"{said}, .*{remedy}"):
+        detector = PCADetector(2).partial_fit(pd.DataFrame(dirty, columns=NAMES))
+    detector = PCADetector(2).partial_fit(pd.DataFrame(X, columns=NAMES))
+    with pytest.warns(FitWarning, match=f"{said}, far from the training rows. {remedy}"):
+        detector.partial_fit(pd.DataFrame(dirty, columns=NAMES))
+
+
+def test_small_calls_of_partial_fit_do_not_warn_about_normal_cells():
+    """Three rows may contain a number that stands alone, but it is close to the earlier rows."""
+    X = measured(2000)
+    detector = PCADetector(2).partial_fit(X)
+    for start in range(0, 60, 3):
+        detector.partial_fit(measured(60, 2)[start : start + 3])  # warnings are errors

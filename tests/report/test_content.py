@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from culpa import PCADetector
 from culpa.cli import app
+from culpa.monitoring.diagnostics import in_percent
 from culpa.report import page
 from culpa.report.downsampling import marks
 from culpa.report.size_limits import Caps
@@ -236,8 +237,9 @@ def test_false_alarms_on_held_out_rows_are_told(default, detector):
     rate = default.false_alarm_rate_
     content = default.report(new()).content
     fact = next(fact for fact in content.overview.facts if fact.name == "False alarms")
-    assert fact.value == f"{100 * rate.value:.2g}%"
-    assert fact.note == f"of held-out normal rows, 95% interval {100 * rate.low:.2g} to {100 * rate.high:.2g}%"
+    value, low, high = in_percent(rate)
+    assert fact.value == f"{value}%"
+    assert fact.note == f"of held-out normal rows, 95% interval {low} to {high}%"
     settings = {fact.name: fact.value for fact in content.model.settings}
     assert settings["false alarms"].startswith(f"held-out rows: {fact.value} above the 99% limit, 95% interval")
     formula = detector.report(new()).content

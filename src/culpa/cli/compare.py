@@ -40,7 +40,7 @@ def compare(
         console.tell_reading(table, quiet=quiet)
     fitted = fitted.without_groups() if no_groups else fitted
     with console.progress_bar(before, quiet=quiet) as (rows_done, _):
-        comparison = run(fitted, before, after, progress=rows_done)
+        comparison = run(fitted, before, after, progress=rows_done, report=console.warn)
     if json:
         typer.echo(comparison.to_json())
     else:
@@ -51,7 +51,7 @@ def _print(comparison: "Comparison", top: int, noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from culpa.monitoring.comparison import CONFIDENCE
+    from culpa.monitoring.intervals import CONFIDENCE
 
     out = console.console_of_width(120)
     out.print(Text(comparison.sentence))

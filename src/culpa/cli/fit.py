@@ -111,9 +111,9 @@ def _summary(detector: "PCADetector", output: Path, source: "TimedTable | None" 
     skipped = f", {console.count(source.skipped, 'line')} skipped" if source and source.skipped else ""
     skipped += f", {console.count(source.left_out, 'row')} left out" if source and source.left_out else ""
     abnormal = detector.abnormal_training_rows_
-    odd = "" if abnormal is None else f"; {_oddity(abnormal)}"
+    odd = "" if abnormal is None else f"; {_oddity(abnormal, source)}"
     if (cells := detector.suspicious_cells_) is not None:
-        odd = f"; {_suspicious(cells)}{odd}"
+        odd = f"; {_suspicious(cells, source)}{odd}"
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
@@ -138,27 +138,44 @@ def _rate(detector: "PCADetector") -> str:
     return f"; {words}" if words else ""
 
 
-def _suspicious(cells: Any) -> str:
+def _suspicious(cells: Any, source: "TimedTable | None") -> str:
     """How many training cells were treated as missing, and which one is worst."""
     told = f"{console.count(len(cells), 'suspicious cell')} treated as missing"
     if not len(cells):
         return told
     feature, row, value, expected = cells.iloc[0][["feature", "row", "value", "expected"]]
-    return f"{told}, the worst: {feature} in row {row} is {value:.4g}, expected {expected:.4g}"
+    when = f"at {time}" if (time := _time_of(row, source)) else f"in row {row}"
+    return f"{told}, the worst: {feature} {when} is {value:.4g}, expected {expected:.4g}"
 
 
-def _oddity(abnormal: Any) -> str:
-    """How many training rows look abnormal, and which one most."""
+def _time_of(row: int, source: "TimedTable | None") -> str:
+    """The time of a row as the table has it, if there is one: people know times, not numbers of rows."""
+    from culpa.io.tables import TableError
+    from culpa.jobs.batches import take
+
+    try:
+        if source is None or not source.again or source.time is None:
+            return ""
+        for batch in source.batches((), (source.time,)):
+            if len(at := (batch.rows == row).nonzero()[0]):
+                cell = take(batch.carried[source.time], at)[0]
+                return str(cell.as_py() if hasattr(cell, "as_py") else cell)
+    except TableError:  # the times cannot be read, which is no reason to lose the model
+        pass
+    return ""
+
+
+def _oddity(abnormal: Any, source: "TimedTable | None") -> str:
+    """How many training rows exceed the limits of SPE and T2, and which one most."""
     from culpa.monitoring.trimming import GROSS
 
     trimmed = int(abnormal["trimmed"].sum())  # trimmed rows need not be abnormal
     others = abnormal[~abnormal["trimmed"]]
     text = f"{console.count(trimmed, 'row')} trimmed, " if trimmed else ""
-    text += (
-        f"{console.count(len(others), 'other' if trimmed else 'training row')} look{'s' * (len(others) == 1)} abnormal"
-    )
+    text += f"{console.count(len(others), 'other' if trimmed else 'training row')} above the limit of SPE or T2"
     if not len(others):
         return text
     row, times = others["row"].iloc[0], others["times_limit"].iloc[0]
-    text += f", the worst (row {row}) at {times:,.{1 if times < 10 else 0}f} times its limit"
+    worst = _time_of(row, source) or f"row {row}"
+    text += f", the worst ({worst}) by a factor of {times:,.{1 if times < 10 else 0}f}"
     return f"{text}: check it before you rely on the model" if times > GROSS else text

@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import plain
+from culpa.cli.console import count, plain
 
 if TYPE_CHECKING:
     from culpa.jobs import Description
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def info(
     model: options.ModelArgument,
     json: options.Json = False,
+    model_option: options.NoModelOption = None,
 ) -> None:
     """Show the features, groups, components, limits and training rows of a model, with warnings.
 
@@ -39,7 +40,8 @@ def _modes(about: "Description") -> dict[str, str]:
     if about.modes is None:
         return {}
     each = (
-        f"{mode['mode']} ({mode['share']:.0%} of the rows, {mode['components']} components)" for mode in about.modes
+        f"{mode['mode']} ({mode['share']:.0%} of the rows, {count(mode['components'], 'component')})"
+        for mode in about.modes
     )
     return {"modes": ", ".join(each)}
 
@@ -47,17 +49,18 @@ def _modes(about: "Description") -> dict[str, str]:
 def _print(about: "Description") -> None:
     from culpa.columns.units import short_names
 
-    past = f" with {about.lags} lags" if about.lags else ""
+    past = f" with {count(about.lags, 'lag')}" if about.lags else ""
     if about.given:
         past += f", given {', '.join(about.given)}"
     if about.smooth is not None:
         past += f"; rows smoothed with weight {about.smooth:g}"
+    explain = "explains" if about.components == 1 else "explain"
     model = about.model
     if about.degrees_of_freedom is not None:
         model += f" with {about.degrees_of_freedom:.3g} degrees of freedom"
     lines = {
         "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
-        "components": f"{about.components}, which explain {about.explained_variance:.1%} of the variance",
+        "components": f"{about.components}, which {explain} {about.explained_variance:.1%} of the variance",
         **_modes(about),
         "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
         "false alarms": about.false_alarms or "not known, because the limit is a formula",

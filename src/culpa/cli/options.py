@@ -42,6 +42,20 @@ Model = Annotated[
 ModelArgument = Annotated[
     Path, typer.Argument(help="Model file, written by 'culpa fit', 'calibrate' or 'update'.", show_default=False)
 ]
+
+
+def _refuse_model_option(context: typer.Context, given: str | None) -> None:
+    if given is not None:
+        name = context.info_name
+        table = " TABLE" if name == "update" else ""
+        console.fail(
+            f"'culpa {name}' takes the model file as its first argument, without -m: culpa {name} {given}{table}"
+        )
+
+
+NoModelOption = Annotated[  # for people who know -m from other commands
+    str | None, typer.Option("--model", "-m", hidden=True, is_eager=True, callback=_refuse_model_option)
+]
 ModelOutput = Annotated[
     Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
 ]

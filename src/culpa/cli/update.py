@@ -20,6 +20,7 @@ def update(
     complete_only: options.CompleteOnly = False,
     force: options.Force = False,
     quiet: options.Quiet = False,
+    model_option: options.NoModelOption = None,
 ) -> None:
     """Learn from more normal rows, and report whether they have drifted from the earlier rows.
 
@@ -54,7 +55,7 @@ def update(
     if not quiet:
         _say(done, detector.model_.n_samples_)
         limit = f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}"
-        console.say(f"{detector.model_.n_components_} components; {limit}; wrote {output}")
+        console.say(f"{console.count(detector.fitted.n_components, 'component')}; {limit}; wrote {output}")
 
 
 def _say(done: "Update", weight: float) -> None:

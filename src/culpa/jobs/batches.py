@@ -89,7 +89,7 @@ def scored_batches(
         codes.add(batch.rows, batch.X[:, columns.positions])
         yield scored
         progress(summary)
-    for text in codes.sentences(columns.names, source.name, ADVICE):
+    for text in codes.sentences(columns.names, source.name, ADVICE.missing):
         report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)

@@ -9,6 +9,7 @@ from culpa._core.threads import one_blas_thread
 from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
+from culpa.jobs.batches import ADVICE, codes_for
 from culpa.monitoring.comparison import Comparison, compare_periods
 from culpa.monitoring.periods import Period
 
@@ -19,20 +20,24 @@ def compare(
     after: Source,
     *,
     progress: Callable[[int], None] = lambda rows: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
-    """What `PCADetector.compare` says, of rows that come in batches."""
+    """What `PCADetector.compare` says, of rows that come in batches; ``report`` receives warnings about the tables."""
     explainer, periods, done = fitted.explainer(), [], 0
     with one_blas_thread():
         for source in (before, after):
-            period, arrange = Period(explainer), fitted.columns.stream()
+            period, arrange, codes = Period(explainer), fitted.columns.stream(), codes_for(fitted)
             for batch in source.batches(fitted.columns.inputs, ()):
                 features, cells, shrink = arrange(batch.X)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
                     period.add(Reading(features, cells, batch.rows, shrink=shrink))
+                codes.add(batch.rows, batch.X[:, fitted.columns.positions])
                 done += len(batch.X)
                 progress(done)
             _check(period, source)
             periods.append(period)
+            for text in codes.sentences(fitted.columns.names, source.name, ADVICE.missing):
+                report(text)
         return compare_periods(*periods)
 
 

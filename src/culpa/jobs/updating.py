@@ -4,15 +4,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.columns import History
 from culpa.detector import PCADetector
+from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
+from culpa.io.tables.columns import take_as_missing
+from culpa.models import PPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
+from culpa.monitoring.fill_values import Advice, CodesLearned
+
+_MUCH = 3.0  # times, by which a limit rarely changes if the new rows are normal
+_ADVICE = Advice(
+    lambda number: take_as_missing(number).removesuffix(".") + " --complete-only.",
+    "leave out such rows",
+)
 
 
 @dataclass(frozen=True)
@@ -37,13 +48,19 @@ def update(
     """Let a fitted detector learn from the rows of a table; ``forget`` as in `PCADetector.partial_fit`.
 
     ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` receives warnings about
-    the model, ``note`` the current step once all rows have been read.
+    the table and the model, ``note`` the current step once all rows have been read.
     """
     fitted, compiled = detector.fitted, detector.explainer().forms is not None
+    if type(detector.model_) is PPCA and detector.model_.n_iter_ > 1 and not detector.robust:
+        raise ValueError(
+            "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from more "
+            "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
+        )
     rows, left_out = 0, 0
-    gatherer = DriftGatherer.of(fitted) if len(detector.blocks_so_far()) > 1 else None
+    before, names = detector.blocks_so_far(), fitted.columns.inputs
+    gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     with one_blas_thread():
-        for X in _lagged(fitted.columns.lags, source, fitted.columns.inputs, progress):
+        for places, X in _lagged(fitted.columns.lags, source, names, progress):
             complete = ~np.isnan(X).any(axis=1)
             if not complete.all() and not complete_only:
                 raise TableError(
@@ -54,6 +71,7 @@ def update(
             rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
             if len(kept):
                 detector.learn_features(kept, forget)
+            codes.add(places[complete], kept[:, : len(names)])
             if gatherer is not None:
                 gatherer.add(kept)
     if not rows:
@@ -61,16 +79,32 @@ def update(
     if compiled:
         note("compiling the explainer")
         detector.explainer().compile()
-    for text in oddities(detector.fitted, ON_THE_COMMAND_LINE):
+    suspicions = codes.sentences(names, source.name, _ADVICE.about)
+    for text in [
+        *suspicions,
+        *_about_the_limit(fitted, detector.fitted),
+        *oddities(detector.fitted, ON_THE_COMMAND_LINE),
+    ]:
         report(text)
     return Update(rows, left_out, None if gatherer is None or not gatherer.enough else gatherer.finish())
 
 
-def _lagged(lags: int, source: Source, names: tuple[str, ...], progress: Callable[[int], None]) -> Iterator[Floats]:
-    """Rows beside the rows before them, from the first one whose whole history is known."""
+def _about_the_limit(before: FittedDetector, after: FittedDetector) -> Iterator[str]:
+    name, old, new = after.statistic.name, before.limit, after.limit
+    if name == before.statistic.name and max(old, new) > _MUCH * min(old, new):
+        yield (
+            f"the {name} limit {'rose' if new > old else 'fell'} from {old:.4g} to {new:.4g}. Check that all new rows are "
+            "normal before you use the updated model."
+        )
+
+
+def _lagged(
+    lags: int, source: Source, names: tuple[str, ...], progress: Callable[[int], None]
+) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Rows beside the rows before them, from the first one whose whole history is known, and their places."""
     history, without, done = History(lags, len(names)), lags, 0
     for batch in source.batches(names, ()):
-        yield history.join(batch.X)[without:]
+        yield batch.rows[without:], history.join(batch.X)[without:]
         without = max(without - len(batch.X), 0)
         done += len(batch.X)
         progress(done)

@@ -138,7 +138,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.n_iter_ > 1:
             raise ValueError(
                 "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from "
-                "more rows: use fit on all of them."
+                "more rows. Use fit on all rows, or fit the model to complete rows only."
             )
         n = self.n_samples_
         return self._moments or Moments(n, self.mean_, np.zeros_like(self.mean_), self.sample_.times(n - 1))

@@ -3,14 +3,16 @@
 The mean of Shapley values over a period is exact. Where values are quadratic forms, phi_i(x) = x^T F_i x + c_i, their mean
 is tr(F_i M) + c_i with M the mean of x x^T, so that one pass over a table of any size gathers all there is to know; other
 rows are explained one by one. Rows of one period depend on each other, so intervals come from the means of consecutive
-stretches (batch means), and from a jackknife over stretches for correlations.
+stretches (batch means), and from a jackknife over stretches for correlations. Where few rows with very high scores decide
+the mean, intervals are wide, and `decisive` says so.
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -25,30 +27,15 @@ from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.models import Moments
+from culpa.monitoring.decisive import Decisive, Stretches, decisive_stretches
+from culpa.monitoring.intervals import CONFIDENCE, Interval, batch_variance, margin_of, welch
 from culpa.monitoring.periods import Period
 from culpa.monitoring.when import cut
 
-CONFIDENCE = 0.95  # of intervals
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time
 _PAIRS_KEPT = 100
 _NAMED = 3  # features that the sentence names at most
 _LARGEST_CORRELATION = 1 - 1e-12  # Fisher's z of 1 is infinite
-
-
-class Interval(NamedTuple):
-    """A number with a confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:+.3g} ({self.low:.3g} to {self.high:.3g})"
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the number is clearly not 0."""
-        return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +83,8 @@ class Comparison:
         The 100 pairs of features whose correlations changed most clearly, clearest first.
     n_before, n_after : int
         Rows with a score.
+    decisive : Decisive or None
+        Stretches of rows on which most of the change depends, because their scores are far from all others.
     """
 
     score: Interval
@@ -106,19 +95,13 @@ class Comparison:
     n_before: int
     n_after: int
     score_name: str
+    decisive: Decisive | None = None
     native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
 
     @property
     def sentence(self) -> str:
         """The comparison in plain words."""
-        told = (
-            f"The mean score went from {self.score_before:.4g} to {self.score_after:.4g}, {self._interval(self.score)}"
-        )
-        if not self.score.excludes_zero:
-            told = f"{told}, which is no clear change."
-        else:
-            parts = [f"{cut(each.feature)} accounts for {each.change}" for each in self.features[:_NAMED]]
-            told = f"{told}: {', '.join(parts)}."
+        told = f"The mean score went from {self.score_before:.4g} to {self.score_after:.4g}{self._judged}"
         clear = [pair for pair in self.correlations if pair.p_value < 1 - CONFIDENCE]
         if not clear:
             return f"{told} No correlation changed clearly."
@@ -129,9 +112,30 @@ class Comparison:
             f"{pair.after:.2f}{more}."
         )
 
-    @staticmethod
-    def _interval(change: Interval) -> str:
-        return f"a change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g})"
+    @property
+    def _judged(self) -> str:
+        """Whether the mean score changed clearly, and why or why not."""
+        change = self.score
+        if math.isnan(change.low):
+            return ". Each period needs at least 2 rows to tell whether this is a clear change."
+        told = f", a change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g})"
+        if change.excludes_zero:
+            return f"{told}: {self._parts}."
+        if self.decisive is None:
+            return f"{told}, which is no clear change."
+        return f"{told}. {self.decisive.sentence}"
+
+    @property
+    def _parts(self) -> str:
+        """The features whose parts of the change are clear, and the largest part if it is not."""
+        clear = [each for each in self.features if each.change.excludes_zero and each.share > 0]
+        parts = [f"{cut(each.feature)} accounts for {each.change}" for each in clear[:_NAMED]]
+        if not clear:
+            parts = ["no feature accounts for a clear part of it"]
+        largest = self.features[0]
+        if not largest.change.excludes_zero:
+            parts.append(f"the largest part is that of {cut(largest.feature)}, {largest.change}, which is not clear")
+        return ", ".join(parts)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.n_before:,} and {count(self.n_after, 'row')}: {self.sentence}>"
@@ -170,6 +174,7 @@ class Comparison:
             "score_before": self.score_before,
             "score_after": self.score_after,
             "score": self.score._asdict(),
+            "decisive": None if self.decisive is None else self.decisive.to_dict(),
         }
         for name in ("features", "correlations"):
             result[name] = [
@@ -204,7 +209,7 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
             raise ValueError(f"no row of {name!r} has a score: pass rows with observed cells.")
     (n1, means1), (n2, means2) = before.means(), after.means()
     y1, y2 = n1 @ means1 / n1.sum(), n2 @ means2 / n2.sum()
-    margin = _margin(_batch_variance(n1, means1), _batch_variance(n2, means2), np.append(_sampled(before, after), 0.0))
+    margin = margin_of(batch_variance(n1, means1), batch_variance(n2, means2), np.append(_sampled(before, after), 0.0))
     change = y2 - y1
     intervals = [Interval(float(c), float(c - m), float(c + m)) for c, m in zip(change, margin, strict=True)]
     own_means = [_column_means(period, explainer) for period in (before, after)]
@@ -230,6 +235,10 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
         before.total.n_rows,
         after.total.n_rows,
         explainer.score.name,
+        decisive_stretches(
+            Stretches(n1, means1[:, -1], before.labels),
+            Stretches(n2, means2[:, -1], after.labels),
+        ),
         native,
     )
 
@@ -243,15 +252,6 @@ def _column_means(period: Period, explainer: Explainer) -> Floats:
     return np.array([means[at[0]] if len(at) == 1 else np.nan for _, at in explainer.groups])
 
 
-def _batch_variance(n: Floats, means: Floats) -> tuple[Floats, int]:
-    """Variance of the weighted mean of batch means, and its degrees of freedom; NaN for a single batch."""
-    B = len(n)
-    if B < 2:
-        return np.full(means.shape[1], np.nan), 1
-    weights = n / n.sum()
-    return weights**2 @ (means - weights @ means) ** 2 * (B / (B - 1)), B - 1
-
-
 def _sampled(before: Period, after: Period) -> Floats:
     """Standard error of the change of every mean Shapley value that sampled orders leave."""
     (forms1, rows1), (forms2, rows2) = before.sampling(), after.sampling()
@@ -261,25 +261,11 @@ def _sampled(before: Period, after: Period) -> Floats:
     return np.asarray(change.std(axis=0, ddof=1) / np.sqrt(len(change)) + rows1 + rows2)
 
 
-def _margin(
-    before: tuple[Floats, int], after: tuple[Floats, int], sampled: Floats | float, level: float = 1 - CONFIDENCE
-) -> Floats:
-    """Half the width of the interval of a difference, with Welch's degrees of freedom."""
-    variance, freedom = _welch(before, after)
-    return np.asarray(stats.t.isf(level / 2, freedom) * np.sqrt(variance + np.square(sampled)))
-
-
-def _welch(before: tuple[Floats, int], after: tuple[Floats, int]) -> tuple[Floats, Floats]:
-    (v1, f1), (v2, f2) = before, after
-    total = v1 + v2
-    return total, np.divide(total**2, v1**2 / f1 + v2**2 / f2, out=np.full_like(total, f1 + f2), where=total > 0)
-
-
 def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[CorrelationChange, ...]:
     """The pairs whose correlation changed most clearly, of columns that vary in both periods."""
     d = len(names)
     (z1, v1), (z2, v2) = (_fisher(period.complete, d) for period in (before, after))
-    variance, freedom = _welch(v1, v2)
+    variance, freedom = welch(v1, v2)
     first, second = np.triu_indices(d, 1)
     known = np.isfinite(z1 + z2 + variance)
     change, n_pairs = z2 - z1, max(int(known.sum()), 1)

@@ -8,7 +8,7 @@ from typing import Any
 from culpa._core.json_values import to_json_value
 from culpa._core.types import DataFrame
 from culpa._core.validation import frame_like
-from culpa.monitoring.when import cut
+from culpa.monitoring.when import cut, listed
 
 SIGNIFICANCE = 0.05
 _NAMED = 2  # features that the sentence names for each measure
@@ -18,7 +18,10 @@ _NAMED = 2  # features that the sentence names for each measure
 class Measure:
     """One measure of recent rows beside what it is for blocks of training rows.
 
-    ``usual`` is the blocks' (geometric) mean, ``limit`` what 95% of such rows stay below if nothing has changed.
+    ``value`` is that of a typical stretch of recent rows, as long as a block: the geometric mean of all stretches. So a
+    few extreme rows move it little. ``usual`` is the geometric mean of the blocks, and ``limit`` is what 95% of such
+    values stay below if nothing has changed. The first three measures of stretches that are shorter than a block are
+    reduced by what chance adds to them.
     """
 
     name: str
@@ -54,14 +57,19 @@ class Drift:
     Attributes
     ----------
     angle, variance, mean, score : Measure
-        Angle in degrees between the main directions of variation of recent rows and of the model; typical factor between
-        variances; Mahalanobis distance of the mean from the model's; mean score.
+        Of a typical stretch of recent rows: angle in degrees between its main directions of variation and those of the
+        model; typical factor between variances; Mahalanobis distance of its mean from the model's; its mean score.
     p_value : float
         Overall: small if any of the four is unusually large.
+    mean_score : float or None
+        Mean score of all recent rows that were compared, as `score_samples` and `compare` have it. None if the detector
+        smooths rows, because drift looks at rows that are not smoothed.
     features : tuple of FeatureDrift
-        Means and variances by feature.
+        Means and variances of all recent rows by feature.
     n_rows, n_incomplete : int
         Recent rows that were compared, and rows with missing cells, which were not.
+    n_stretches : int
+        Stretches that recent rows were cut into.
     n_components : int
         Main directions of variation that are compared.
     block_rows : float
@@ -73,9 +81,11 @@ class Drift:
     mean: Measure
     score: Measure
     p_value: float
+    mean_score: float | None
     features: tuple[FeatureDrift, ...]
     n_rows: int
     n_incomplete: int
+    n_stretches: int
     n_components: int
     block_rows: float
     native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
@@ -99,35 +109,48 @@ class Drift:
         if not self.drifted:
             return f"No drift: {rows.lower()} vary as blocks of training rows do (p {_p(self.p_value)}).{caution}"
         parts = [
-            f"{told} (usual {_number(each.usual, each.unit)}, p {_p(each.p_value)})"
+            f"{told} (usual {_number(each, each.usual)}, p {_p(each.p_value)})"
             for each, told in zip(self.measures, self._told(), strict=True)
-            if each.p_value * len(self.measures) < SIGNIFICANCE
+            if self._is_clear(each)
         ]
-        return f"Drift: {'; '.join(parts)}.{caution}"
+        where = f"in a typical stretch of {self.block_rows:,.0f} rows, " if self.n_stretches > 1 else ""
+        return f"Drift: {where}{'; '.join(parts)}.{self._overall()}{caution}"
+
+    def _is_clear(self, measure: Measure) -> bool:
+        return measure.p_value * len(self.measures) < SIGNIFICANCE
 
     def _told(self) -> list[str]:
-        variance = _clear(self.features, lambda each: each.variance_p_value)
-        mean = _clear(self.features, lambda each: each.shift_p_value)
+        angle, variance, mean, score = (_number(each, each.value) for each in self.measures)
         return [
-            f"the main directions turned by {_number(self.angle.value, self.angle.unit)}",
-            f"variances changed by a factor of {self.variance.value:.3g}{_list(variance, self._ratio)}",
-            f"the mean moved by {_number(self.mean.value, self.mean.unit)}{_list(mean, self._shift)}",
-            f"the mean score is {self.score.value:.4g}",
+            f"the main directions turned by {angle}",
+            f"variances changed by a factor of {variance}",
+            f"the mean moved by a Mahalanobis distance of {mean}",
+            f"the mean score {'of rows before smoothing ' if self.mean_score is None else ''}is {score}",
         ]
 
-    @staticmethod
-    def _ratio(each: FeatureDrift) -> str:
-        return f"{cut(each.feature)} {each.variance_ratio:.3g} times"
-
-    @staticmethod
-    def _shift(each: FeatureDrift) -> str:
-        return f"{cut(each.feature)} {each.shift:+.2g} sd"
+    def _overall(self) -> str:
+        """A sentence about all rows together: the features that changed most clearly, and the mean score."""
+        parts = []
+        if self._is_clear(self.variance):
+            changed = _clear(self.features, lambda each: each.variance_p_value)
+            parts += [
+                f"the variance of {cut(each.feature)} is {each.variance_ratio:.3g} times as large" for each in changed
+            ]
+        if self._is_clear(self.mean):
+            moved = _clear(self.features, lambda each: each.shift_p_value)
+            parts += [f"{cut(each.feature)} moved by {each.shift:+.3g} of its standard deviations" for each in moved]
+        if self.mean_score is not None and self._is_clear(self.score):
+            mean_score = _number(self.score, self.mean_score)
+            if mean_score != _number(self.score, self.score.value):
+                parts.append(f"the mean score is {mean_score}")
+        complete = "complete rows" if self.n_incomplete else "rows"
+        return f" Over all {self.n_rows:,} {complete}, {listed(parts)}." if parts else ""
 
     def __repr__(self) -> str:
         lines = [f"<Drift of {self.n_rows:,} rows: {self.sentence}"]
         lines += [
-            f"  {each.name:<9}{_number(each.value, each.unit):>12}  usual {_number(each.usual, each.unit)}, "
-            f"limit {_number(each.limit, each.unit)}, p {_p(each.p_value)}"
+            f"  {each.name:<9}{_number(each, each.value):>12}  usual {_number(each, each.usual)}, "
+            f"limit {_number(each, each.limit)}, p {_p(each.p_value)}"
             for each in self.measures
         ]
         return "\n".join(lines) + ">"
@@ -166,12 +189,9 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"= {value:.2g}"
 
 
-def _number(value: float, unit: str) -> str:
-    return f"{value:.3g} {unit}".rstrip()
-
-
-def _list(features: Sequence[FeatureDrift], told: Callable[[FeatureDrift], str]) -> str:
-    return f" ({', '.join(told(each) for each in features)})" if features else ""
+def _number(measure: Measure, value: float) -> str:
+    unit = "" if measure.unit == "times" else measure.unit
+    return f"{value:.{4 if measure.name == 'score' else 3}g} {unit}".rstrip()
 
 
 def _columns(lines: Sequence[Any]) -> dict[str, list[Any]]:

@@ -8,6 +8,8 @@ with those of the K blocks by a one-sided t test with K - 1 degrees of freedom:
 
     t = (mean of m pieces - mean of K blocks) / (standard deviation of the blocks * sqrt(1 / m + 1 / K))
 
+So the number that is reported and tested is a geometric mean of pieces. The mean score of all rows is reported beside it.
+
 Blocks bring their own autocorrelation and their own ups and downs with them, so a plant that always wanders a little
 does not count as drifting. The overall p-value is four times the smallest of the four (Bonferroni).
 """
@@ -152,8 +154,7 @@ class _Yardstick:
         covariance, q = scaled.covariance, self.axes.shape[1]
         overlap = np.linalg.norm(self.axes.T @ _axes(covariance)[:, :q]) ** 2
         sine = math.sqrt(max(1 - overlap / q, _TINY))
-        root = self.statistic.root
-        score = float(((root @ scaled.second) * root).sum())
+        score = _mean_of(self.statistic, scaled)
         shift = float(mahalanobis(self.model.centred)(scaled.mean[None])[0])
         usual = np.diag(self._covariance)
         varies = usual > _TINY * usual.max()
@@ -196,11 +197,12 @@ class _Reference:
         excess = (pieces.mean(axis=0) - usual) / np.maximum(error, 1e-9)
         p = stats.t.sf(excess, K - 1)
         limit = usual + stats.t.isf(SIGNIFICANCE, K - 1) * error
+        mean_score = _mean_score(self.fitted, total)
         total = self.whole.adjusted(total)
         d = total.n_features
         both = np.minimum(1.0, 2 * stats.t.sf(np.abs(excess[4:]), K - 1) * len(self.fitted.columns.names))
         values = pieces.mean(axis=0)
-        names = (("angle", "degrees"), ("variance", "times"), ("mean", "sd"), ("score", ""))
+        names = (("angle", "degrees"), ("variance", "times"), ("mean", ""), ("score", ""))
         angle, variance, mean, score = (
             Measure(
                 name,
@@ -218,9 +220,11 @@ class _Reference:
             mean,
             score,
             p_value=min(1.0, len(names) * float(p[:4].min())),
+            mean_score=mean_score,
             features=self._features(total, both[:d], both[d:]),
             n_rows=round(total.n),
             n_incomplete=n_incomplete,
+            n_stretches=m,
             n_components=self.whole.axes.shape[1],
             block_rows=self.block_rows,
             native=native,
@@ -245,6 +249,21 @@ class _Reference:
             )
             for i, name in enumerate(self.fitted.columns.names)
         )
+
+
+def _mean_score(fitted: FittedDetector, rows: Moments) -> float | None:
+    """Mean score of rows as the detector itself scores them; ``None`` if it smooths them first."""
+    model, statistic = fitted.model, fitted.statistic
+    if fitted.columns.smooth is not None or not isinstance(statistic, QuadraticScore):
+        return None
+    if model.context is not None:
+        rows = model.context.adjust_moments(rows)
+    return _mean_of(statistic, rows.scaled(model.location, model.scale))
+
+
+def _mean_of(statistic: QuadraticScore, scaled: Moments) -> float:
+    root = statistic.root
+    return float(((root @ scaled.second) * root).sum())
 
 
 def _long_enough(blocks: Sequence[Moments]) -> list[Moments]:

@@ -16,6 +16,7 @@ If a column has two values, such as 0 and 1, the other cells have no range, and 
 line the gap must also be wider than half of the neighbouring value.
 
 In rows that are judged by a model, only numbers of the first line are reported, if they are far from the training rows.
+In rows that a fitted detector learns from, all lines count, if the number is also far from the earlier rows.
 """
 
 import math
@@ -46,12 +47,17 @@ class Advice:
     """What to do about a number that may stand for missing cells: a sentence, and the remedy if it is a fault."""
 
     missing: Callable[[str], str]
-    trim: str
+    trim: str = ""
+
+    def about(self, number: str) -> str:
+        """All of it."""
+        return f"{self.missing(number)} If it is a fault, {self.trim}." if self.trim else self.missing(number)
 
 
 IN_PYTHON = Advice(
     lambda number: "If it means a missing cell, replace it by NaN.", "leave out such rows with the parameter trim"
 )
+COMPLETE_ROWS = Advice(lambda number: "If it means a missing cell or is a fault, leave out such rows.")
 
 
 @dataclass(frozen=True)
@@ -172,16 +178,42 @@ class Codes:
                     before, place = known.get(float(value), (0, int(rows[here[first]])))
                     known[float(value)] = before + int(count), place
 
-    def sentences(self, names: Sequence[str], table: str, advice: Advice = IN_PYTHON) -> list[str]:
-        """Warnings about the columns with most of them."""
+    def sentences(
+        self, names: Sequence[str], table: str, advice: Callable[[str], str] = IN_PYTHON.missing
+    ) -> list[str]:
+        """Warnings about the columns with most of them; ``advice`` is what to do about a number."""
         worst = [(max(known.items(), key=lambda item: item[1][0]), column) for column, known in self.found.items()]
         worst.sort(key=lambda item: -item[0][1][0])
         told = [
             f"{table}: column {names[column]!r} contains {as_typed(value)} {_times(*where)}, far from the training rows. "
-            f"{advice.missing(as_typed(value))}"
+            f"{advice(as_typed(value))}"
             for (value, where), column in worst[:_MOST]
         ]
         return told + _and_more(len(worst) - _MOST, table)
+
+
+class CodesLearned(Codes):
+    """The same in rows to learn from, beside numbers that stand alone in these rows."""
+
+    def __init__(self, earlier: Moments, n_columns: int) -> None:
+        std = np.sqrt(earlier.about_mean.diagonal[:n_columns] / max(earlier.n - 1, 1.0))
+        super().__init__(earlier.mean[:n_columns], std)
+        self.ends, self.n_rows = Ends(n_columns), 0
+
+    def add(self, rows: NDArray[np.int64], X: Floats) -> None:
+        """Look at some complete rows, numbered ``rows``."""
+        super().add(rows, X)
+        self.ends.add(rows, X)
+        self.n_rows += len(X)
+
+    def sentences(
+        self, names: Sequence[str], table: str, advice: Callable[[str], str] = IN_PYTHON.missing
+    ) -> list[str]:
+        """Warnings about the columns with most of them."""
+        for alone in self.ends.alone(self.n_rows):
+            if not self.low[alone.column] <= alone.value <= self.high[alone.column]:
+                self.found.setdefault(alone.column, {})[alone.value] = alone.count, alone.first
+        return super().sentences(names, table, advice)
 
 
 def _may_be_code(numbers: Floats) -> NDArray[np.bool_]:
@@ -209,12 +241,12 @@ def sentences(
     return told + _and_more(len(columns) - _MOST, table)
 
 
-def about_table(table: Table) -> list[str]:
+def about_table(table: Table, advice: Advice = IN_PYTHON) -> list[str]:
     """`sentences` about a table in memory."""
     ends, observed, cells = Ends(table.array.shape[1]), ~np.isnan(table.array), table.array.T
     ends.add(np.arange(len(table.array)), table.array)
     alone = ends.alone(observed.sum(axis=0))
-    return sentences(alone, table.feature_names(), "X", lambda j: Moments.of(cells[j, observed[:, j]][:, None]))
+    return sentences(alone, table.feature_names(), "X", lambda j: Moments.of(cells[j, observed[:, j]][:, None]), advice)
 
 
 def _and_more(columns: int, table: str) -> list[str]:
@@ -231,10 +263,7 @@ def _sentence(value: FillValue, name: str, table: str, distance: str, advice: Ad
     spread = f", which are between {value.low:.6g} and {value.high:.6g}"
     others = f"{distance}{spread}" if distance else f"; its other cells are all {value.low:.6g}"
     number, times = as_typed(value.value), _times(value.count, value.first)
-    return (
-        f"{table}: column {name!r} contains {number} {times}{others}. {advice.missing(number)} If it is a fault, "
-        f"{advice.trim}."
-    )
+    return f"{table}: column {name!r} contains {number} {times}{others}. {advice.about(number)}"
 
 
 def _distance(value: FillValue, rest: Moments, whole: Moments) -> str:

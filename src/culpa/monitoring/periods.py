@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,10 @@ class _Stretch:
     score: float
     cells: Floats  # of all rows, added up by column
     n_cells: Floats  # that are observed
+    labels: tuple[Any, ...] = ()  # of the first and the last row
 
     def merge(self, other: "_Stretch") -> "_Stretch":
+        labels = self.labels + other.labels
         return _Stretch(
             self.formed.merge(other.formed),
             self.walked.merge(other.walked),
@@ -37,6 +40,7 @@ class _Stretch:
             self.score + other.score,
             self.cells + other.cells,
             self.n_cells + other.n_cells,
+            labels[:1] + labels[-1:],
         )
 
     @property
@@ -83,7 +87,7 @@ class Period:
             room = self._room()
             at = slice(start, start + room)
             sums = explained[at].sum(axis=0)
-            self._extend(standard[at], reading.cells[at], complete[at], one_by_one[at], sums)
+            self._extend(standard[at], reading.choose(at), complete[at], one_by_one[at], sums)
             self._in_last += len(standard[at])
             start += room
 
@@ -100,8 +104,8 @@ class Period:
         self._in_last = 0
         return self._size
 
-    def _extend(self, standard: Floats, cells: Floats, complete: Mask, one_by_one: Mask, sums: Floats) -> None:
-        origin, P = np.zeros(standard.shape[1]), len(self.explainer.players)
+    def _extend(self, standard: Floats, reading: Reading, complete: Mask, one_by_one: Mask, sums: Floats) -> None:
+        origin, P, cells = np.zeros(standard.shape[1]), len(self.explainer.players), reading.cells
         rows = _Stretch(
             Moments.of(standard[~one_by_one], origin),
             Moments.of(standard[complete & one_by_one], origin),
@@ -111,6 +115,7 @@ class Period:
             float(sums[-1]),
             np.nansum(cells, axis=0),
             (~np.isnan(cells)).sum(axis=0).astype(np.float64),
+            (reading.labels[0], reading.labels[-1]),
         )
         self._stretches[-1] = self._stretches[-1].merge(rows)
 
@@ -123,6 +128,11 @@ class Period:
     def complete(self) -> list[Moments]:
         """Moments of the complete rows of each stretch that has any."""
         return [stretch.complete for stretch in self._stretches if stretch.complete.n]
+
+    @property
+    def labels(self) -> list[tuple[Any, ...]]:
+        """Labels of the first and the last row of each stretch."""
+        return [stretch.labels for stretch in self._stretches]
 
     def means(self) -> tuple[Floats, Floats]:
         """Rows of each stretch, and means of Shapley values and, last, of the score, (stretches, players + 1)."""

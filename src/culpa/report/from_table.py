@@ -42,7 +42,7 @@ def content_of_table(
         progress(sum(map(len, rows)))
     if not sum(map(len, rows)):
         raise TableError(f"{source.name}: there are no rows to report on.")
-    for text in codes.sentences(names, source.name, ADVICE):
+    for text in codes.sentences(names, source.name, ADVICE.missing):
         report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     index = np.concatenate(rows) if id is None else joined[id]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.version import __version__
+from culpa._core.words import count
 from culpa.fitted import FittedDetector
 from culpa.jobs import Description, describe_detector
 from culpa.models import MixturePPCA
@@ -72,10 +73,11 @@ def model_page(
         left_out.append(f"first {_COMPONENTS} of {about.components} components")
     if shown.n_other:
         left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
+    explain = "explains" if about.components == 1 else "explain"
     own = {
         "trained on": f"{about.rows:,.0f} rows of {len(about.features)} features",
         **_modes(about),
-        "components": f"{about.components}, which explain {share(about.explained_variance)} of the variance",
+        "components": f"{about.components}, which {explain} {share(about.explained_variance)} of the variance",
         "distribution": about.model
         if about.degrees_of_freedom is None
         else f"{about.model}, {about.degrees_of_freedom:.3g} degrees of freedom",
@@ -109,7 +111,7 @@ def _modes(about: Description) -> dict[str, str]:
     if about.modes is None:
         return {}
     each = (
-        f"mode {mode['mode']}: {share(mode['share'])} of the rows, {mode['components']} components"
+        f"mode {mode['mode']}: {share(mode['share'])} of the rows, {count(mode['components'], 'component')}"
         for mode in about.modes
     )
     return {"operating modes": "; ".join(each)}

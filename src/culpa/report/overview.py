@@ -8,6 +8,7 @@ import numpy as np
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident, Incidents
+from culpa.monitoring.diagnostics import in_percent
 from culpa.plots.content import ControlChart
 from culpa.plots.text import TITLES
 from culpa.report.detailed_rows import DetailedRows
@@ -89,7 +90,7 @@ def _false_alarms(fitted: FittedDetector) -> list[Fact]:
     rate = fitted.false_alarm_rate
     if rate is None:
         return []
-    value, low, high = (f"{100 * part:.2g}" for part in rate)
+    value, low, high = in_percent(rate)
     return [Fact("False alarms", f"{value}%", f"of held-out normal rows, 95% interval {low} to {high}%")]
 
 
