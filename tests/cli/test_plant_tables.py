@@ -100,6 +100,19 @@ def test_a_folder_of_parquet_files_with_a_maintenance_week(folder, plant):
     assert "20:50 with flow_reflux" in run("incidents", "new.parquet", "-m", "plant.culpa", "--text", "-q").stdout
 
 
+def test_a_model_remembers_no_order_of_day_and_month_that_its_table_leaves_open(folder, plant):
+    for frame, day, name in zip(plant, ("2024-01-01", "2024-03-04"), ("normal.csv", "new.csv"), strict=True):
+        times = pd.date_range(day, periods=300, freq="1min").strftime("%m/%d/%Y %H:%M")
+        frame[:300].set_axis(times).rename_axis("time").to_csv(name)
+    assert "day, month, year" not in run("fit", "normal.csv", "-o", "m.culpa").stderr
+    assert "time_format" not in culpa.load("m.culpa").fitted.reading["detected"]
+    told = run("incidents", "new.csv", "-m", "m.culpa", code=2).stderr
+    assert "may mean 2024-04-03 00:00:00 (day, month, year) or 2024-03-04 00:00:00" in told
+    assert "Choose with --time-format dmy or --time-format mdy." in told
+    run("fit", "normal.csv", "-o", "m.culpa", "-f", "--time-format", "mdy")
+    assert "2024-03-04" in run("incidents", "new.csv", "-m", "m.culpa", "--text", "-q").stdout
+
+
 def test_the_model_remembers_how_its_table_was_read(folder, plant):
     normal, _ = plant
     for frame, name in zip(plant, ("normal.csv", "new.csv"), strict=True):

@@ -234,8 +234,12 @@ class CsvTable:
             found = marks.detect(marks.cells_of_numbers(lines[1:], known.has), self.delimiter)
             if found.unsure is not None and not hints.get("decimal"):
                 raise marks.ask(found, self.name)
-            decimal = hints["decimal"] if found.unsure is not None else found.decimal
-            group = hints.get("thousands") if found.unsure is not None else found.thousands
+            # whole numbers show no mark, so later rows are read as those of the training table
+            recalled = found.unsure is not None or (
+                found.bare and hints.get("decimal", ".") not in (".", self.delimiter)
+            )
+            decimal = hints["decimal"] if recalled else found.decimal
+            group = hints.get("thousands", found.thousands if found.bare else None) if recalled else found.thousands
             self.hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
             thousands = thousands or (group if group != decimal else None)
             self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []

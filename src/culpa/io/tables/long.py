@@ -83,7 +83,8 @@ class LongTable:
     @property
     def hints(self) -> Mapping[str, str]:
         """How the file writes times and numbers."""
-        return {**self.inner.hints, "time_format": self.timed.time_format.name}
+        format = self.timed.time_format
+        return {**self.inner.hints, **({"time_format": format.name} if format.settled else {})}
 
     @property
     def decisions(self) -> list[str]:
