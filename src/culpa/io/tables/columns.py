@@ -14,8 +14,9 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa.io.tables.missing import Missing
-from culpa.io.tables.problems import Problem, TableProblems, explained, wrong_columns
+from culpa.io.tables.problems import Problem, TableProblems, all_problems, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
+from culpa.io.tables.unusable import as_long, as_no_table
 
 _TEXTS = (
     *(types.is_string, types.is_large_string, types.is_string_view),
@@ -134,9 +135,11 @@ def choose_features(
     except TableError as error:
         if source is None:
             raise
-        wrong = wrong_columns(columns, features)
         numeric = [name for name in features if columns[name].kind == "number" or columns[name].row is not None]
-        raise explained(error, source, numeric, wrong) from None
+        problems = all_problems(source, numeric, wrong_columns(columns, features))
+        commas = any(_has_decimal_comma(columns[name]) for name in features)
+        found = None if commas else as_long(source, columns) or as_no_table(table, numeric, problems)
+        raise found or (TableProblems(table, problems) if len(problems) > 1 else error) from None
     return features
 
 
@@ -144,7 +147,7 @@ def check_numeric(name: str, column: Column, table: str) -> None:
     """Refuse a column that does not contain numbers, with advice."""
     if column.kind == "number":
         return
-    if column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()):
+    if _has_decimal_comma(column):
         raise TableError(
             f"{table}: column {name!r} contains {column.example!r}. If the comma is the decimal mark, add --decimal ','."
         )
@@ -160,6 +163,10 @@ def check_numeric(name: str, column: Column, table: str) -> None:
         f"{table}: column {name!r} contains {what}{example}. Fit without it (--drop), keep it as a label (--id), or "
         f"{advice}."
     )
+
+
+def _has_decimal_comma(column: Column) -> bool:
+    return column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()) is not None
 
 
 def take_as_missing(cell: str) -> str:

@@ -4,7 +4,6 @@ Readings are averaged over intervals of equal length. Lines in the order of time
 tag after tag is averaged first, which needs memory for the result but not for the file.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from culpa.io.tables.columns import kind as kind_of
 from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
+from culpa.io.tables.qualities import Judge
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 from culpa.io.tables.timed import TimedTable
@@ -29,7 +29,6 @@ from culpa.monitoring.times import read_gap
 
 _OPEN = 16  # intervals behind the latest one that can still get readings
 _ROWS = 1 << 15  # rows handed out at a time
-_GOOD = re.compile(r"good\b.*|ok|g|true|valid|gut", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -244,9 +243,9 @@ class LongTable:
         return result
 
     @cached_property
-    def _judge(self) -> "_Judge":
+    def _judge(self) -> Judge:
         assert self.roles.quality is not None
-        return _Judge.of(
+        return Judge.of(
             [str(cell) for cell in self.inner.look(self.roles.quality)], self.good, self.roles.quality, self.name
         )
 
@@ -339,43 +338,6 @@ class _Grid:
         self.held, self.held_since = values[-1], since[-1]
         young = keys[:, None] - since[1:] <= self.hold
         return np.where(young, values[1:], np.nan)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """Which qualities are good."""
-
-    texts: frozenset[str]  # given
-    least: float | None = None  # numbers from here on are good: OPC DA
-    zero: bool = False  # 0 is good: OPC UA
-
-    @classmethod
-    def of(cls, cells: Sequence[str], given: frozenset[str], column: str, table: str) -> "_Judge":
-        """The rule that the first qualities suggest."""
-        if given:
-            return cls(given)
-        numbers = {float(cell) for cell in cells if re.fullmatch(r"\d+(\.0*)?", cell)}
-        if any(192 <= number < 256 for number in numbers):
-            return cls(given, least=192)
-        if any(number >= 1 << 16 for number in numbers):
-            return cls(given, zero=True)
-        if numbers:
-            shown = ", ".join(f"{number:g}" for number in sorted(numbers)[:5])
-            raise TableError(
-                f"{table}: column {column!r} holds the qualities {shown}. Which of them are good? Say so with --good, for "
-                "example --good 0."
-            )
-        return cls(given)
-
-    def is_good(self, text: str) -> bool:
-        """Whether a quality is good."""
-        text = text.strip()
-        if self.texts:
-            return text in self.texts
-        if re.fullmatch(r"\d+(\.0*)?", text):
-            number = float(text)
-            return number == 0 if self.zero else self.least is not None and number >= self.least
-        return _GOOD.fullmatch(text) is not None
 
 
 def _coded(cells: Any, *, keep: bool = False) -> tuple[NDArray[np.int64], Any]:
