@@ -76,9 +76,7 @@ def test_wide_tables_with_texts_are_not_long(folder):
     assert "--drop" not in told
 
 
-@pytest.mark.parametrize(
-    "line", ["<p>One, two, three</p>", "<tr><td>12</td></tr>", "<p>1, 2, 3, 4</p>\n<br>\n<br>"]
-)
+@pytest.mark.parametrize("line", ["<p>One, two, three</p>", "<tr><td>12</td></tr>", "<p>1, 2, 3, 4</p>\n<br>\n<br>"])
 def test_a_page_is_not_a_table(folder, line):
     (folder / "report.html").write_text("<!DOCTYPE html>\n<html>\n" + f"{line}\n<a>,</a>\n<b>\n" * 200 + "</html>\n")
     told = run("fit", "report.html", "--input-format", "csv", "-o", "m", code=2).stderr

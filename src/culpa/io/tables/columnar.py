@@ -79,11 +79,13 @@ class ColumnarTable:
         for name in features:
             check_numeric(name, columns[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))
+        self.missing_found.clear()
         self._done = 0
         try:
             for batch in self._valid_pieces(wanted):
                 arrays = {name: batch.column(name) for name in wanted}
-                X = to_matrix([arrays[name] for name in features], features, self.name, self._done, self.missing)
+                cells = [arrays[name] for name in features]
+                X = to_matrix(cells, features, self.name, self._done, self.missing, self.missing_found)
                 rows = np.arange(self._done, self._done + batch.num_rows)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})

@@ -201,16 +201,22 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
 
 
 def to_matrix(
-    arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing, n_rows: int = 0
+    arrays: Sequence[Any],
+    names: Sequence[str],
+    table: str,
+    first_row: int,
+    missing: Missing,
+    found: Counter[str],
+    n_rows: int = 0,
 ) -> Floats:
     """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
 
-    ``n_rows`` counts where there are no columns.
+    Numbers that mean missing cells are counted in ``found``. ``n_rows`` counts where there are no columns.
     """
     result = np.empty((len(arrays[0]) if arrays else n_rows, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
-    missing.blank(result)
+    blanked = missing.blank(result)
     if (np.abs(result) > LARGEST).any():
         row, column = np.argwhere(np.abs(result) > LARGEST)[0]
         infinite = np.isinf(result[row, column])
@@ -220,6 +226,7 @@ def to_matrix(
             f"{table}: column {names[column]!r} contains {what} in row {first_row + row}{large}. "
             f"{take_as_missing(as_typed(result[row, column]))} Otherwise correct the cell."
         )
+    found.update(blanked)
     return result
 
 

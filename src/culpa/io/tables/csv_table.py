@@ -133,7 +133,8 @@ class CsvTable:
         ragged = self._note_ragged(done) if self.options.skip_ragged else None
         arrays, n = self._parse(block, features, carried, done, ragged=ragged)
         rows = self._places(done, n)
-        X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
+        cells = [arrays[name] for name in features]
+        X = to_matrix(cells, features, self.name, done, self.missing, self.missing_found, n)
         self._count_missing(block, features, X)
         back = restored if has_hidden_breaks(block) else _as_it_is
         return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})

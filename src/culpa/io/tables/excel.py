@@ -112,7 +112,7 @@ class ExcelTable:
         X = np.empty((len(rows), len(features)), order="F")
         for j, name in enumerate(features):
             X[:, j] = self._numbers(column(name), name)
-        self.missing.blank(X)
+        self.missing_found.update(self.missing.blank(X))
         start, self._done = self._done, self._done + len(rows)
         return Batch(np.arange(start, self._done), X, {name: _array(column(name)) for name in carried})
 
@@ -126,7 +126,8 @@ class ExcelTable:
                 if cell and cell.strip() not in _NO_TEXTS:
                     self.missing_found[cell.strip()] += 1
             elif isinstance(cell, str) and self.spelling.is_number(cell):
-                result[i] = (self.spelling.read(pa.array([cell])) or [np.nan])[0]
+                number = self.spelling.read(pa.array([cell]))
+                result[i] = np.nan if number is None else number[0]
             else:
                 raise TableError(
                     f"{self.name}: column {name!r} contains {_text(cell)[:40]!r} in row {self._done + i}, which is not a "

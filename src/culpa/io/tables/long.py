@@ -204,9 +204,10 @@ class LongTable:
         return self._checked(found, batch, tags, features)
 
     def _checked(self, values: Floats, batch: Batch, tags: NDArray[np.int64], features: Sequence[str]) -> Floats:
-        numbers = self.spelling.missing.numbers
-        if numbers:
-            values = np.where(np.isin(values, list(numbers)), np.nan, values)
+        missing = self.spelling.missing
+        if missing.numbers:
+            values = np.where(tags >= 0, values, np.nan)  # only wanted tags are counted
+            self.missing_found.update(missing.blank(values))
         large = (np.abs(values) > LARGEST) & (tags >= 0)
         if large.any():
             at = int(np.argmax(large))

@@ -48,8 +48,15 @@ class TimedTable:
 
     @property
     def time_columns(self) -> list[str]:
-        """The columns of the times, which are not features."""
+        """The columns of the times."""
         return [name for name in (self.time, self.clock) if name is not None]
+
+    @cached_property
+    def no_features(self) -> list[str]:
+        """The columns of the times, also if rows are numbered instead. They are not features."""
+        if self.options.time != NONE:
+            return self.time_columns
+        return TimedTable(self.inner, replace(self.options, time=None, hints={})).time_columns
 
     @cached_property
     def time(self) -> str | None:
