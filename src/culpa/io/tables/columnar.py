@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from culpa.io.tables.columns import check_numeric, find_all, kind, to_matrix
+from culpa.io.tables.columns import check_numeric, find_for_model, kind, to_matrix
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.table import Batch, Column, Source, TableError
@@ -74,7 +74,7 @@ class ColumnarTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
-        find_all((*features, *carried), self.schema.names, self.name)
+        find_for_model(features, carried, self.schema.names, self.name)
         columns = self.columns()
         for name in features:
             check_numeric(name, columns[name], self.name)

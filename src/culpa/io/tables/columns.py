@@ -22,6 +22,7 @@ _TEXTS = (
     *(types.is_string, types.is_large_string, types.is_string_view),
     *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
 )
+_MOST_GUESSED = 50  # names whose meaning is guessed, which takes long in wide tables
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
 
@@ -45,23 +46,40 @@ def find(name: str, names: Sequence[str], table: str) -> str:
     count = list(names).count(name)
     if count == 1:
         return name
+    raise TableError(f"{table}: {_odd_one(name, count, names)}")
+
+
+def _odd_one(name: str, count: int, names: Sequence[str]) -> str:
     if count:
-        raise TableError(f"{table}: {count} columns are called {name!r}: rename all but one.")
-    raise TableError(f"{table}: there is no column {name!r}{near_miss(name, names)}")
+        return f"{count} columns are called {name!r}: rename all but one."
+    return f"there is no column {name!r}{near_miss(name, names)}"
 
 
-def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
-    """Refuse names that a table lacks or has twice, all of them at once."""
-    errors = []
-    for name in _odd(names, known):
-        try:
-            find(name, known, table)
-        except TableError as error:
-            errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise TableProblems(table, [Problem(str(error).removeprefix(f"{table}: ").rstrip(".")) for error in errors])
+def find_all(names: Sequence[str], known: Sequence[str], table: str, what: str = "columns") -> None:
+    """Refuse names that a table lacks or has twice, all of them at once. ``what`` they are, for the message."""
+    odd, n_names = _odd(names, known), len({*names})
+    if len(odd) < 2:
+        check_each(odd, known, table)
+        return
+    there = {*known}
+    guessed = odd[:_MOST_GUESSED]
+    strange = [name for name in odd if name not in there and (name not in guessed or not _similar(name, known))]
+    if len(strange) > n_names / 2 and len(odd) == n_names and not there & {*odd}:
+        raise TableError(f"none of the {n_names} {what} is in {table}{_available(known)}")
+    texts = [_odd_one(name, list(known).count(name), known) for name in odd if name not in strange]
+    if len(strange) > 1:
+        texts.append(f"{len(strange)} of the {n_names} {what} are missing: {_listed(strange)}{_available(known)}")
+    else:
+        texts += [_odd_one(name, 0, known) for name in strange]
+    if len(texts) == 1:
+        raise TableError(f"{table}: {texts[0]}")
+    raise TableProblems(table, [Problem(text.rstrip(".")) for text in texts])
+
+
+def find_for_model(features: Sequence[str], carried: Sequence[str], known: Sequence[str], table: str) -> None:
+    """Refuse features of a model, and columns that label its rows, if a table lacks them."""
+    find_all(features, known, table, "columns of the model")
+    find_all(carried, known, table)
 
 
 def check_each(names: Iterable[str], known: Sequence[str], table: str) -> None:
@@ -78,12 +96,21 @@ def _odd(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 def near_miss(name: str, names: Sequence[str]) -> str:
     """The end of an error message: a guess what was meant, or else the names that there are."""
+    near = _similar(name, names)
+    return "; did you mean " + " or ".join(map(repr, near)) + "?" if near else _available(names)
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
     by_case = [other for other in names if other.strip().casefold() == name.strip().casefold()]
-    near = by_case or get_close_matches(name, names, n=2)
-    if near:
-        return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    shown = ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
-    return f"; available: {shown}." if names else "; there are none."
+    return by_case or get_close_matches(name, names, n=2)
+
+
+def _available(names: Sequence[str]) -> str:
+    return f"; available: {_listed(names)}." if names else "; there are none."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
 
 
 def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_each, check_numeric, find_all, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_each, check_numeric, find_for_model, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
@@ -103,7 +103,7 @@ class CsvTable:
         """All rows; carried columns stay the text they are."""
         if not set(features) | set(carried) <= set(self.names):
             self._check_header()
-        find_all((*features, *carried), self.names, self.name)
+        find_for_model(features, carried, self.names, self.name)
         self.missing_found.clear()
         try:
             for name in features:

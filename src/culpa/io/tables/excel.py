@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from culpa._core.types import Floats
 from culpa.io.tables import layout, marks
-from culpa.io.tables.columns import check_each, check_numeric, find_all, near_miss, take_as_missing
+from culpa.io.tables.columns import check_each, check_numeric, find_for_model, near_miss, take_as_missing
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.reading import Options
@@ -85,7 +85,7 @@ class ExcelTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; dates stay dates."""
-        find_all((*features, *carried), self.layout.names, self.name)
+        find_for_model(features, carried, self.layout.names, self.name)
         for name in features:
             check_numeric(name, self._columns[name], self.name)
         where = {name: j for j, name in enumerate(self.layout.names)}

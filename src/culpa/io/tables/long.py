@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.io.tables.columns import find, take_as_missing, to_floats
+from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
 from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
@@ -144,9 +144,7 @@ class LongTable:
                 for out_keys, X in grid.finished(_OPEN):
                     yield self._batch(out_keys, X, done, carried)
                     done += len(X)
-        for name in features:
-            if name not in seen:
-                find(name, sorted(seen), self.name)
+        find_for_model(features, (), sorted(seen), self.name)
         for out_keys, X in grid.finished(0):
             yield self._batch(out_keys, X, done, carried)
             done += len(X)
