@@ -204,11 +204,7 @@ def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
         assert found.time_columns == ["Datum", "Uhrzeit"]
         (batch,) = found.batches(["a", "b"], ["Datum"])
         assert batch.times().tolist() == times.tolist()
-        assert batch.carried["Datum"][3].as_py() in (
-            "01.03.2024 00:01:00",
-            "2024-03-01 00:01:00",
-            "2024-03-01 00:01:00.000000",
-        )
+        assert batch.carried["Datum"][3].as_py() in ("01.03.2024 00:01:00", "2024-03-01 00:01:00")
         memory = found.detected()
         assert memory["time"] == "Datum,Uhrzeit"
     again = open_table([str(path)], Options(hints=memory), Selection(), print)

@@ -216,6 +216,19 @@ def plain(array: Any) -> Any:
     return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
 
 
+def without_zeros(array: Any) -> Any:
+    """Times with a type that is no finer than their cells, so that texts have no fractions that are all zeros."""
+    if not (types.is_timestamp(array.type) or types.is_time(array.type)):
+        return array
+    for unit in ("s", "ms", "us"):
+        coarse = {"us": pa.time64}.get(unit, pa.time32)(unit)
+        try:
+            return array.cast(pa.timestamp(unit, array.type.tz) if types.is_timestamp(array.type) else coarse)
+        except pa.ArrowInvalid:
+            continue  # there are finer times
+    return array
+
+
 def to_floats(array: Any, name: str, table: str) -> Floats:
     """The cells of an Arrow column as float64; nulls become NaN."""
     array = plain(array)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa.io.tables.columns import find
+from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
 from culpa.io.tables.table import Batch, Column, Source, TableError
@@ -254,7 +254,7 @@ def _joined(days: Any, clocks: Any) -> Any:
     import pyarrow.compute as pc
 
     parts = [pa.array(cells) if isinstance(cells, list) else cells for cells in (days, clocks)]
-    day, clock = (part if pa.types.is_string(part.type) else part.cast(pa.string()) for part in parts)
+    day, clock = (part if pa.types.is_string(part.type) else without_zeros(part).cast(pa.string()) for part in parts)
     if not pa.types.is_string(parts[0].type):
         day = pc.utf8_slice_codeunits(day, 0, 10)  # without the midnight
     return pc.binary_join_element_wise(day, clock, " ")
