@@ -215,7 +215,7 @@ class ColumnOptions:
         wanted, dropped, carried = (
             split_names(names or [], list(known)) for names in (self.columns, self.drop, self.id)
         )
-        carried += [name for name in source.no_features if name not in (*wanted, *dropped, *carried)]
+        carried += [name for name in source.not_features if name not in (*wanted, *dropped, *carried)]
         features = choose_features(known, source.name, wanted, dropped, carried, source)
         if len(features) < 2:
             raise as_long(source, known) or TableError(

@@ -52,7 +52,7 @@ class TimedTable:
         return [name for name in (self.time, self.clock) if name is not None]
 
     @cached_property
-    def no_features(self) -> list[str]:
+    def not_features(self) -> list[str]:
         """The columns of the times, also if rows are numbered instead. They are not features."""
         if self.options.time != NONE:
             return self.time_columns
