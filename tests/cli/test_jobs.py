@@ -424,9 +424,10 @@ def test_choice_of_columns(folder):
     write(table, folder / "t.csv")
     out = folder / "m.culpa"
     assert "column 'site' contains text" in run("fit", folder / "t.csv", "-o", out, code=2).stderr  # the time is found
-    told = run("fit", folder / "t.csv", "-o", out, "--time", "none", code=2).stderr
+    assert "contains times" not in run("fit", folder / "t.csv", "-o", out, "--time", "none", code=2).stderr
+    told = run("fit", folder / "t.csv", "-o", out, "--columns", "time,site,temp_1,temp_2", code=2).stderr
     assert "- column 'time' contains times, for example '2024-01-01'" in told
-    assert told.endswith("--time none --drop time --drop site\n")
+    assert told.endswith("--columns time,site,temp_1,temp_2 --drop time --drop site\n")
     run("fit", folder / "t.csv", "-o", out, "--id", "time", "--drop", "site,temp_4")
     assert list(culpa.load(out).feature_names_in_) == ["temp_0", "temp_1", "temp_2", "temp_3"]
     run("fit", folder / "t.csv", "-o", out, "--columns", "temp_3,temp_1", "--components", "1", "--force")

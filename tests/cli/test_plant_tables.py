@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -98,6 +99,54 @@ def test_a_folder_of_parquet_files_with_a_maintenance_week(folder, plant):
     run("report", "new.parquet", "-m", "plant.culpa")
     assert (folder / "report.html").exists()
     assert "20:50 with flow_reflux" in run("incidents", "new.parquet", "-m", "plant.culpa", "--text", "-q").stdout
+
+
+def test_a_model_remembers_no_order_of_day_and_month_that_its_table_leaves_open(folder, plant):
+    for frame, day, name in zip(plant, ("2024-01-01", "2024-03-04"), ("normal.csv", "new.csv"), strict=True):
+        times = pd.date_range(day, periods=300, freq="1min").strftime("%m/%d/%Y %H:%M")
+        frame[:300].set_axis(times).rename_axis("time").to_csv(name)
+    assert "day, month, year" not in run("fit", "normal.csv", "-o", "m.culpa").stderr
+    assert "time_format" not in culpa.load("m.culpa").fitted.reading["detected"]
+    told = run("incidents", "new.csv", "-m", "m.culpa", code=2).stderr
+    assert "may mean 2024-04-03 00:00:00 (day, month, year) or 2024-03-04 00:00:00" in told
+    assert "Choose with --time-format dmy or --time-format mdy." in told
+    run("fit", "normal.csv", "-o", "m.culpa", "-f", "--time-format", "mdy")
+    assert "2024-03-04" in run("incidents", "new.csv", "-m", "m.culpa", "--text", "-q").stdout
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx", "ndjson", "long.csv"])
+def test_numbers_that_mean_missing_cells_are_counted(folder, plant, kind):
+    frame = plant[0][:300].reset_index(drop=True)
+    frame.loc[3:7, "flow_feed"] = -9999.0
+    options = ["--missing", "-9999", "--missing", "Bad Input"]
+    if kind == "long.csv":
+        frame = frame.set_axis(pd.date_range("2024-01-01", periods=300, freq="1min")).stack().reset_index()
+        frame.columns = ["t", "tag", "v"]
+        options += ["--long", "tag,t,v"]
+    if kind.endswith("csv"):
+        frame.to_csv(f"t.{kind}", index=False)
+    elif kind == "parquet":
+        frame.astype({"flow_feed": "float32"}).to_parquet("t.parquet")
+    elif kind == "xlsx":
+        pytest.importorskip("openpyxl")
+        frame.to_excel("t.xlsx", index=False)
+    else:
+        frame.to_json("t.ndjson", orient="records", lines=True)
+    told = run("fit", f"t.{kind}", "-o", "m.culpa", *options).stderr
+    assert f"t.{kind}: read as missing: '-9999' (5)." in told
+    assert "'-9999' (5)" in run("incidents", f"t.{kind}", "-m", "m.culpa").stderr  # the model remembers it
+
+
+@pytest.mark.parametrize("name", ["Zeit", "time"])
+def test_rows_can_be_numbered_although_they_have_times(folder, plant, name):
+    for frame, file in zip(plant, ("normal.csv", "new.csv"), strict=True):
+        times = frame.index if name == "Zeit" else frame.index.as_unit("s").asi8
+        frame.set_axis(times).rename_axis(name)[:400].to_csv(file)
+    assert "400 rows, 12 features" in run("fit", "normal.csv", "-o", "m.culpa", "--time", "none").stderr
+    assert culpa.load("m.culpa").fitted.reading["detected"]["time"] == "none"
+    found = pd.read_csv(StringIO(run("incidents", "new.csv", "-m", "m.culpa", "-q").stdout))
+    assert len(found)
+    assert found["start"].tolist() == found["first"].tolist()
 
 
 def test_the_model_remembers_how_its_table_was_read(folder, plant):

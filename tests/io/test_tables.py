@@ -147,7 +147,7 @@ def test_a_text_among_numbers_is_named_with_its_row_and_remedy(tmp_path, decimal
 def test_wrong_encoding_is_said(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("größe,b\n1,2\n".encode("latin-1"))
-    with pytest.raises(TableError, match="--encoding latin-1"):
+    with pytest.raises(TableError, match="--encoding cp1252"):
         read(path, ["größe"])
     assert read(path, ["größe"], encoding="latin-1")[0].tolist() == [[1.0]]
     with pytest.raises(TableError, match="unknown encoding 'x'"):
@@ -299,6 +299,36 @@ def test_formulas_are_disarmed_on_request(tmp_path):
         assert found.columns.tolist() == [f"{mark}=id", "v"]
         assert found.iloc[:, 0].tolist()[:3] == [f"{mark}=cmd|' /C calc'!A0", f"{mark}-1+2", "plain"]
         assert found["v"].tolist()[:3] == [-1.5, 2, 3]
+
+
+def test_times_have_no_fractions_of_zeros(tmp_path):
+    whole = pd.to_datetime(["2024-03-01 01:24", "2024-03-01 01:25"])
+    clocks = [datetime.time(1, 24), datetime.time(1, 25)]
+    parts = [
+        {"t": pa.array(whole, pa.timestamp(unit)), "clock": pa.array(clocks), "x": [1.5, 2.5]} for unit in ("us", "ns")
+    ]
+    parts[1]["t"] = pa.array(whole + pd.Timedelta("250ms"), pa.timestamp("ns"))
+    lines = {}
+    for kind in ("csv", "ndjson", "parquet"):
+        with open_sink(tmp_path / f"t.{kind}", kind) as sink:
+            for part in (*parts, parts[0]):
+                sink.write(part)
+        lines[kind] = (tmp_path / f"t.{kind}").read_bytes().decode(errors="replace").splitlines()
+    assert [line.split(",") for line in lines["csv"]] == [
+        ['"t"', '"clock"', '"x"'],
+        ["2024-03-01 01:24:00", "01:24:00", "1.5"],
+        ["2024-03-01 01:25:00", "01:25:00", "2.5"],
+        ["2024-03-01 01:24:00.250", "01:24:00", "1.5"],
+        ["2024-03-01 01:25:00.250", "01:25:00", "2.5"],
+        ["2024-03-01 01:24:00", "01:24:00", "1.5"],
+        ["2024-03-01 01:25:00", "01:25:00", "2.5"],
+    ]
+    assert [json.loads(line)["t"][17:] for line in lines["ndjson"]] == [
+        *("00", "00"),
+        *("00.250", "00.250"),
+        *("00", "00"),
+    ]
+    assert pq.read_schema(tmp_path / "t.parquet").field("t").type == pa.timestamp("us")
 
 
 def test_a_sink_is_all_or_nothing(tmp_path):

@@ -511,6 +511,18 @@ def test_save_is_all_or_nothing(report, tmp_path, monkeypatch):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "report.json"]
 
 
+def test_a_report_is_not_written_into_a_file_of_another_format(report, folder):
+    for name in ("out.pdf", "out.docx", "out.csv"):
+        with pytest.raises(ValueError, match=r"must be \.html or \.json, got '\.(pdf|docx|csv)'"):
+            report.save(folder / name)
+    result = run("report", folder / "new.csv", "-m", folder / "plant.culpa", "-o", folder / "out.PDF", code=2)
+    assert "the file extension must be .html or .json, got '.pdf'" in result.stderr
+    assert not list(folder.glob("out.*"))
+    for name in ("a.htm", "b"):
+        assert report.save(folder / name).read_text().startswith("<!doctype html>")
+    assert json.loads(report.save(folder / "c.txt", json=True).read_text())
+
+
 def without_time_of_making(text):
     content = json.loads(text)
     assert content.pop("created").endswith("UTC")

@@ -223,15 +223,18 @@ class ColumnOptions:
         """The names of the columns to learn from: at least two."""
         from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
+        from culpa.io.tables.unusable import as_long
 
         known = source.columns()
         wanted, dropped, carried = (
             split_names(names or [], list(known)) for names in (self.columns, self.drop, self.id)
         )
-        carried += [name for name in source.time_columns if name not in (*wanted, *dropped, *carried)]
+        carried += [name for name in source.not_features if name not in (*wanted, *dropped, *carried)]
         features = choose_features(known, source.name, wanted, dropped, carried, source)
         if len(features) < 2:
-            raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
+            raise as_long(source, known) or TableError(
+                f"{source.name}: at least 2 numeric columns are needed, got {len(features)}."
+            )
         return features
 
 

@@ -44,7 +44,11 @@ def report(
     from culpa._core.files import check_free
 
     target = options.to_path(output or ("-" if json else "report.html"))
+    as_json = json
     if target is not None:
+        from culpa.report import is_json
+
+        as_json = json or is_json(target)
         check_free(target, force=force)
     detector = rows.detector()
     source = rows.open(detector.reading)
@@ -65,7 +69,7 @@ def report(
             **grouping.grouping(),
         )
     if target is None:
-        sys.stdout.write(made.to_json() if json else made.to_html())
+        sys.stdout.write(made.to_json() if as_json else made.to_html())
     else:
-        made.save(target, json=json or None, force=force)
+        made.save(target, json=as_json, force=force)
     rows.finish(made.summary, source, target, incidents=True, found=made.summary.anomalies)

@@ -47,10 +47,10 @@ class Report:
     def save(self, path: str | Path, *, json: bool | None = None, force: bool = True) -> Path:
         """Write the page, or the data as JSON (by default where the name ends in ``.json``).
 
-        The file appears under its name only when it is complete.
+        The file appears under its name only when it is complete. Extensions such as ``.pdf`` are refused.
         """
         path = Path(path)
-        as_json = path.suffix.lower() == ".json" if json is None else json
+        as_json = is_json(path) if json is None else json
         with write_whole(path, force=force) as file:
             text = self.to_json() if as_json else self.to_html()
             file.write(text.encode("utf-8", errors="replace"))
@@ -61,6 +61,16 @@ class Report:
         """How many rows, flagged rows, rows without a score and incidents there are."""
         overview = self.content.overview
         return Summary(overview.rows, overview.flagged, overview.empty_rows, overview.incidents)
+
+
+def is_json(path: Path) -> bool:
+    """Whether a report is written as JSON and not as a page, by the file extension."""
+    extension = path.suffix.lower()
+    if extension not in (".html", ".htm", ".json", ""):
+        raise ValueError(
+            f"{path}: a report is an HTML page or JSON, so the file extension must be .html or .json, got {extension!r}."
+        )
+    return extension == ".json"
 
 
 def make_report(

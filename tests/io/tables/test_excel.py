@@ -51,6 +51,11 @@ def test_two_header_rows_units_and_bad_values(tmp_path):
     assert table.missing_found == {"Bad Input": 1, "#N/A": 1}
 
 
+def test_numbers_that_are_texts(tmp_path):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], ["0", "1,5"], ["0,0", "2,5"]])
+    np.testing.assert_array_equal(read(path, ["a", "b"])[1], [[0, 1.5], [0, 2.5]])
+
+
 def test_sheets_by_name(tmp_path):
     path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2]], others=["Notizen"])
     _, X, _ = read(path, ["a", "b"], sheet="Daten")

@@ -99,3 +99,18 @@ def test_each_column_groups_thousands_in_its_own_way(tmp_path):
 def test_large_numbers_disagree_in_another_block(tmp_path):
     with pytest.raises(TableError, match=r"column 'a' contains '1,234\.5' and '1234\.5'"):
         read(tmp_path, "a;b\n" + "1,234.5;1\n" * 300_000 + "1234.5;1\n")
+
+
+@pytest.mark.parametrize("text", ["a;b\n1;2\n", "a;b\n1 234;2\n", "a,b\n1.234,2\n", "a;b\n1;v1.2.3\n"])
+def test_marks_that_no_cell_settles_are_not_remembered(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    assert open_source(tmp_path / "t.csv", Options(), print).hints == {}
+
+
+def test_whole_numbers_at_the_beginning_settle_nothing(tmp_path):
+    rows = ["1;2"] * 1000
+    late = "a;b\n" + "\n".join([*rows, "1.234;2,5"]) + "\n"
+    assert read(tmp_path, late, hints={"decimal": ",", "thousands": "."})[-1] == [1234, 2.5]
+    late = "a;b\n" + "\n".join([*rows, "1.234;2.5"]) + "\n"
+    assert read(tmp_path, late, hints={"decimal": "."})[-1] == [1.234, 2.5]
+    assert read(tmp_path, "a,b\n1,2\n3,4.5\n", hints={"decimal": ","})[-1] == [3, 4.5]

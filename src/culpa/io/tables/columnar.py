@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from culpa.io.tables.columns import check_numeric, find_all, kind, to_matrix
+from culpa.io.tables.columns import check_numeric, find_for_model, kind, to_matrix
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.table import Batch, Column, Source, TableError
@@ -74,16 +74,18 @@ class ColumnarTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
-        find_all((*features, *carried), self.schema.names, self.name)
+        find_for_model(features, carried, self.schema.names, self.name)
         columns = self.columns()
         for name in features:
             check_numeric(name, columns[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))
+        self.missing_found.clear()
         self._done = 0
         try:
             for batch in self._valid_pieces(wanted):
                 arrays = {name: batch.column(name) for name in wanted}
-                X = to_matrix([arrays[name] for name in features], features, self.name, self._done, self.missing)
+                cells = [arrays[name] for name in features]
+                X = to_matrix(cells, features, self.name, self._done, self.missing, self.missing_found)
                 rows = np.arange(self._done, self._done + batch.num_rows)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})

@@ -14,13 +14,15 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa.io.tables.missing import Missing
-from culpa.io.tables.problems import Problem, TableProblems, explained, wrong_columns
+from culpa.io.tables.problems import Problem, TableProblems, all_problems, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
+from culpa.io.tables.unusable import as_long, as_no_table
 
 _TEXTS = (
     *(types.is_string, types.is_large_string, types.is_string_view),
     *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
 )
+_MOST_GUESSED = 50  # names whose meaning is guessed, which takes long in wide tables
 _COMMA_NUMBER = re.compile(r"[+-]?[\d.]*,\d+")
 
 
@@ -44,23 +46,40 @@ def find(name: str, names: Sequence[str], table: str) -> str:
     count = list(names).count(name)
     if count == 1:
         return name
+    raise TableError(f"{table}: {_odd_one(name, count, names)}")
+
+
+def _odd_one(name: str, count: int, names: Sequence[str]) -> str:
     if count:
-        raise TableError(f"{table}: {count} columns are called {name!r}: rename all but one.")
-    raise TableError(f"{table}: there is no column {name!r}{near_miss(name, names)}")
+        return f"{count} columns are called {name!r}: rename all but one."
+    return f"there is no column {name!r}{near_miss(name, names)}"
 
 
-def find_all(names: Sequence[str], known: Sequence[str], table: str) -> None:
-    """Refuse names that a table lacks or has twice, all of them at once."""
-    errors = []
-    for name in _odd(names, known):
-        try:
-            find(name, known, table)
-        except TableError as error:
-            errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise TableProblems(table, [Problem(str(error).removeprefix(f"{table}: ").rstrip(".")) for error in errors])
+def find_all(names: Sequence[str], known: Sequence[str], table: str, what: str = "columns") -> None:
+    """Refuse names that a table lacks or has twice, all of them at once. ``what`` they are, for the message."""
+    odd, n_names = _odd(names, known), len({*names})
+    if len(odd) < 2:
+        check_each(odd, known, table)
+        return
+    there = {*known}
+    guessed = odd[:_MOST_GUESSED]
+    strange = [name for name in odd if name not in there and (name not in guessed or not _similar(name, known))]
+    if len(strange) > n_names / 2 and len(odd) == n_names and not there & {*odd}:
+        raise TableError(f"none of the {n_names} {what} is in {table}{_available(known)}")
+    texts = [_odd_one(name, list(known).count(name), known) for name in odd if name not in strange]
+    if len(strange) > 1:
+        texts.append(f"{len(strange)} of the {n_names} {what} are missing: {_listed(strange)}{_available(known)}")
+    else:
+        texts += [_odd_one(name, 0, known) for name in strange]
+    if len(texts) == 1:
+        raise TableError(f"{table}: {texts[0]}")
+    raise TableProblems(table, [Problem(text.rstrip(".")) for text in texts])
+
+
+def find_for_model(features: Sequence[str], carried: Sequence[str], known: Sequence[str], table: str) -> None:
+    """Refuse features of a model, and columns that label its rows, if a table lacks them."""
+    find_all(features, known, table, "columns of the model")
+    find_all(carried, known, table)
 
 
 def check_each(names: Iterable[str], known: Sequence[str], table: str) -> None:
@@ -77,12 +96,21 @@ def _odd(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 def near_miss(name: str, names: Sequence[str]) -> str:
     """The end of an error message: a guess what was meant, or else the names that there are."""
+    near = _similar(name, names)
+    return "; did you mean " + " or ".join(map(repr, near)) + "?" if near else _available(names)
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
     by_case = [other for other in names if other.strip().casefold() == name.strip().casefold()]
-    near = by_case or get_close_matches(name, names, n=2)
-    if near:
-        return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    shown = ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
-    return f"; available: {shown}." if names else "; there are none."
+    return by_case or get_close_matches(name, names, n=2)
+
+
+def _available(names: Sequence[str]) -> str:
+    return f"; available: {_listed(names)}." if names else "; there are none."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, list(names)[:8])) + (", ..." if len(names) > 8 else "")
 
 
 def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -134,9 +162,11 @@ def choose_features(
     except TableError as error:
         if source is None:
             raise
-        wrong = wrong_columns(columns, features)
         numeric = [name for name in features if columns[name].kind == "number" or columns[name].row is not None]
-        raise explained(error, source, numeric, wrong) from None
+        problems = all_problems(source, numeric, wrong_columns(columns, features))
+        commas = any(_has_decimal_comma(columns[name]) for name in features)
+        found = None if commas else as_long(source, columns) or as_no_table(table, numeric, problems)
+        raise found or (TableProblems(table, problems) if len(problems) > 1 else error) from None
     return features
 
 
@@ -144,7 +174,7 @@ def check_numeric(name: str, column: Column, table: str) -> None:
     """Refuse a column that does not contain numbers, with advice."""
     if column.kind == "number":
         return
-    if column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()):
+    if _has_decimal_comma(column):
         raise TableError(
             f"{table}: column {name!r} contains {column.example!r}. If the comma is the decimal mark, add --decimal ','."
         )
@@ -160,6 +190,10 @@ def check_numeric(name: str, column: Column, table: str) -> None:
         f"{table}: column {name!r} contains {what}{example}. Fit without it (--drop), keep it as a label (--id), or "
         f"{advice}."
     )
+
+
+def _has_decimal_comma(column: Column) -> bool:
+    return column.kind == "text" and _COMMA_NUMBER.fullmatch(str(column.example).strip()) is not None
 
 
 def take_as_missing(cell: str) -> str:
@@ -182,6 +216,19 @@ def plain(array: Any) -> Any:
     return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
 
 
+def without_zeros(array: Any) -> Any:
+    """Times with a type that is no finer than their cells, so that texts have no fractions that are all zeros."""
+    if not (types.is_timestamp(array.type) or types.is_time(array.type)):
+        return array
+    for unit in ("s", "ms", "us"):
+        coarse = {"us": pa.time64}.get(unit, pa.time32)(unit)
+        try:
+            return array.cast(pa.timestamp(unit, array.type.tz) if types.is_timestamp(array.type) else coarse)
+        except pa.ArrowInvalid:
+            continue  # there are finer times
+    return array
+
+
 def to_floats(array: Any, name: str, table: str) -> Floats:
     """The cells of an Arrow column as float64; nulls become NaN."""
     array = plain(array)
@@ -194,16 +241,22 @@ def to_floats(array: Any, name: str, table: str) -> Floats:
 
 
 def to_matrix(
-    arrays: Sequence[Any], names: Sequence[str], table: str, first_row: int, missing: Missing, n_rows: int = 0
+    arrays: Sequence[Any],
+    names: Sequence[str],
+    table: str,
+    first_row: int,
+    missing: Missing,
+    found: Counter[str],
+    n_rows: int = 0,
 ) -> Floats:
     """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
 
-    ``n_rows`` counts where there are no columns.
+    Numbers that mean missing cells are counted in ``found``. ``n_rows`` counts where there are no columns.
     """
     result = np.empty((len(arrays[0]) if arrays else n_rows, len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
-    missing.blank(result)
+    blanked = missing.blank(result)
     if (np.abs(result) > LARGEST).any():
         row, column = np.argwhere(np.abs(result) > LARGEST)[0]
         infinite = np.isinf(result[row, column])
@@ -213,6 +266,7 @@ def to_matrix(
             f"{table}: column {names[column]!r} contains {what} in row {first_row + row}{large}. "
             f"{take_as_missing(as_typed(result[row, column]))} Otherwise correct the cell."
         )
+    found.update(blanked)
     return result
 
 

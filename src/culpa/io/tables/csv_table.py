@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_each, check_numeric, find_all, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_each, check_numeric, find_for_model, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Grouping, Spelling
@@ -104,7 +104,7 @@ class CsvTable:
         """All rows; carried columns stay the text they are."""
         if not set(features) | set(carried) <= set(self.names):
             self._check_header()
-        find_all((*features, *carried), self.names, self.name)
+        find_for_model(features, carried, self.names, self.name)
         self.missing_found.clear()
         try:
             for name in features:
@@ -134,7 +134,8 @@ class CsvTable:
         ragged = self._note_ragged(done) if self.options.skip_ragged else None
         arrays, n = self._parse(block, features, carried, done, ragged=ragged)
         rows = self._places(done, n)
-        X = to_matrix([arrays[name] for name in features], features, self.name, done, self.missing, n)
+        cells = [arrays[name] for name in features]
+        X = to_matrix(cells, features, self.name, done, self.missing, self.missing_found, n)
         self._count_missing(block, features, X)
         back = restored if has_hidden_breaks(block) else _as_it_is
         return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
@@ -240,8 +241,12 @@ class CsvTable:
             found = marks.detect(marks.cells_of_numbers(lines[1:], known.has), self.delimiter)
             if found.unsure is not None and not hints.get("decimal"):
                 raise marks.ask(found, self.name)
-            decimal = hints["decimal"] if found.unsure is not None else found.decimal
-            group = hints.get("thousands") if found.unsure is not None else found.thousands
+            # whole numbers show no mark, so later rows are read as those of the training table
+            recalled = found.unsure is not None or (
+                found.bare and hints.get("decimal", ".") not in (".", self.delimiter)
+            )
+            decimal = hints["decimal"] if recalled else found.decimal
+            group = hints.get("thousands", found.thousands if found.bare else None) if recalled else found.thousands
             self.hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
             thousands = thousands or (group if group != decimal else None)
             self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []

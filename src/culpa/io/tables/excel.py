@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from culpa._core.types import Floats
 from culpa.io.tables import layout, marks
-from culpa.io.tables.columns import check_each, check_numeric, find_all, near_miss, take_as_missing
+from culpa.io.tables.columns import check_each, check_numeric, find_for_model, near_miss, take_as_missing
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.reading import Options
@@ -85,7 +85,7 @@ class ExcelTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; dates stay dates."""
-        find_all((*features, *carried), self.layout.names, self.name)
+        find_for_model(features, carried, self.layout.names, self.name)
         for name in features:
             check_numeric(name, self._columns[name], self.name)
         where = {name: j for j, name in enumerate(self.layout.names)}
@@ -112,7 +112,7 @@ class ExcelTable:
         X = np.empty((len(rows), len(features)), order="F")
         for j, name in enumerate(features):
             X[:, j] = self._numbers(column(name), name)
-        self.missing.blank(X)
+        self.missing_found.update(self.missing.blank(X))
         start, self._done = self._done, self._done + len(rows)
         return Batch(np.arange(start, self._done), X, {name: _array(column(name)) for name in carried})
 
@@ -126,7 +126,8 @@ class ExcelTable:
                 if cell and cell.strip() not in _NO_TEXTS:
                     self.missing_found[cell.strip()] += 1
             elif isinstance(cell, str) and self.spelling.is_number(cell):
-                result[i] = (self.spelling.read(pa.array([cell])) or [np.nan])[0]
+                number = self.spelling.read(pa.array([cell]))
+                result[i] = np.nan if number is None else number[0]
             else:
                 raise TableError(
                     f"{self.name}: column {name!r} contains {_text(cell)[:40]!r} in row {self._done + i}, which is not a "

@@ -166,7 +166,7 @@ def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
         info = codecs.lookup(encoding)
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except (LookupError, ValueError):
-        raise TableError(f"unknown encoding {encoding!r}: try utf-8, latin-1 or cp1252.") from None
+        raise TableError(f"unknown encoding {encoding!r}: try utf-8 or cp1252.") from None
     if info.name in ("utf-8", "utf-8-sig"):
         check = codecs.getincrementaldecoder("utf-8")("strict")
 
@@ -181,7 +181,8 @@ def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
 
 def wrong_encoding(table: str, encoding: str) -> TableError:
     """The error of a text that is not encoded as it should be."""
-    other = "latin-1" if encoding.lower().replace("_", "-").startswith("utf-8") else "utf-8"
+    is_utf8 = encoding.lower().replace("_", "-").startswith("utf-8")
+    other = "cp1252, which Windows programs write" if is_utf8 else "utf-8"
     return TableError(
         f"{table}: the text is not encoded in {encoding}. Specify its encoding, for example --encoding {other}."
     )

@@ -4,7 +4,6 @@ Readings are averaged over intervals of equal length. Lines in the order of time
 tag after tag is averaged first, which needs memory for the result but not for the file.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.io.tables.columns import find, take_as_missing, to_floats
+from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
 from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
+from culpa.io.tables.qualities import Judge
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 from culpa.io.tables.timed import TimedTable
@@ -29,7 +29,6 @@ from culpa.monitoring.times import read_gap
 
 _OPEN = 16  # intervals behind the latest one that can still get readings
 _ROWS = 1 << 15  # rows handed out at a time
-_GOOD = re.compile(r"good\b.*|ok|g|true|valid|gut", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,8 @@ class LongTable:
     @property
     def hints(self) -> Mapping[str, str]:
         """How the file writes times and numbers."""
-        return {**self.inner.hints, "time_format": self.timed.time_format.name}
+        format = self.timed.time_format
+        return {**self.inner.hints, **({"time_format": format.name} if format.settled else {})}
 
     @property
     def decisions(self) -> list[str]:
@@ -144,9 +144,7 @@ class LongTable:
                 for out_keys, X in grid.finished(_OPEN):
                     yield self._batch(out_keys, X, done, carried)
                     done += len(X)
-        for name in features:
-            if name not in seen:
-                find(name, sorted(seen), self.name)
+        find_for_model(features, (), sorted(seen), self.name)
         for out_keys, X in grid.finished(0):
             yield self._batch(out_keys, X, done, carried)
             done += len(X)
@@ -204,9 +202,10 @@ class LongTable:
         return self._checked(found, batch, tags, features)
 
     def _checked(self, values: Floats, batch: Batch, tags: NDArray[np.int64], features: Sequence[str]) -> Floats:
-        numbers = self.spelling.missing.numbers
-        if numbers:
-            values = np.where(np.isin(values, list(numbers)), np.nan, values)
+        missing = self.spelling.missing
+        if missing.numbers:
+            values = np.where(tags >= 0, values, np.nan)  # only wanted tags are counted
+            self.missing_found.update(missing.blank(values))
         large = (np.abs(values) > LARGEST) & (tags >= 0)
         if large.any():
             at = int(np.argmax(large))
@@ -243,9 +242,9 @@ class LongTable:
         return result
 
     @cached_property
-    def _judge(self) -> "_Judge":
+    def _judge(self) -> Judge:
         assert self.roles.quality is not None
-        return _Judge.of(
+        return Judge.of(
             [str(cell) for cell in self.inner.look(self.roles.quality)], self.good, self.roles.quality, self.name
         )
 
@@ -338,43 +337,6 @@ class _Grid:
         self.held, self.held_since = values[-1], since[-1]
         young = keys[:, None] - since[1:] <= self.hold
         return np.where(young, values[1:], np.nan)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """Which qualities are good."""
-
-    texts: frozenset[str]  # given
-    least: float | None = None  # numbers from here on are good: OPC DA
-    zero: bool = False  # 0 is good: OPC UA
-
-    @classmethod
-    def of(cls, cells: Sequence[str], given: frozenset[str], column: str, table: str) -> "_Judge":
-        """The rule that the first qualities suggest."""
-        if given:
-            return cls(given)
-        numbers = {float(cell) for cell in cells if re.fullmatch(r"\d+(\.0*)?", cell)}
-        if any(192 <= number < 256 for number in numbers):
-            return cls(given, least=192)
-        if any(number >= 1 << 16 for number in numbers):
-            return cls(given, zero=True)
-        if numbers:
-            shown = ", ".join(f"{number:g}" for number in sorted(numbers)[:5])
-            raise TableError(
-                f"{table}: column {column!r} holds the qualities {shown}. Which of them are good? Say so with --good, for "
-                "example --good 0."
-            )
-        return cls(given)
-
-    def is_good(self, text: str) -> bool:
-        """Whether a quality is good."""
-        text = text.strip()
-        if self.texts:
-            return text in self.texts
-        if re.fullmatch(r"\d+(\.0*)?", text):
-            number = float(text)
-            return number == 0 if self.zero else self.least is not None and number >= self.least
-        return _GOOD.fullmatch(text) is not None
 
 
 def _coded(cells: Any, *, keep: bool = False) -> tuple[NDArray[np.int64], Any]:

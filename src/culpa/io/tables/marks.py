@@ -21,13 +21,14 @@ _SHARE_OF_NUMBERS = 0.6  # in a column of numbers; there may be names, units and
 class Marks:
     """Decimal mark and thousands separator; ``unsure`` is a cell that could be read in two ways.
 
-    ``seen`` says that cells show the decimal mark.
+    ``seen`` says that cells show the decimal mark, and ``bare`` that no cell has a mark that could be one.
     """
 
     decimal: str
     thousands: str | None = None
     unsure: str | None = None
     seen: bool = False
+    bare: bool = False
 
 
 def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
@@ -59,7 +60,7 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     """The marks that the cells of a sample use.
 
     >>> detect(["1.234,5"], ";"), detect(["1,5", "2"], ";").decimal, detect(["1.234"], ";").unsure
-    (Marks(decimal=',', thousands='.', unsure=None, seen=True), ',', '1.234')
+    (Marks(decimal=',', thousands='.', unsure=None, seen=True, bare=False), ',', '1.234')
     """
     sure: set[str] = set()  # characters that are decimal marks
     groups: set[str] = set()  # that group thousands
@@ -92,7 +93,9 @@ def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter:
             thousands = left[0]
         return Marks(decimal, thousands, seen=True)
     if not unsure or (set(unsure) == {"."} and delimiter in (",", " ")):
-        return Marks(".", thousands)  # 1.234 in a file of commas or blanks: nobody groups thousands by points there
+        return Marks(
+            ".", thousands, bare=not unsure
+        )  # 1.234 in a file of commas or blanks: nobody groups thousands by points there
     if len(unsure) == 2:
         return Marks(".", None, next(iter(unsure.values())))
     mark, cell = next(iter(unsure.items()))

@@ -1,6 +1,7 @@
 """What means a missing cell, beside an empty one: texts such as 'Bad Input', and numbers such as -9999."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,9 +64,12 @@ class Missing:
     def __init__(self, texts: Sequence[str] = (), decimal: str = ".") -> None:
         self.texts = tuple(texts)
         self._set = frozenset(self.texts)
-        numbers = [float(text.replace(decimal, ".")) for text in self.texts if is_number(text, decimal)]
-        rounded = [_float32(number) for number in numbers]  # what is left of -9999.9 in a column of that type
-        self.numbers = frozenset(number for number in (*numbers, *rounded) if not math.isnan(number))
+        numbers = {float(text.replace(decimal, ".")): text for text in self.texts if is_number(text, decimal)}
+        rounded = {
+            _float32(number): text for number, text in numbers.items()
+        }  # what is left of -9999.9 in such a column
+        self._by_number = {number: text for number, text in (rounded | numbers).items() if not math.isnan(number)}
+        self.numbers = frozenset(self._by_number)
 
     def has(self, cell: Any) -> bool:
         """Whether a single cell is missing."""
@@ -73,10 +77,21 @@ class Missing:
             return cell in self._set
         return isinstance(cell, (int, float)) and cell in self.numbers
 
-    def blank(self, X: Floats) -> None:
-        """Make NaN of the numbers that mean missing cells, in place."""
-        if self.numbers:
-            X[np.isin(X, list(self.numbers))] = np.nan
+    def text_of(self, number: float) -> str:
+        """The text that stands for a number that means a missing cell."""
+        return self._by_number[number]
+
+    def blank(self, X: Floats) -> Counter[str]:
+        """Make NaN of the numbers that mean missing cells, in place, and count them."""
+        if not self.numbers:
+            return Counter()
+        gone = np.isin(X, list(self.numbers))
+        numbers, counts = np.unique(X[gone], return_counts=True)
+        X[gone] = np.nan
+        found: Counter[str] = Counter()
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            found[self.text_of(number)] += count
+        return found
 
 
 def _float32(number: float) -> float:

@@ -162,8 +162,8 @@ class NdjsonTable:
             return value
         value = self._get(record, name)
         if value is None or self.missing.has(value):
-            if isinstance(value, str):
-                self.missing_found[value] += 1
+            if value is not None:
+                self.missing_found[value if isinstance(value, str) else self.missing.text_of(value)] += 1
             return math.nan
         if not isinstance(value, (int, float)):
             raise TableError(f"field {name!r} contains {json.dumps(value)[:40]}, which is not a number")

@@ -3,11 +3,12 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from culpa.io.tables.table import Column, Source, TableError
 
+LEAST_COLUMNS = 2  # of numbers, to learn from
 _MOST_TEXTS = 5  # different texts among the numbers of a column; with more of them it is a column of text
 _MOST_ROWS = 5_000_000  # rows looked at
 
@@ -18,6 +19,8 @@ class Problem:
 
     text: str
     options: tuple[str, ...] = ()
+    dropped: str | None = None  # a column that cannot be used
+    spoils: bool = False  # whether nothing of the table can be used
 
 
 class TableProblems(TableError):
@@ -51,7 +54,7 @@ def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[P
             continue
         what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
         example = "" if column.example is None else f", for example {_short(str(column.example))}"
-        problems.append(Problem(f"column {name!r} contains {what}{example}", ("--drop", name)))
+        problems.append(Problem(f"column {name!r} contains {what}{example}", ("--drop", name), name))
     return problems
 
 
@@ -64,13 +67,15 @@ def wrong_cells(source: Source, names: Sequence[str]) -> list[Problem]:
 def _of_csv(table: Any, names: Sequence[str]) -> list[Problem]:
     known = [name for name in dict.fromkeys(names) if table.names.count(name) == 1]
     bad: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in known}  # text: number of cells, first row
+    n_rows = 0
     for rows, cells in table.cells(known):
+        n_rows += len(rows)
         for name, array in cells.items():
             _gather(bad[name], array, rows, table)
         if len(rows) and rows[-1] > _MOST_ROWS:
             break
     problems = [problem for name in known for problem in _of_column(name, bad[name])]
-    return problems + _ragged(table)
+    return problems + _ragged(table, n_rows + len(table.ragged))
 
 
 def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any) -> None:
@@ -97,7 +102,7 @@ def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]
     if len(found) > _MOST_TEXTS:
         text, (_, row) = next(iter(found.items()))
         more = f"{len(found):,} different texts, first {_short(text)} in row {row}"
-        return [Problem(f"column {name!r} contains {more}", ("--drop", name))]
+        return [Problem(f"column {name!r} contains {more}", ("--drop", name), name)]
     return [
         Problem(
             f"column {name!r} contains {_short(text)} {'once' if n == 1 else f'{n:,} times'}, first in row {row}",
@@ -107,14 +112,16 @@ def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]
     ]
 
 
-def _ragged(table: Any) -> list[Problem]:
+def _ragged(table: Any, n_rows: int) -> list[Problem]:
+    """Rows with another number of cells; skipping most of the rows is no solution."""
     rows = table.ragged
     if not rows:
         return []
-    n = f"{len(rows):,} rows have" if len(rows) > 1 else "1 row has"
+    most = len(rows) > n_rows / 2
+    n = f"{len(rows):,}{f' of {n_rows:,}' * most} rows have" if len(rows) > 1 else "1 row has"
     first = f"first row {rows[0][0]} ({rows[0][1]} instead of {len(table.names)})"
     text = f"{n} another number of cells than the header, {first}"
-    return [Problem(text, ("--skip-ragged",))]
+    return [Problem(text, () if most else ("--skip-ragged",), spoils=most)]
 
 
 def _short(text: str) -> str:
@@ -122,10 +129,27 @@ def _short(text: str) -> str:
     return shown if len(shown) <= 40 else shown[:37] + "...'"
 
 
-def explained(error: TableError, source: Source, names: Sequence[str], others: Sequence[Problem] = ()) -> TableError:
-    """An error with all other problems of its table, if there are several."""
+def all_problems(source: Source, names: Sequence[str], others: Sequence[Problem] = ()) -> list[Problem]:
+    """Those known already, and those in the cells of some columns. None if the table cannot be read to its end.
+
+    Dropping columns is no solution where fewer than two would be left.
+    """
     try:
         problems = [*others, *wrong_cells(source, names)]
     except TableError:
-        return error
+        return []
+    if len(usable(names, problems)) >= LEAST_COLUMNS:
+        return problems
+    return [replace(problem, options=()) if "--drop" in problem.options else problem for problem in problems]
+
+
+def usable(names: Sequence[str], problems: Sequence[Problem]) -> list[str]:
+    """Columns that none of the problems is about to drop."""
+    dropped = {problem.dropped for problem in problems}
+    return [name for name in names if name not in dropped]
+
+
+def explained(error: TableError, source: Source, names: Sequence[str]) -> TableError:
+    """An error with all other problems of its table, if there are several."""
+    problems = all_problems(source, names)
     return TableProblems(source.name, problems) if len(problems) > 1 else error

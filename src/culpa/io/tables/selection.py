@@ -9,7 +9,7 @@ import numpy as np
 
 from culpa._core.types import Mask
 from culpa.io.tables.table import TableError
-from culpa.io.tables.times import TimeFormat, readings
+from culpa.io.tables.times import TimeFormat, first_open, readings
 from culpa.monitoring.times import Times
 
 Period = tuple[Any, Any]  # its beginning, and its end, which is not part of it
@@ -71,7 +71,7 @@ def moment(text: str, option: str, *, end: bool = False) -> Any:
     import pandas as pd
 
     orders = readings([text.strip()])
-    if len(orders) != 1:
+    if not orders or first_open([text.strip()]):
         raise TableError(f"{option} must be a time such as 2024-02-03 or 2024-02-03T08:00, got {text!r}.")
     try:
         found = TimeFormat(orders[0]).read([text.strip()], option)[0]

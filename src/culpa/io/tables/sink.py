@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from culpa._core.files import write_whole
-from culpa.io.tables.columns import plain
+from culpa.io.tables.columns import plain, without_zeros
 from culpa.io.tables.csv_line import CsvLine
 from culpa.io.tables.table import TableError
 
@@ -62,31 +62,35 @@ def _finished(sink: "_Arrow | _Ndjson") -> Iterator[Sink]:
 def _make(kind: str, file: Any, *, flush: bool) -> "_Arrow | _Ndjson":
     if kind == "ndjson":
         return _Ndjson(file, flush)
-    return _Arrow(file, {"csv": _open_csv, "parquet": _open_parquet, "arrow": _open_arrow}[kind], flush)
+    if kind == "csv":
+        return _Csv(file, _open_csv, flush)
+    return _Arrow(file, {"parquet": _open_parquet, "arrow": _open_arrow}[kind], flush)
 
 
 class _Arrow:
-    """CSV, Parquet and Arrow through pyarrow; the first batch decides on the types."""
+    """Parquet, Arrow and CSV through pyarrow; the first batch decides on the types."""
 
     def __init__(self, file: Any, start: Callable[[Any, Any], Any], flush: bool) -> None:
         self.file, self.start, self.flush = _Gate(file), start, flush
         self.writer: Any = None
-        self._line: CsvLine | None = None  # for answers to single lines
 
     def write(self, columns: Mapping[str, Any]) -> None:
         if self.writer is None:
-            batch = pa.RecordBatch.from_pydict({name: _settled(_array(cells, name)) for name, cells in columns.items()})
-            self.schema = batch.schema
-            self.writer = self.start(self.file, self.schema)
-            self._line = CsvLine(self.schema) if self.start is _open_csv else None
-            self.writer.write_batch(batch)
-        elif self._line is not None and (line := self._line(columns)) is not None:
-            self.file.write(line)
+            self._begin({name: _settled(_array(cells, name)) for name, cells in columns.items()})
         else:
-            arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
-            self.writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+            self._go_on(columns)
         if self.flush:
             self.file.flush()
+
+    def _begin(self, arrays: Mapping[str, Any]) -> None:
+        batch = pa.RecordBatch.from_pydict(dict(arrays))
+        self.schema = batch.schema
+        self.writer = self.start(self.file, self.schema)
+        self.writer.write_batch(batch)
+
+    def _go_on(self, columns: Mapping[str, Any]) -> None:
+        arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
+        self.writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def close(self) -> None:
         if self.writer is not None:
@@ -97,6 +101,27 @@ class _Arrow:
         """Close without writing the end, which would make half a file look whole."""
         self.file.shut = True
         self.close()
+
+
+class _Csv(_Arrow):
+    """CSV. Times are written as precisely as those of their batch need."""
+
+    def _begin(self, arrays: Mapping[str, Any]) -> None:
+        self.types = pa.schema([(name, array.type) for name, array in arrays.items()])
+        super()._begin({name: without_zeros(array) for name, array in arrays.items()})
+        self._line = CsvLine(self.schema)  # for answers to single lines
+        self._old: list[Any] = []  # writers of other types of times, which would close the file if they were deleted
+
+    def _go_on(self, columns: Mapping[str, Any]) -> None:
+        if (line := self._line(columns)) is not None:
+            self.file.write(line)
+            return
+        arrays = [without_zeros(_fit(_array(columns[field.name], field.name), field)) for field in self.types]
+        batch = pa.RecordBatch.from_arrays(arrays, names=self.types.names)
+        if batch.schema != self.schema:
+            self._old.append(self.writer)
+            self.schema, self.writer = batch.schema, _open_csv(self.file, batch.schema, header=False)
+        self.writer.write_batch(batch)
 
 
 class _Disarmed:
@@ -179,10 +204,10 @@ def _json(record: dict[str, Any]) -> str:
         return json.dumps(plain, ensure_ascii=False, default=str)
 
 
-def _open_csv(file: Any, schema: Any) -> Any:
+def _open_csv(file: Any, schema: Any, *, header: bool = True) -> Any:
     import pyarrow.csv as pa_csv
 
-    return pa_csv.CSVWriter(file, schema)
+    return pa_csv.CSVWriter(file, schema, write_options=pa_csv.WriteOptions(include_header=header))
 
 
 def _open_parquet(file: Any, schema: Any) -> Any:
@@ -235,5 +260,5 @@ def _to_list(cells: Any) -> list[Any]:
         return [None if number != number else number for number in numbers] if cells.dtype.kind == "f" else numbers
     array = _array(cells)
     if types.is_temporal(array.type) or types.is_decimal(array.type):
-        array = array.cast(pa.string())
+        array = without_zeros(array).cast(pa.string())
     return array.to_pylist()  # type: ignore[no-any-return]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from culpa.io.tables.columns import find
+from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
 from culpa.io.tables.table import Batch, Column, Source, TableError
-from culpa.io.tables.times import TimeFormat, ask, epoch_unit, is_called_time, readings
+from culpa.io.tables.times import TimeFormat, ask, epoch_unit, first_open, is_called_time, readings
 
 _CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?")
 NONE = "none"  # says that there is no time column
@@ -48,8 +48,15 @@ class TimedTable:
 
     @property
     def time_columns(self) -> list[str]:
-        """The columns of the times, which are not features."""
+        """The columns of the times."""
         return [name for name in (self.time, self.clock) if name is not None]
+
+    @cached_property
+    def not_features(self) -> list[str]:
+        """The columns of the times, also if rows are numbered instead. They are not features."""
+        if self.options.time != NONE:
+            return self.time_columns
+        return TimedTable(self.inner, replace(self.options, time=None, hints={})).time_columns
 
     @cached_property
     def time(self) -> str | None:
@@ -83,7 +90,7 @@ class TimedTable:
         if cells and all(isinstance(cell, str) for cell in cells):
             orders = readings(cells)
             if orders:
-                return TimeFormat(orders[0] if len(orders) == 1 else self._settled(orders, cells[0]))
+                return TimeFormat(orders[0]) if len(orders) == 1 else self._order(orders, cells)
         before = self.options.hints.get("time_format", "")
         if "%" in before:
             return TimeFormat(before)
@@ -110,7 +117,9 @@ class TimedTable:
 
     def detected(self) -> dict[str, str]:
         """Decisions that later tables may need: how times and numbers are written."""
-        found = {"time": ",".join(self.time_columns), "time_format": self.time_format.name} if self.time else {}
+        found = {"time": ",".join(self.time_columns)} if self.time else {}
+        if self.time and self.inner.time is None and self.time_format.settled:
+            found["time_format"] = self.time_format.name
         if self.options.time == NONE:
             found["time"] = NONE
         return found | dict(self.inner.hints)
@@ -203,21 +212,36 @@ class TimedTable:
             return numbers is not None and epoch_unit(numbers) is not None
         return False
 
-    def _settled(self, orders: Sequence[str], cell: str) -> str:
-        """The one order of day and month that fits all rows, or the one of the training table."""
+    def _order(self, orders: Sequence[str], cells: Sequence[str]) -> TimeFormat:
+        """The order of day and month: the one of the training table, or the only one that fits all rows.
+
+        It stays open if day and month are equal in all rows.
+        """
         before = self.options.hints.get("time_format")
         if before in orders:
-            return str(before)
-        if self.inner.again:
-            left = list(orders)
-            for batch in self.inner.batches([], [str(self.time)]):
-                cells = batch.carried[str(self.time)]
-                texts = cells if isinstance(cells, list) else cells.unique().to_pylist()
-                fit = readings([text for text in texts if isinstance(text, str) and text.strip()])
-                left = [order for order in left if order in fit]
-                if len(left) < 2:
-                    return left[0] if left else orders[0]
-        raise ask(str(self.time), cell, self.name, orders)
+            return TimeFormat(str(before))
+        left, cell = list(orders), first_open(cells)
+        for times in self._all_times() if self.inner.again else ():
+            fits = [fit for fit in (readings([time]) for time in times) if fit and {*fit} <= {*orders}]
+            left = [order for order in left if all(order in fit for fit in fits)]
+            cell = cell or first_open(times)
+            if len(left) == 1:
+                return TimeFormat(left[0])
+            if not left:
+                raise TableError(
+                    f"{self.name}: neither order of day and month fits all times in column {self.time!r}. Choose with "
+                    "--time-format, or number the rows with --time none."
+                )
+        if cell is not None:
+            raise ask(str(self.time), cell, self.name, orders)
+        return TimeFormat(orders[0], settled=False)
+
+    def _all_times(self) -> Iterator[list[str]]:
+        """The different texts in the column of times, batch by batch."""
+        for batch in self.inner.batches([], [str(self.time)]):
+            cells = batch.carried[str(self.time)]
+            texts = dict.fromkeys(cells) if isinstance(cells, list) else cells.unique().to_pylist()
+            yield [text for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _are_clocks(cells: Sequence[Any]) -> bool:
@@ -230,7 +254,7 @@ def _joined(days: Any, clocks: Any) -> Any:
     import pyarrow.compute as pc
 
     parts = [pa.array(cells) if isinstance(cells, list) else cells for cells in (days, clocks)]
-    day, clock = (part if pa.types.is_string(part.type) else part.cast(pa.string()) for part in parts)
+    day, clock = (part if pa.types.is_string(part.type) else without_zeros(part).cast(pa.string()) for part in parts)
     if not pa.types.is_string(parts[0].type):
         day = pc.utf8_slice_codeunits(day, 0, 10)  # without the midnight
     return pc.binary_join_element_wise(day, clock, " ")

@@ -1,6 +1,7 @@
 """How a column writes its times: recognised over its cells, or told with ``--time-format``.
 
-The order of day and month is asked about where both readings fit all cells.
+The order of day and month is asked about where both readings fit all cells. If day and month are equal in all cells, the
+order is open: these cells need no question, but nothing is concluded about other cells.
 """
 
 import datetime as dt
@@ -53,11 +54,14 @@ _TEXT = re.compile(
 class TimeFormat:
     """How times are written: "iso", "dmy", "mdy", a unit of numbers since 1970 such as "ms", or a strptime pattern.
 
+    ``settled`` is false if the cells that were seen do not show the order of day and month.
+
     >>> TimeFormat("dmy").read(["29.02.2024 23:00", "01.03.2024"], "Zeit")[1]
     Timestamp('2024-03-01 00:00:00')
     """
 
     name: str
+    settled: bool = True
 
     def __post_init__(self) -> None:
         if self.name not in _WORDS and "%" not in self.name:
@@ -69,6 +73,8 @@ class TimeFormat:
     @property
     def words(self) -> str:
         """The format in words."""
+        if not self.settled:
+            return "days and months, in an order that these rows leave open"
         return _WORDS.get(self.name, self.name)
 
     def read(self, cells: Any, column: str, first_row: int = 0) -> Times:
@@ -79,8 +85,9 @@ class TimeFormat:
         if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or (self.name == "iso"):
             return read_times(index, column, first_row)
         codes, texts = pd.factorize(index, use_na_sentinel=False)
+        format = self if self.settled else _order_of(texts, column)
         try:
-            found = self._read_unique(pd.Index(texts))
+            found = format._read_unique(pd.Index(texts))
         except _NotATime as error:
             row = first_row + int(np.argmax(codes == error.position))
             raise ValueError(
@@ -175,8 +182,17 @@ def _clock(found: "re.Match[str]") -> str | None:
     return f"T{hour:02d}:{found['min']}:{second}"
 
 
+def _order_of(texts: Iterable[Any], column: str) -> TimeFormat:
+    """The format of cells whose order of day and month is open; asked about if it matters."""
+    orders = readings(texts)
+    cell = first_open(texts) if len(orders) > 1 else None
+    if cell is not None:
+        raise ValueError(_question(column, cell, orders))
+    return TimeFormat(orders[0] if orders else "dmy")
+
+
 def readings(cells: Iterable[Any]) -> list[str]:
-    """All formats in which every cell is a time: one if it is certain, two if it must be asked, none if they are not times.
+    """All formats in which every cell is a time: one if it is certain, two if it is open, none if they are not times.
 
     >>> readings(["29.02.2024 23:00"]), readings(["02/03/2024"]), readings(["02/03/2024", "02/29/2024"]), readings(["x"])
     (['dmy'], ['dmy', 'mdy'], ['mdy'], [])
@@ -191,7 +207,20 @@ def readings(cells: Iterable[Any]) -> list[str]:
         if found is None:
             return []
         left = [order for order in left if order in _orders(found) and _to_iso(cell, order) is not None]
-    return [] if not cells else left[:1] if _same(left, cells) else left
+    return [] if not cells else ["iso"] if "iso" in left else left
+
+
+def first_open(cells: Iterable[Any]) -> str | None:
+    """The first cell that is another time if day and month change places.
+
+    >>> first_open(["01/01/2024", "29/02/2024", "02/03/2024"])
+    '02/03/2024'
+    """
+    for cell in dict.fromkeys(cells):
+        orders = readings([cell])
+        if len({_to_iso(cell, order) for order in orders}) > 1:
+            return str(cell)
+    return None
 
 
 def _orders(found: "re.Match[str]") -> tuple[str, ...]:
@@ -200,11 +229,6 @@ def _orders(found: "re.Match[str]") -> tuple[str, ...]:
         plain = found["mark1"] == "-" and len(found["month"]) == len(found["day"]) == 2
         return ("iso", "ymd") if plain else ("ymd",)
     return ("dmy", "mdy") if found["b"].isdigit() and found["mark"] in "/-" else ("dmy",)
-
-
-def _same(orders: Sequence[str], cells: Iterable[Any]) -> bool:
-    """Whether the orders read the same times, because months have names or the day equals the month."""
-    return len(orders) > 1 and all(len({_to_iso(cell, order) for order in orders}) == 1 for cell in cells)
 
 
 def epoch_unit(numbers: Any) -> str | None:
@@ -235,9 +259,13 @@ def is_called_time(name: str) -> bool:
 
 def ask(column: str, cell: str, table: str, orders: Sequence[str]) -> TableError:
     """The question which of two readings is meant."""
+    return TableError(f"{table}: {_question(column, cell, orders)}")
+
+
+def _question(column: str, cell: str, orders: Sequence[str]) -> str:
     both = [(order, str(_to_iso(cell, order)).replace("T", " ")) for order in orders]
     shown = " or ".join(f"{iso} ({_WORDS[order]})" for order, iso in both)
-    return TableError(
-        f"{table}: {cell!r} in column {column!r} may mean {shown}. "
+    return (
+        f"{cell!r} in column {column!r} may mean {shown}. "
         f"Choose with {' or '.join(f'--time-format {order}' for order in orders)}."
     )
