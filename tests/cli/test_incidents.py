@@ -60,6 +60,24 @@ def test_small_batches(folder, expected, monkeypatch):
     assert run("incidents", folder / "new.parquet", *options).stdout.splitlines() == [i.sentence for i in expected]
 
 
+@pytest.mark.parametrize("rows", [400, 4])
+@pytest.mark.parametrize("source", ["new.csv", "new.parquet", "-"])
+def test_a_gap_shorter_than_the_time_between_rows(folder, tmp_path, source, rows):
+    """Files and pipes say so, once, however many rows there are and come together."""
+    table = pd.read_parquet(folder / "new.parquet")[:rows]
+    table.to_csv(tmp_path / "new.csv", index=False)
+    table.to_parquet(tmp_path / "new.parquet")
+    piped = "".join((folder / "new.ndjson").read_text().splitlines(keepends=True)[:rows])
+    warning = "rows are 1 min apart, so a gap of 30 s ends an incident after every row. Use a longer gap."
+    common = (source if source == "-" else tmp_path / source, "-m", folder / "plant.culpa", "--time", "time")
+    short, long = (run("incidents", *common, "--gap", gap, stdin=piped).stderr for gap in ("30s", "1min"))
+    assert short.count(warning) == 1
+    assert "gap" not in long
+    if source != "-":
+        made = run("report", *common, "--gap", "30s", "-o", tmp_path / "report.html")
+        assert made.stderr.count(warning) == 1
+
+
 def test_a_pipe_and_row_numbers(folder):
     stdin = (folder / "new.ndjson").read_text()
     lines = run(

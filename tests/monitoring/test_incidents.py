@@ -13,6 +13,7 @@ import pytest
 from culpa import PCADetector
 from culpa.datasets import make_plant
 from culpa.monitoring import Incident, Incidents
+from culpa.monitoring.times import GapCheck
 from culpa.monitoring.when import pair
 
 
@@ -265,6 +266,50 @@ class TestTime:
         late = times.where(np.arange(400) < 60, times + pd.Timedelta("2h"))
         broken = detector.incidents(new.set_index(late), gap="5min")
         assert (59 in [i.last for i in broken], 60 in [i.first for i in broken]) == (True, True)
+
+    @pytest.mark.parametrize(
+        ("frequency", "gap", "message"),
+        [
+            (
+                "10min",
+                "5min",
+                "rows are 10 min apart, so a gap of 5 min ends an incident after every row. Use a longer",
+            ),
+            ("10min", dt.timedelta(0), "rows are 10 min apart, so a gap of 0 s ends an incident after every row"),
+            ("D", "1h", "rows are 1 day apart, so a gap of 1 h ends"),
+            ("250ms", "100ms", "rows are 250 ms apart, so a gap of 100 ms ends"),
+            ("300.06s", "5min", "rows are 5.001 min apart, so a gap of 5 min ends"),
+        ],
+    )
+    def test_a_gap_shorter_than_the_time_between_rows(self, detector, new, frequency, gap, message):
+        """It would end an incident after every row, whatever happened."""
+        times = pd.date_range("2024-03-05", periods=400, freq=frequency)
+        with pytest.warns(UserWarning, match=message):
+            found = detector.incidents(new, time=times, gap=gap)
+        assert len(found) == found.n_flagged
+        with pytest.warns(UserWarning, match=message):
+            detector.report(new[:60], time=times[:60], gap=gap)
+
+    def test_a_gap_that_is_long_enough_or_not_known_to_be_short(self, detector, new):
+        times = minutes(400)
+        detector.incidents(new, time=times, gap="1min")
+        detector.incidents(new[50:51], time=times[50:51], gap="1s")  # a single row
+        detector.incidents(new, time=times, gap="1s", stretches=[(50, 60)])  # no gap is used
+        detector.incidents(new, time=times.repeat(2)[:400], gap="1s")  # two rows a minute, together
+        uneven = times[0] + pd.to_timedelta(np.cumsum(np.tile([1, 1, 30], 134))[:400], "min")
+        detector.incidents(new, time=uneven, gap="5min")
+        with pytest.warns(
+            UserWarning, match="rows are usually 1 min apart, so a gap of 30 s ends an incident after most"
+        ):
+            detector.incidents(
+                new, time=times[0] + (uneven - times[0]).where(np.arange(400) > 2, dt.timedelta(0)), gap="30s"
+            )
+
+    def test_a_short_gap_is_known_after_a_few_rows(self):
+        times, check = minutes(30), GapCheck(pd.Timedelta("30s"))
+        said = [check.add(times[k : k + 1]) for k in range(30)]
+        assert [k for k, text in enumerate(said) if text] == [10]
+        assert check.finish() is None
 
     def test_times_of_day_durations_and_numbers(self, detector, new):
         new = new[:100]

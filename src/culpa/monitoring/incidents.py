@@ -1,6 +1,7 @@
 """Incidents: flagged rows that follow each other, as one story with a beginning, an end, and culprits."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, Unpack, overload
@@ -21,7 +22,16 @@ from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.incident import Incident
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times, refuse_times
+from culpa.monitoring.times import (
+    GapCheck,
+    Times,
+    check_order,
+    only_days,
+    over_several_days,
+    read_gap,
+    read_times,
+    refuse_times,
+)
 from culpa.monitoring.when import Clock
 from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
@@ -129,6 +139,10 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
+    gap = read_gap(search.gap, times) if stretches is None else 0
+    check = GapCheck(gap)
+    if text := check.add(times) or check.finish():
+        warnings.warn(text, UserWarning, stacklevel=3)
     finder = IncidentFinder(
         fitted,
         explainer,
@@ -137,7 +151,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
             dated=times is not None and over_several_days(times),
             daily=times is not None and only_days(times),
         ),
-        gap=read_gap(search.gap, times) if stretches is None else 0,
+        gap=gap,
         min_length=search.min_length,
         units=units_of(fitted, search.units, shown_names(fitted, table)),
         baseline=baseline,
