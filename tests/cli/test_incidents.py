@@ -50,7 +50,7 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]
     assert lines[0].startswith(
-        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58 m3/h where"
+        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58.30 m3/h where"
     )
 
 
@@ -132,9 +132,47 @@ def test_events_as_text(folder):
     lines = run(
         "incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--time", "none", "--text", stdin=stdin
     ).stdout.splitlines()
-    assert lines[0].startswith("New incident. In row 31, flow_reflux read 43.9 m3/h")
-    assert lines[1].startswith("Over. In row 31, ")
-    assert sum(line.startswith("New incident.") for line in lines) == sum(line.startswith("Over.") for line in lines)
+    assert lines[0].startswith("New incident, already over. In row 31, flow_reflux read 43.85 m3/h")
+    told = [line.partition(". ")[2] for line in lines]
+    assert len(set(told)) == len(told)  # nothing is told twice
+    over = [incident.sentence for incident in culpa.load(folder / "plant.culpa").incidents(_new(folder), gap=3)]
+    assert told == over
+
+
+def _new(folder):
+    return pd.read_parquet(folder / "new.parquet").drop(columns="time")
+
+
+def test_events_as_text_row_by_row(folder):
+    """An incident that was told and has not changed since is over with a word."""
+    lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
+    command = [
+        sys.executable,
+        "-m",
+        "culpa",
+        "incidents",
+        "-",
+        "-m",
+        str(folder / "plant.culpa"),
+        "--time",
+        "none",
+        "-q",
+    ]
+    process = subprocess.Popen([*command, "--text"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False)
+    process.stdin.writelines(lines[28:32])
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"New incident. In row 3, flow_reflux read 43.85 m3/h")
+    process.stdin.writelines(lines[32:34])
+    process.stdin.flush()
+    assert process.stdout.readline() == b"Over.\n"
+    process.stdin.writelines(lines[50:52])
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"New incident. ")
+    process.stdin.writelines(lines[52:54])
+    process.stdin.flush()
+    out, _ = process.communicate()
+    assert out.splitlines()[-1].startswith(b"Over. Began in row 6 with flow_reflux and lasted until row ")
+    assert process.returncode == 0
 
 
 def test_no_rows_and_exit_codes(folder, tmp_path):
