@@ -22,6 +22,7 @@ from culpa._core.choices import (
     parts_of,
     unknown,
 )
+from culpa._core.kinds import top_of
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
@@ -42,6 +43,7 @@ from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticSc
 from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
+from culpa.shapley.leading import Doubts, warn_about_doubts
 from culpa.shapley.simulated import Simulation
 
 _REFERENCE_ROWS = 48
@@ -182,18 +184,29 @@ class Explainer:
             self.count_rows(reading.features)
             if self.compiling_is_due:
                 self.try_to_compile()
-        return self._explanation(reading, self._one_pass.explain(reading, self._with_suspicion(wanted)))
+        answer = self._one_pass.explain(reading, self._with_suspicion(wanted))
+        self._tell_doubts(len(reading.labels), answer.n_uncertain, answer.n_evaluations)
+        return self._explanation(reading, answer)
 
-    def explain_scored(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
-        """`explain`, of rows that are scored already, without ever compiling."""
+    def explain_scored(self, rows: ScoredRows, parts: Parts = None, doubts: Doubts | None = None) -> Explanation:
+        """`explain`, of rows that are scored already, without ever compiling; ``doubts`` are counted, or else told."""
         if rows.statistic is not self.score:
             rows = ScoredRows.of(rows.reading, self.model, self.score)
         answer = self._one_pass.explain_scored(rows, self._with_suspicion(parts_of(parts)))
+        self._tell_doubts(len(rows), answer.n_uncertain, answer.n_evaluations, doubts)
         return self._explanation(rows.reading, answer)
 
-    def values_of_scored(self, rows: ScoredRows) -> Floats:
+    def values_of_scored(self, rows: ScoredRows, doubts: Doubts | None = None) -> Floats:
         """Shapley values alone, (rows, players), without ever compiling; NaN for rows without any observed feature."""
-        return np.asarray(self._one_pass.explain_scored(rows, parts_of("values")).fields["values"])
+        answer = self._one_pass.explain_scored(rows, parts_of("values"))
+        self._tell_doubts(len(rows), answer.n_uncertain, answer.n_evaluations, doubts)
+        return np.asarray(answer.fields["values"])
+
+    def _tell_doubts(self, n_rows: int, n_uncertain: int, n_evaluations: int, doubts: Doubts | None = None) -> None:
+        if doubts is not None:
+            doubts.add(n_rows, n_uncertain, n_evaluations)
+        else:
+            warn_about_doubts(Doubts(n_rows, n_uncertain, n_evaluations), top_of(self.tolerance), stacklevel=4)
 
     def _with_suspicion(self, wanted: Sequence[PartName]) -> Wanted:
         """The parts, together with whatever else ranks players."""
@@ -247,7 +260,9 @@ class Explainer:
         if isinstance(self.score, FunctionScore):
             return self._engine.share_out(X, self.players)
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
-        return self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
+        shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
+        self._tell_doubts(len(X), shares.n_uncertain, shares.n_evaluations)
+        return shares
 
     def compile(self) -> Self:
         """Find the quadratic forms behind the Shapley values once, so that each row costs a matrix product.

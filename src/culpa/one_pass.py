@@ -26,7 +26,7 @@ from culpa.models import FittedModel
 from culpa.models.normal_argument import UnscaledModel
 from culpa.ranking import contributions
 from culpa.scores import FunctionScore, Score, ScoredRows, score_by_name
-from culpa.shapley import Players
+from culpa.shapley import Players, Shares
 from culpa.shapley.engine import Engine
 from culpa.shapley.simulated import Simulation
 
@@ -42,6 +42,7 @@ class Answer(NamedTuple):
     fields: dict[str, Any]
     n_replicates: int
     n_evaluations: int
+    n_uncertain: int
     empty: Positions
 
 
@@ -55,10 +56,12 @@ class _Job:
     compiled: bool  # whether Shapley values are, and a few rows cost no more than their share of many
     n_replicates: int = 0
     n_evaluations: int = 0
+    n_uncertain: int = 0
 
-    def takes(self, n_replicates: int, n_evaluations: int) -> None:
-        self.n_replicates = max(self.n_replicates, n_replicates)
-        self.n_evaluations = max(self.n_evaluations, n_evaluations)
+    def takes(self, shares: Shares) -> None:
+        self.n_replicates = max(self.n_replicates, shares.n_replicates)
+        self.n_evaluations = max(self.n_evaluations, shares.n_evaluations)
+        self.n_uncertain += shares.n_uncertain
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +90,7 @@ class OnePass:
         memory.claim_explanation(n, self.game.n_features, per_row, _ROWS_TOGETHER)
         standard, score = np.empty((min(n, _ROWS_TOGETHER), self.game.n_features)), np.empty(min(n, _ROWS_TOGETHER))
         fields = self._fields(n, wanted)
-        replicates, evaluations, empty = 0, 0, [np.empty(0, dtype=np.intp)]
+        replicates, evaluations, uncertain, empty = 0, 0, 0, [np.empty(0, dtype=np.intp)]
         with one_blas_thread(n):
             for start in range(0, n, _ROWS_TOGETHER):
                 piece = reading if n <= _ROWS_TOGETHER else reading.choose(slice(start, start + _ROWS_TOGETHER))
@@ -97,7 +100,8 @@ class OnePass:
                 job = _Job(rows, here, known=False, compiled=self.engine.evaluates_few_rows(len(piece.labels)))
                 empty.append(start + self._fill(job))
                 replicates, evaluations = max(replicates, job.n_replicates), max(evaluations, job.n_evaluations)
-        return Answer(fields, replicates, evaluations, np.concatenate(empty))
+                uncertain += job.n_uncertain
+        return Answer(fields, replicates, evaluations, uncertain, np.concatenate(empty))
 
     def explain_scored(self, rows: ScoredRows, wanted: Wanted) -> Answer:
         """Rows that are standardised and scored already."""
@@ -105,7 +109,7 @@ class OnePass:
         job = _Job(rows, self._fields(len(rows), wanted), known=True, compiled=compiled)
         with one_blas_thread(len(rows)):
             empty = self._fill(job)
-        return Answer(job.fields, job.n_replicates, job.n_evaluations, empty)
+        return Answer(job.fields, job.n_replicates, job.n_evaluations, job.n_uncertain, empty)
 
     def expected(self, standard: Floats) -> Floats:
         """What the other players imply each cell of standardised rows should have been."""
@@ -183,7 +187,7 @@ class OnePass:
             job.fields["values"][complete] = shares.values
             if shares.n_replicates:
                 job.fields["std_error"][complete] = shares.std_error
-            job.takes(shares.n_replicates, shares.n_evaluations)
+            job.takes(shares)
         return others
 
     def _fill_all_but_values(self, job: _Job, at: slice | Positions) -> None:
@@ -241,7 +245,7 @@ class OnePass:
         served[incomplete] = rows
         job.fields["values"][at[served]] = shares.values[rows]
         job.fields["std_error"][at[served]] = shares.std_error[rows]
-        job.takes(shares.n_replicates, shares.n_evaluations)
+        job.takes(shares)
         return served
 
     def _fill_values(self, job: _Job, where: Positions, standard: Floats, observed: set[int]) -> None:
@@ -256,7 +260,7 @@ class OnePass:
         values[where[:, None], present] = shares.values
         if shares.n_replicates:
             std_error[where[:, None], present] = shares.std_error
-        job.takes(shares.n_replicates, shares.n_evaluations)
+        job.takes(shares)
 
     def _suspicion(self, standard: Floats) -> Floats:
         """Contributions of features by the criterion that is not a Shapley value."""

@@ -50,7 +50,7 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]
     assert lines[0].startswith(
-        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58 m3/h where"
+        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58.30 m3/h where"
     )
 
 
@@ -58,6 +58,24 @@ def test_small_batches(folder, expected, monkeypatch):
     monkeypatch.setattr("culpa.io.tables.columnar.ROWS", 7)
     options = ["-m", folder / "plant.culpa", "--time", "time", "--gap", "5min", "--min-length", "2", "--text"]
     assert run("incidents", folder / "new.parquet", *options).stdout.splitlines() == [i.sentence for i in expected]
+
+
+@pytest.mark.parametrize("rows", [400, 4])
+@pytest.mark.parametrize("source", ["new.csv", "new.parquet", "-"])
+def test_a_gap_shorter_than_the_time_between_rows(folder, tmp_path, source, rows):
+    """Files and pipes say so, once, however many rows there are and come together."""
+    table = pd.read_parquet(folder / "new.parquet")[:rows]
+    table.to_csv(tmp_path / "new.csv", index=False)
+    table.to_parquet(tmp_path / "new.parquet")
+    piped = "".join((folder / "new.ndjson").read_text().splitlines(keepends=True)[:rows])
+    warning = "rows are 1 min apart, so a gap of 30 s ends an incident after every row. Use a longer gap."
+    common = (source if source == "-" else tmp_path / source, "-m", folder / "plant.culpa", "--time", "time")
+    short, long = (run("incidents", *common, "--gap", gap, stdin=piped).stderr for gap in ("30s", "1min"))
+    assert short.count(warning) == 1
+    assert "gap" not in long
+    if source != "-":
+        made = run("report", *common, "--gap", "30s", "-o", tmp_path / "report.html")
+        assert made.stderr.count(warning) == 1
 
 
 def test_a_pipe_and_row_numbers(folder):
@@ -114,9 +132,47 @@ def test_events_as_text(folder):
     lines = run(
         "incidents", "-", "-m", folder / "plant.culpa", "--gap", "3", "--time", "none", "--text", stdin=stdin
     ).stdout.splitlines()
-    assert lines[0].startswith("New incident. In row 31, flow_reflux read 43.9 m3/h")
-    assert lines[1].startswith("Over. In row 31, ")
-    assert sum(line.startswith("New incident.") for line in lines) == sum(line.startswith("Over.") for line in lines)
+    assert lines[0].startswith("New incident, already over. In row 31, flow_reflux read 43.85 m3/h")
+    told = [line.partition(". ")[2] for line in lines]
+    assert len(set(told)) == len(told)  # nothing is told twice
+    over = [incident.sentence for incident in culpa.load(folder / "plant.culpa").incidents(_new(folder), gap=3)]
+    assert told == over
+
+
+def _new(folder):
+    return pd.read_parquet(folder / "new.parquet").drop(columns="time")
+
+
+def test_events_as_text_row_by_row(folder):
+    """An incident that was told and has not changed since is over with a word."""
+    lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
+    command = [
+        sys.executable,
+        "-m",
+        "culpa",
+        "incidents",
+        "-",
+        "-m",
+        str(folder / "plant.culpa"),
+        "--time",
+        "none",
+        "-q",
+    ]
+    process = subprocess.Popen([*command, "--text"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False)
+    process.stdin.writelines(lines[28:32])
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"New incident. In row 3, flow_reflux read 43.85 m3/h")
+    process.stdin.writelines(lines[32:34])
+    process.stdin.flush()
+    assert process.stdout.readline() == b"Over.\n"
+    process.stdin.writelines(lines[50:52])
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"New incident. ")
+    process.stdin.writelines(lines[52:54])
+    process.stdin.flush()
+    out, _ = process.communicate()
+    assert out.splitlines()[-1].startswith(b"Over. Began in row 6 with flow_reflux and lasted until row ")
+    assert process.returncode == 0
 
 
 def test_no_rows_and_exit_codes(folder, tmp_path):

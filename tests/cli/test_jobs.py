@@ -762,3 +762,23 @@ def test_names_with_colons_and_commas_in_a_flow_sheet(folder):
     detector = PCADetector().fit(frame().set_axis(names, axis=1))
     wanted = detector.explain(frame().set_axis(names, axis=1), upstream=[("T1: inlet", "a,b", "x"), ("T1", "y")])
     np.testing.assert_allclose(pd.read_csv(folder / "odd-why.csv")[names], wanted.values, rtol=1e-6, atol=1e-9)
+
+
+def test_uncertain_ranks_are_summed_up_once(tmp_path):
+    """However many patterns of missing cells there are, and with a remedy that the command line has."""
+    normal = frame(d=28)
+    normal["temp_27"] = normal["temp_26"] = normal["temp_26"] + 0.01 * normal["temp_25"]
+    normal[["temp_26", "temp_27"]] += np.random.default_rng(3).normal(size=(300, 2))
+    new = frame(5, d=28, seed=1)
+    new[["temp_26", "temp_27"]] = 30.0
+    new.loc[1, "temp_3"] = new.loc[2, "temp_4"] = new.loc[3, "temp_5"] = np.nan
+    write(normal, tmp_path / "normal.csv")
+    write(new, tmp_path / "new.csv")
+    run("fit", tmp_path / "normal.csv", "-o", tmp_path / "m.culpa")
+    place = (tmp_path / "new.csv", "-m", tmp_path / "m.culpa")
+    told = run("explain", *place, "--tolerance", "top28").stderr
+    assert len(re.findall("is not certain in . of 5 rows after", told)) == 1
+    assert "equally to blame, or ask for fewer ranks, such as --tolerance top1." in told
+    assert "certain_ranks" not in told
+    refused = run("explain", *place, "--tolerance", "top50", code=2).output
+    assert "asks for the order of 50 features, but there are only 28 to blame." in " ".join(refused.split())

@@ -13,7 +13,8 @@ import pytest
 from culpa import PCADetector
 from culpa.datasets import make_plant
 from culpa.monitoring import Incident, Incidents
-from culpa.monitoring.when import pair
+from culpa.monitoring.digits import compared
+from culpa.monitoring.times import GapCheck
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +267,50 @@ class TestTime:
         broken = detector.incidents(new.set_index(late), gap="5min")
         assert (59 in [i.last for i in broken], 60 in [i.first for i in broken]) == (True, True)
 
+    @pytest.mark.parametrize(
+        ("frequency", "gap", "message"),
+        [
+            (
+                "10min",
+                "5min",
+                "rows are 10 min apart, so a gap of 5 min ends an incident after every row. Use a longer",
+            ),
+            ("10min", dt.timedelta(0), "rows are 10 min apart, so a gap of 0 s ends an incident after every row"),
+            ("D", "1h", "rows are 1 day apart, so a gap of 1 h ends"),
+            ("250ms", "100ms", "rows are 250 ms apart, so a gap of 100 ms ends"),
+            ("300.06s", "5min", "rows are 5.001 min apart, so a gap of 5 min ends"),
+        ],
+    )
+    def test_a_gap_shorter_than_the_time_between_rows(self, detector, new, frequency, gap, message):
+        """It would end an incident after every row, whatever happened."""
+        times = pd.date_range("2024-03-05", periods=400, freq=frequency)
+        with pytest.warns(UserWarning, match=message):
+            found = detector.incidents(new, time=times, gap=gap)
+        assert len(found) == found.n_flagged
+        with pytest.warns(UserWarning, match=message):
+            detector.report(new[:60], time=times[:60], gap=gap)
+
+    def test_a_gap_that_is_long_enough_or_not_known_to_be_short(self, detector, new):
+        times = minutes(400)
+        detector.incidents(new, time=times, gap="1min")
+        detector.incidents(new[50:51], time=times[50:51], gap="1s")  # a single row
+        detector.incidents(new, time=times, gap="1s", stretches=[(50, 60)])  # no gap is used
+        detector.incidents(new, time=times.repeat(2)[:400], gap="1s")  # two rows a minute, together
+        uneven = times[0] + pd.to_timedelta(np.cumsum(np.tile([1, 1, 30], 134))[:400], "min")
+        detector.incidents(new, time=uneven, gap="5min")
+        with pytest.warns(
+            UserWarning, match="rows are usually 1 min apart, so a gap of 30 s ends an incident after most"
+        ):
+            detector.incidents(
+                new, time=times[0] + (uneven - times[0]).where(np.arange(400) > 2, dt.timedelta(0)), gap="30s"
+            )
+
+    def test_a_short_gap_is_known_after_a_few_rows(self):
+        times, check = minutes(30), GapCheck(pd.Timedelta("30s"))
+        said = [check.add(times[k : k + 1]) for k in range(30)]
+        assert [k for k, text in enumerate(said) if text] == [10]
+        assert check.finish() is None
+
     def test_times_of_day_durations_and_numbers(self, detector, new):
         new = new[:100]
         clock = [time.strftime("%H:%M:%S") for time in minutes(100)]
@@ -337,12 +382,12 @@ class TestSentences:
     def test_as_an_operator_would_say_it(self, detector, new):
         found = detector.incidents(new.set_index(minutes(400)), gap=3, units={"flow_reflux": "m3/h"})
         assert found[1].sentence == (
-            "Began at 10:50 with flow_reflux and lasted until 11:19. At 10:53, flow_reflux read 58 m3/h where the other "
-            "features imply 46 ± 0.48 (26 sd). It accounts for 61% of the error. "
-            "It was worst at 11:10, when 1 of 12 features was outside its normal range."
+            "Began at 10:50 with flow_reflux and lasted until 11:19. At 10:53, flow_reflux read 58.30 m3/h where the other "
+            "features imply 45.89 ± 0.48 (26 sd). It accounts for 61% of the error. "
+            "It was worst at 11:10, when 1 of 12 features was far outside its training range."
         )
         assert found[0].sentence == (
-            "At 10:31, flow_reflux read 43.9 m3/h where the other features imply 45.6 ± 0.48 (3.7 sd)."
+            "At 10:31, flow_reflux read 43.85 m3/h where the other features imply 45.60 ± 0.48 (3.7 sd)."
         )
 
     @pytest.mark.parametrize(
@@ -387,7 +432,7 @@ class TestSentences:
     def test_groups(self, detector, new):
         found = detector.incidents(new, gap=3, min_length=5, groups={"flows": [0, 1, 2, 3]})
         assert "with flows (flow_reflux) and" in found[0].sentence
-        assert "flows (flow_reflux) read 58 where the other features imply" in found[0].sentence
+        assert "flows (flow_reflux) read 58.30 where the other features imply" in found[0].sentence
         culprit = found[0].culprits[0]
         assert (culprit.feature, culprit.member, culprit.actual) == ("flows", "flow_reflux", new.iloc[53, 2])
         assert set(found[0].onset.to_fix) == {"flow_feed", "flow_product", "flow_reflux", "flow_steam"}
@@ -436,7 +481,7 @@ class TestSentences:
         odd = (normal[:1] + np.array([90, 0, 0])).set_index(pd.Index(["x" * 200]))
         told = str(PCADetector(1).fit(normal).incidents(odd))
         assert sorted(map(len, told.replace(",", "").split()))[-2:] == [40, 60]
-        assert "a" * 36 + "…" + "a" * 22 + "b read 90 where the other features imply 0 ± 1.1 (79 sd)." in told
+        assert "a" * 36 + "…" + "a" * 22 + "b read 90.1 where the other features imply -0.2 ± 1.1 (79 sd)." in told
 
     def test_many_culprits(self):
         """More than three features cannot be told one by one; what would clear the alarm may be as many as eight."""
@@ -466,17 +511,21 @@ class TestSentences:
     @pytest.mark.parametrize(
         ("numbers", "texts"),
         [
-            ((0.0, 1.0), ("0", "1.0")),
-            ((-3.14159, -2.0), ("-3.1", "-2.0")),
-            ((5.0, 5.0), ("5", "5")),
-            ((123456.0, 98765.4), ("123456", "98765")),
-            ((1.2345678e9, 1.3e9), ("1.235e+09", "1.300e+09")),
-            ((1e-9, 0.0), ("1.0e-09", "0.0e+00")),
-            ((100.0001, 100.0), ("100.00010", "100.00000")),
+            ((0.0, 1.0, 0.3, 2), ("0", "1.00 ± 0.30")),
+            ((-3.14159, -2.0, 0.3, 2), ("-3.14", "-2.00 ± 0.30")),
+            ((-3.14159, -2.0, 12.0, 2), ("-3.14", "-2.0 ± 12")),
+            ((5.0, 5.0, 1.0, 1), ("5", "5.0 ± 1.0")),
+            ((5.0, 5.0, 0.0, 1), ("5", "5.0 ± 0")),
+            ((123456.0, 98765.4, 1234.5, -2), ("123456", "98765 ± 1234")),
+            ((1.2345678e9, 1.3e9, 3e6, -5), ("1.2346e+09", "1.3000e+09 ± 3000000")),
+            ((1e90, 5.0, 0.4, 2), ("1.0000e+90", "5.00 ± 0.40")),
+            ((1e-9, 0.0, 1e-10, 11), ("1.00e-09", "0.00e+00 ± 1e-10")),
+            ((100.0001, 100.0, 0.00001, 6), ("100.0001", "100.000000 ± 1e-05")),
+            ((100.0001, 100.0, 0.00001, 2), ("100.0001", "100.00000 ± 1e-05")),  # as many as tell them apart
         ],
     )
     def test_numbers(self, numbers, texts):
-        assert pair(*numbers) == texts
+        assert compared(*numbers) == texts
 
 
 def test_rows_without_any_number_are_not_flagged(detector, new):

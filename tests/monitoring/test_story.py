@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culpa import PCADetector
-from culpa.monitoring.when import pair
+from culpa.monitoring.digits import compared
 
 NUMBER = r"[-+]?[\d,]*\.?\d+(?:e[-+]\d+)?"
 
@@ -61,8 +61,12 @@ def test_every_number_in_a_sentence_is_one_of_the_incident(case):
         culprits = onset["culprits"] + later
         assert [name for name, *_ in told] == [culprit["feature"] for culprit in culprits]
         for (_, actual, expected, sd), culprit in zip(told, culprits, strict=True):
-            assert (actual, expected) == pair(culprit["actual"], culprit["expected"])
+            numbers = (culprit[name] for name in ("actual", "expected", "expected_sd", "decimals"))
+            assert (actual, f"{expected} ± {sd}") == compared(*numbers)
             assert float(sd) == pytest.approx(culprit["expected_sd"], rel=0.05)
+            # who computes the deviation from the sentence finds that of the sentence, but for rounding
+            computed, size = (float(actual) - float(expected)) / float(sd), culprit["deviation"]
+            assert computed == pytest.approx(size, rel=0.06 if abs(size) <= 1000 else 0.5, abs=0.15)
         deviations = re.findall(rf"\((more than )?({NUMBER}) sd", left)
         for (more, text), culprit in zip(deviations, culprits, strict=True):
             size = abs(culprit["deviation"])
@@ -75,7 +79,15 @@ def test_every_number_in_a_sentence_is_one_of_the_incident(case):
         for n, of in re.findall(r"when (\d+) of (\d+) features", left):
             assert (int(n), int(of)) == (incident["worst"]["n_outside"], new.shape[1])
         for times in re.findall(rf"was ({NUMBER}) times the limit", left):
-            assert float(times) == pytest.approx(onset["score"] / incident["limit"], rel=0.006)
+            assert float(times.replace(",", "")) == pytest.approx(onset["score"] / incident["limit"], rel=0.006)
+            assert float(times.replace(",", "")) >= 1.05
+        assert ("just above the limit" in left) <= (1 < onset["score"] / incident["limit"] < 1.05)
+        if incident["kind"] != "features":
+            assert " the limit" in left
+        if "stayed away" in left:
+            assert incident["n_flagged"] >= 10
+        if "as a whole moved" in left:
+            assert incident["n_flagged"] >= 10 or incident["score"] >= 2 * incident["limit"]
         for more in re.findall(r"and (\d+) more\.", left):
             later = [one for one in incident["spread"] if one["row"] > onset["row"]]
             assert int(more) <= len(later)
@@ -107,3 +119,78 @@ def test_numbers_are_those_of_the_rows(case):
         assert [one.label for one in incident.spread] == [times[one.row] for one in incident.spread]
         assert [stage.start for stage in incident.timeline] == [times[stage.first] for stage in incident.timeline]
         assert sum(stage.n_flagged for stage in incident.timeline) == incident.n_flagged
+
+
+def upset(n_rows, times):
+    """A detector, and rows of which the last ones have moved with all their features, to so many times the limit."""
+    rng = np.random.default_rng(3)
+    mix = rng.normal(size=(3, 12))
+    normal = rng.normal(size=(600, 3)) @ mix + 0.5 * rng.normal(size=(600, 12))
+    detector = PCADetector(3, statistic="mahalanobis", limit="formula").fit(normal)
+    step = np.array([[1.0, -1.0, 1.0]]) @ mix
+    size = np.sqrt(times * detector.limit_ / -detector.score_samples(normal.mean(axis=0) + step)[0])
+    new = np.tile(normal.mean(axis=0), (n_rows + 5, 1))
+    new[5:] += size * step
+    return detector, new
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "times", "told"),
+    [
+        (
+            3,
+            1.3,
+            "Began in row 5 and lasted until row 7. In row 5, the distance was 1.3 times the limit, and no small set",
+        ),
+        (
+            1,
+            1.3,
+            "In row 5, the distance was 1.3 times the limit, and no small set of features explains it. Among others,",
+        ),
+        (1, 1.03, "In row 5, the distance was just above the limit, and no small set of features explains it."),
+        (
+            1,
+            8,
+            "In row 5, the process as a whole moved: no small set of features explains it. The distance was 8 times the ",
+        ),
+        (
+            3,
+            8,
+            "and the process as a whole moved: no small set of features explains it. In row 5, the distance was 8 times",
+        ),
+        (
+            12,
+            1.3,
+            "x6, x2 and x4 moved early and stayed away from normal. In row 5, the distance was 1.3 times the limit: x6 ",
+        ),
+    ],
+)
+def test_an_upset_is_told_as_strongly_as_its_rows_show(n_rows, times, told):
+    detector, new = upset(n_rows, times)
+    (incident,) = detector.incidents(new)
+    assert incident.kind == "upset"
+    assert told in incident.sentence
+    assert ("stayed away" in incident.sentence) == (n_rows == 12)
+    assert ("as a whole moved" in incident.sentence) == (n_rows == 12 or times == 8)
+
+
+def test_a_stuck_sensor_reads_the_same_in_every_sentence():
+    """Whatever is expected of it, and whether or not other features are blamed beside it."""
+    rng = np.random.default_rng(0)
+    latent, mix = rng.normal(size=(900, 2)), rng.normal(size=(2, 6))
+    rows = (latent @ mix + 0.4 * rng.normal(size=(900, 6))) * 1.65 + 140
+    detector = PCADetector(2).fit(rows[:500])
+    new = rows[500:].copy()
+    new[:, 4] = 147.7812
+    new[::7, 1] += 5
+    new[::11] += 7 * rng.choice([-1, 1], 6) * (np.arange(6) != 4)
+    found = detector.incidents(new)
+    told = re.findall(
+        rf"x4 read ({NUMBER}) where (?:the other features imply |they imply |)({NUMBER}) ± ({NUMBER})", str(found)
+    )
+    assert {len(sd.partition(".")[2]) for *_, sd in told} == {1, 2}  # both below and above one unit
+    assert {actual for actual, *_ in told} == {"147.78"}
+    assert all(len(expected.partition(".")[2]) == len(sd.partition(".")[2]) for _, expected, sd in told)
+    page = "".join(incident._repr_html_() for incident in found)
+    assert ">147.78<" in page
+    assert ">147.8<" not in page

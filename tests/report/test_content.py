@@ -281,7 +281,7 @@ def test_as_many_as_by_chance(detector):
     overview = verdict(detector, rows)
     assert 0 < overview.flagged < 12
     assert overview.verdict.startswith("Hardly unusual")
-    assert "about 6 rows would be by chance" in overview.verdict
+    assert "about 6 would be flagged by chance alone" in overview.verdict
 
 
 def test_everything_flagged(detector):

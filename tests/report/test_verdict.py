@@ -59,7 +59,7 @@ def test_a_long_normal_stretch_is_named(before, after):
 
 
 def test_the_worst_of_one_incident_is_the_incident():
-    assert said([False] * 99 + [True], worst="It broke.").text.endswith("by chance. It broke.")
+    assert said([False] * 99 + [True], worst="It broke.").text.endswith("by chance alone. It broke.")
     assert said([False] * 99 + [True], n_incidents=2, worst="It broke.").text.endswith(" The worst: It broke.")
 
 

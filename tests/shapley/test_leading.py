@@ -54,7 +54,7 @@ def model_and_rows(d, seed):
 def explained(model, rows, **options):
     """By sampling, whether or not some ranks stay uncertain."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the order of the")
+        warnings.filterwarnings("ignore", message="the (order of the|most blamed)")
         return Explainer(model, method="permutation", **options).explain(rows)
 
 
@@ -103,6 +103,29 @@ def test_equal_features_stop_at_the_budget_and_say_so():
     assert why.values[0, :2].min() > why.values[0, 2:].max()
 
 
+def equal_pairs():
+    """An explainer, and rows of which four have two features with equal values, in three patterns of missing cells."""
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(14, 3))
+    loadings[1] = loadings[0]
+    rows = np.zeros((6, 14))
+    rows[:, :2] = 6.0
+    rows[4:, 0] = 60.0
+    rows[1, 8], rows[2, 9], rows[4, 10] = np.nan, np.nan, np.nan
+    return LatentGaussian(np.zeros(14), loadings, 0.3), rows
+
+
+def test_one_warning_for_all_rows():
+    model, rows = equal_pairs()
+    how = {"method": "permutation", "max_coalitions": 40_000}
+    with pytest.warns(UserWarning, match="the most blamed feature is not certain in 4 of 6 rows after") as caught:
+        Explainer(model, tolerance="top1", **how).explain(rows)
+    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="not certain in 1 of 1 row") as caught:
+        Explainer(model, tolerance="top1", **how).shares(rows[:1])
+    assert len(caught) == 1
+
+
 def test_missing_cells_have_no_rank():
     model, rows = model_and_rows(14, 3)
     rows[0, :12] = np.nan
@@ -148,6 +171,11 @@ def test_nets_grow_up_to_the_budget():
         ({"tolerance": "top0"}, 'tolerance must be a number above 0 or "top1"'),
         ({"tolerance": "best"}, "tolerance must be"),
         ({"tolerance": "top3", "method": "kernel"}, "needs sampled orders"),
+        (
+            {"tolerance": "top15"},
+            "tolerance='top15' asks for the order of 15 features, but there are only 14 to blame.",
+        ),
+        ({"tolerance": "top3", "groups": {"a": list(range(13))}}, "but there are only 2 to blame"),
     ],
 )
 def test_refused(options, message):

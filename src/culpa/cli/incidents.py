@@ -76,13 +76,26 @@ def incidents(
 
 
 class _Lines:
-    """A sink that prints sentences."""
+    """A sink that prints sentences; none twice, if an incident is over and has not changed since."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []  # what the last line was about
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        events = columns.get("event") or ["closed"] * len(columns["sentence"])
-        news = columns.get("new") or [""] * len(events)
-        for event, new, sentence in zip(events, news, columns["sentence"], strict=True):
-            typer.echo(plain(_OPENINGS[event].format(new=new) + sentence if "event" in columns else sentence))
+        if "event" not in columns:
+            for sentence in columns["sentence"]:
+                typer.echo(plain(sentence))
+            return
+        facts = [name for name in columns if name not in ("event", "new", "sentence")]
+        about = [[str(columns[name][k]) for name in facts] for k in range(len(columns["event"]))]
+        for k, event in enumerate(columns["event"]):
+            if event == "opened" and columns["event"][k + 1 : k + 2] == ["closed"] and about[k + 1] == about[k]:
+                continue
+            short = k > 0 and columns["event"][k - 1] == "opened" and about[k - 1] == about[k]
+            opening = "New incident, already over. " if short else _OPENINGS[event].format(new=columns["new"][k])
+            known = event == "closed" and about[k] == self._told
+            typer.echo(plain(opening.rstrip() if known else opening + columns["sentence"][k]))
+            self._told = about[k]
 
 
-_OPENINGS = {"opened": "New incident. ", "grew": "{new} left the normal range. ", "closed": "Over. "}
+_OPENINGS = {"opened": "New incident. ", "grew": "{new} went far outside the training range. ", "closed": "Over. "}

@@ -7,6 +7,7 @@ from culpa._core.types import Floats
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.scores import ScoredRows
+from culpa.shapley.leading import Doubts
 
 _LIVE_OPERATIONS = 5e10  # half a second: what a pipe may wait once for answers that come faster from then on
 
@@ -22,6 +23,7 @@ class BatchExplainer:
         self, explainer: Explainer, *, live: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
         self.explainer, self.note, self.live = explainer, note, live
+        self.doubts = Doubts()  # of all rows so far
         if live and explainer.compiles_within(_LIVE_OPERATIONS):
             self._compile()
 
@@ -29,12 +31,12 @@ class BatchExplainer:
         """Everything there is to say about some rows, or some parts of it."""
         if "values" in parts_of(parts):
             self._compile_if_due(rows)
-        return self.explainer.explain_scored(rows, parts)
+        return self.explainer.explain_scored(rows, parts, self.doubts)
 
     def values(self, rows: ScoredRows) -> Floats:
         """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
         self._compile_if_due(rows)
-        return self.explainer.values_of_scored(rows)
+        return self.explainer.values_of_scored(rows, self.doubts)
 
     def _compile_if_due(self, rows: ScoredRows) -> None:
         if self.live:

@@ -8,6 +8,7 @@ import numpy as np
 
 from culpa._core.choices import Parts
 from culpa._core.json_values import to_json_value
+from culpa._core.kinds import top_of
 from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Mask
@@ -28,6 +29,7 @@ from culpa.jobs.batches import (
 )
 from culpa.options import ExplainerOptions
 from culpa.scores import ScoredRows
+from culpa.shapley.leading import on_command_line
 
 _KNOWN = ("row", "score")  # columns of a table of culprits that the answer has already
 
@@ -72,6 +74,8 @@ def explain(
                 sink.write(wide_columns(scored, keep | all_rows, explainer, fitted.limit))
             else:
                 sink.write(long_columns(scored, keep, partial(explainer.explain, parts=parts), fitted.limit, lines))
+    if text := explainer.doubts.sentence(top_of(tolerance)):
+        report(f"{text} {on_command_line(top_of(tolerance))}")
     return summary
 
 

@@ -12,7 +12,7 @@ from culpa.jobs.batches import Progress, Report, RowSource, ScoredBatch, Summary
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import Times, check_order, only_days, read_gap, read_times
+from culpa.monitoring.times import GapCheck, Times, check_order, only_days, read_gap, read_times
 from culpa.monitoring.when import Clock
 
 
@@ -37,21 +37,26 @@ def incidents(
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
     clock = _Clock(source, time)
     finder: IncidentFinder | None = None
+    check = GapCheck(0)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, [] if time is None else [time], summary, progress, report):
             times = clock.read(scored)
             if finder is None:
+                read = read_gap(gap, times) if len(scored.rows) else 0
+                check = GapCheck(read)
                 finder = IncidentFinder(
                     fitted,
                     explainer.explainer,
                     # who reads a file later on wants to know the day
                     Clock(time, dated=True, daily=times is not None and only_days(times)),
-                    gap=read_gap(gap, times) if len(scored.rows) else 0,
+                    gap=read,
                     min_length=min_length,
                     units=units_of(fitted),
                     baseline=baseline,
                     live=events,
                 )
+            if len(scored.rows) and (text := check.add(times)):
+                report(text)
             if not (scored.anomaly.any() or finder.is_waiting or baseline):
                 continue
             names = RowNames(scored.batch.rows, scored.batch.rows if times is None else times)
@@ -59,6 +64,8 @@ def incidents(
             why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
+        if text := check.finish():
+            report(text)
         assert finder is not None
         found = finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines

@@ -16,6 +16,7 @@ from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.clearing import Around
+from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.incident import Incident, Moved, Reached, Stage
 from culpa.monitoring.moments import Judge
 from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_label
@@ -118,8 +119,9 @@ class IncidentFinder:
     def _meet(self, why: Explanation) -> None:
         """The first explanation knows what features are called."""
         if not self._judges:
+            decimals = decimals_of_columns(self.fitted, self.explainer.columns)
             self._judges = [
-                Judge(one, Around(self.explainer.score, offset), self.explainer.columns, why, self.units)
+                Judge(one, Around(self.explainer.score, offset), self.explainer.columns, why, self.units, decimals)
                 for one, offset in zip(self._in_mode, self._offset, strict=True)
             ]
             self._storyteller = Storyteller(

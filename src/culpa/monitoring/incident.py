@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from culpa._core import markup
+from culpa.monitoring.digits import compared
 
 Kind = Literal["features", "upset", "unclear"]
 _REACHED_SHOWN = 8  # in a notebook
@@ -33,6 +34,8 @@ class Culprit:
     ``expected_was_seen`` says whether training rows had values such as ``expected``. ``score_if_fixed`` is the score with
     this culprit alone at the value that all others imply.
 
+    ``decimals`` are those of the column's readings wherever they are shown; negative for large numbers.
+
     A group has the numbers of its ``member`` that is furthest off. ``instead`` lists features that explain the rows
     equally well, and ``disagrees_with`` those whose relation to this one broke.
     """
@@ -49,10 +52,16 @@ class Culprit:
     against: Literal["others", "normal"]
     expected_was_seen: bool
     score_if_fixed: float
+    decimals: int
     unit: str = ""
     member: str = ""
     instead: tuple[str, ...] = ()
     disagrees_with: tuple[Disagreement, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """``actual``, and ``expected`` with its standard deviation, as sentences and tables show them."""
+        return compared(self.actual, self.expected, self.expected_sd, self.decimals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +183,7 @@ class Incident:
                 one.feature + (f" [{one.unit}]" if one.unit else ""),
                 markup.bar(one.probability),
                 one.probability,
-                one.actual,
-                f"{one.expected:.4g} ± {one.expected_sd:.2g}",
+                *one.shown,
                 ", ".join(one.instead),
             )
             for one in self.culprits

@@ -1,6 +1,7 @@
 """Incidents: flagged rows that follow each other, as one story with a beginning, an end, and culprits."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, Unpack, overload
@@ -11,6 +12,7 @@ import numpy as np
 from culpa._core import markup
 from culpa._core.choices import one_of
 from culpa._core.json_values import to_json_value
+from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
 from culpa._core.types import DataFrame, Mask
 from culpa._core.validation import Table, frame_like
@@ -21,10 +23,20 @@ from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.incident import Incident
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import Times, check_order, only_days, over_several_days, read_gap, read_times, refuse_times
+from culpa.monitoring.times import (
+    GapCheck,
+    Times,
+    check_order,
+    only_days,
+    over_several_days,
+    read_gap,
+    read_times,
+    refuse_times,
+)
 from culpa.monitoring.when import Clock
 from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
+from culpa.shapley.leading import Doubts, warn_about_doubts
 
 _SHOWN = 5  # features of the ranking that a table lists
 _INCIDENTS_SHOWN = 20  # in a notebook
@@ -129,6 +141,10 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
+    gap = read_gap(search.gap, times) if stretches is None else 0
+    check = GapCheck(gap)
+    if text := check.add(times) or check.finish():
+        warnings.warn(text, UserWarning, stacklevel=3)
     finder = IncidentFinder(
         fitted,
         explainer,
@@ -137,7 +153,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
             dated=times is not None and over_several_days(times),
             daily=times is not None and only_days(times),
         ),
-        gap=read_gap(search.gap, times) if stretches is None else 0,
+        gap=gap,
         min_length=search.min_length,
         units=units_of(fitted, search.units, shown_names(fitted, table)),
         baseline=baseline,
@@ -148,6 +164,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     members, begins = (flagged, None) if stretches is None else _known(stretches, len(score))
     labels = table.row_labels() if times is None else times
     found: list[Incident] = []
+    doubts = Doubts()
     for start in range(0, len(score), _ROWS_PER_CHUNK):
         at = slice(start, start + _ROWS_PER_CHUNK)
         if not (members[at].any() or finder.is_waiting or baseline):
@@ -158,8 +175,9 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
         batch = Batch(
             names, rows, members[at], None if times is None else times[at], None if begins is None else begins[at]
         )
-        found += [event.incident for event in finder.add(batch, _explained(explainer, batch))]
+        found += [event.incident for event in finder.add(batch, _explained(explainer, batch, doubts))]
     found += [event.incident for event in finder.finish()]
+    warn_about_doubts(doubts, top_of(explainer.tolerance), stacklevel=4)
     return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
 
 
@@ -178,14 +196,14 @@ def _known(stretches: Sequence[tuple[int, int]], n_rows: int) -> tuple[Mask, Mas
     return members, begins
 
 
-def _explained(explainer: Explainer, batch: Batch) -> Explanation | None:
+def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanation | None:
     if not batch.flagged.any():
         return None
     rows = batch.rows.choose(batch.flagged_at)
     explainer.count_rows(rows.standard)
     if explainer.compiling_is_due:
         explainer.try_to_compile()
-    return explainer.explain_scored(rows, "values")
+    return explainer.explain_scored(rows, "values", doubts)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:

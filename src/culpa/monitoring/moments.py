@@ -41,10 +41,19 @@ class Judge:
     """Judges rows of incidents by the model of normal rows; ``why`` has the names of features and players."""
 
     def __init__(
-        self, fitted: FittedDetector, score: Around, columns: Columns, why: Explanation, units: Sequence[str]
+        self,
+        fitted: FittedDetector,
+        score: Around,
+        columns: Columns,
+        why: Explanation,
+        units: Sequence[str],
+        decimals: Sequence[int],
     ) -> None:
-        """``score`` is that of rows around the mean of the fitted model, which may be one of several modes."""
-        self.fitted, self.names, self.units = fitted, why.feature_names, units
+        """``score`` is that of rows around the mean of the fitted model, which may be one of several modes.
+
+        ``units`` and ``decimals`` are those of the columns' readings.
+        """
+        self.fitted, self.names, self.units, self.decimals = fitted, why.feature_names, units, decimals
         self.player_names, self.player_columns = why.player_names, why.players
         self._model, self._columns, self._score = fitted.model, columns, score
         self.features = [self._columns.features_of(list(block)) for block in why.players]
@@ -222,6 +231,7 @@ class Judge:
             against=against,
             expected_was_seen=not self.fitted.normal_range.is_outside(expected)[feature],
             score_if_fixed=fixer.score_without([player]),
+            decimals=self.decimals[column],
             unit=self.units[column],
             member=self.names[column] if len(columns) > 1 else "",
             instead=instead,

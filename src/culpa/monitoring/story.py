@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from culpa.columns.units import short_names
+from culpa.monitoring.digits import in_sd, times_the_limit
 from culpa.monitoring.incident import Culprit, Incident
-from culpa.monitoring.when import Clock, amount, cut, listed, pair
+from culpa.monitoring.when import Clock, cut, listed
 
 _SPREAD_NAMED = 3
 _ACCOUNTS_FROM = 0.5  # share of the score from which culprits are said to account for it
+_FEWEST_LASTING = 10  # flagged rows from which features are said to stay away from normal
+_CLEARLY_ABOVE = 2.0  # times the limit, from which fewer rows, too, show that a process moved
 _SCORES = {"t2": "T2", "mahalanobis": "the distance", "combined": "the score"}
 
 
@@ -73,13 +76,13 @@ class Storyteller:
         return at[0].upper() + at[1:]
 
     def _against_others(self, culprit: Culprit, rank: int) -> str:
-        actual, expected = pair(culprit.actual, culprit.expected)
+        actual, expected = culprit.shown
         unit = f" {culprit.unit}" if culprit.unit else ""
         others = "they" if rank else f"the other {self.noun}s"
         unseen = "" if culprit.expected_was_seen else ", a value never seen in training"
         return (
             f"{self._name(culprit)} {self.read} {actual}{unit} where {others} imply "
-            f"{expected} ± {amount(culprit.expected_sd)} ({in_sd(culprit.deviation)}{unseen})"
+            f"{expected} ({in_sd(culprit.deviation)}{unseen})"
         )
 
     def _tie(self, culprit: Culprit) -> str:
@@ -91,31 +94,44 @@ class Storyteller:
 
     def _upset(self, incident: Incident, labels: Sequence[Any], lasted: str) -> list[str]:
         culprits = incident.onset.culprits
-        moved = f"the process as a whole moved: no small set of {self.noun}s explains it."
         told = listed([self._against_normal(culprit) for culprit in culprits]) if culprits else ""
+        reads = f": {told}" if told else ""
+        nobody = f"no small set of {self.noun}s explains it"
+        if _is_slight(incident):
+            when = [] if incident.first == incident.last else [f"{self._began(incident, labels)} {lasted}."]
+            at = self._then(incident, labels) if when else self._single(incident)
+            return [
+                *when,
+                f"{at}, {self._level(incident)}, and {nobody}.",
+                *([f"Among others, {told}."] if told else []),
+            ]
+        moved = f"the process as a whole moved: {nobody}."
         if incident.first == incident.last:
-            return [f"{self._single(incident)}, {moved}", *([f"{told}."] if told else [])]
-        first = f"{self._began(incident, labels)} {lasted}, and {moved}"
-        if not told:
-            return [first]
-        names = listed([self._name(culprit) for culprit in culprits])
-        return [first, f"{names} moved early and stayed away from normal.", f"{self._then(incident, labels)}, {told}."]
+            level = self._level(incident)
+            return [f"{self._single(incident)}, {moved}", f"{level[0].upper()}{level[1:]}{reads}."]
+        names = listed([self._name(culprit) for culprit in culprits]) if culprits else ""
+        stayed = [f"{names} moved early and stayed away from normal."] if names and _lasts(incident) else []
+        return [
+            f"{self._began(incident, labels)} {lasted}, and {moved}",
+            *stayed,
+            f"{self._then(incident, labels)}, {self._level(incident)}{reads}.",
+        ]
 
     def _against_normal(self, culprit: Culprit) -> str:
-        actual, expected = pair(culprit.actual, culprit.expected)
+        actual, expected = culprit.shown
         unit = f" {culprit.unit}" if culprit.unit else ""
         return (
-            f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} ± {amount(culprit.expected_sd)} is normal "
-            f"({in_sd(culprit.deviation)})"
+            f"{self._name(culprit)} {self.read} {actual}{unit} where {expected} is normal ({in_sd(culprit.deviation)})"
         )
 
     def _unclear(self, incident: Incident, labels: Sequence[Any], lasted: str) -> list[str]:
-        times = incident.onset.score / incident.limit if incident.limit > 0 else math.inf
-        level = f"{self.score} was {times:.3g} times the limit" if math.isfinite(times) else f"{self.score} was above 0"
-        nobody = f"{level}, but no {self.noun} stands out."
+        nobody = f"{self._level(incident)}, but no {self.noun} stands out."
         if incident.first == incident.last:
             return [f"{self._single(incident)}, {nobody}"]
         return [f"{self._began(incident, labels)} {lasted}.", f"{self._then(incident, labels)}, {nobody}"]
+
+    def _level(self, incident: Incident) -> str:
+        return f"{self.score} was {times_the_limit(incident.onset.score, incident.limit)}"
 
     def _spread(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         named = {name for one in incident.onset.culprits for name in self.members[one.feature]}
@@ -129,8 +145,8 @@ class Storyteller:
     def _worst(self, incident: Incident, labels: Sequence[Any]) -> list[str]:
         n = incident.worst.n_outside
         at = self.clock.at(incident.peak_label, labels)
-        were = "was outside its" if n == 1 else "were outside their"
-        outside = f"when {n} of {self.n_features} {self.noun}s {were} normal range"
+        were = "was far outside its" if n == 1 else "were far outside their"
+        outside = f"when {n} of {self.n_features} {self.noun}s {were} training range"
         new = self.joined_later(incident)
         told = [self._against_others(culprit, k) for k, culprit in enumerate(new)]
         return [f"It was worst {at}{f', {outside}' if n else ''}.", *([f"By then, {listed(told)}."] if told else [])]
@@ -155,11 +171,11 @@ def _in_mode(incident: Incident) -> str:
     return "" if incident.mode is None else f" (operating in mode {incident.mode})"
 
 
-def in_sd(deviation: float) -> str:
-    """A number of standard deviations.
+def _is_slight(incident: Incident) -> bool:
+    """Whether it takes more to say that a process moved: a few rows that are not far above the limit."""
+    return incident.n_flagged < _FEWEST_LASTING and incident.score < _CLEARLY_ABOVE * incident.limit
 
-    >>> in_sd(-2.345), in_sd(18.4), in_sd(1e5)
-    ('2.3 sd', '18 sd', 'more than 1,000 sd')
-    """
-    size = abs(deviation)
-    return "more than 1,000 sd" if size > 1000 else f"{size:.1f} sd" if size < 10 else f"{size:.0f} sd"
+
+def _lasts(incident: Incident) -> bool:
+    """Whether there are enough rows to say that features stayed where they went."""
+    return incident.n_flagged >= _FEWEST_LASTING

@@ -11,6 +11,9 @@ from culpa._core.words import count
 Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
 
+_STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far apart rows are
+_UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
 
 def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
     """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers."""
@@ -89,6 +92,66 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
     if not span >= pd.Timedelta(0):
         raise ValueError(f"gap must not be negative, got {gap!r}.")
     return span
+
+
+class GapCheck:
+    """Warns if a gap is a time span that is shorter than the time between two rows, so that it joins no rows.
+
+    Rows come in batches, which may have one row each. The check is done once a few rows were seen.
+    """
+
+    def __init__(self, gap: int | Span) -> None:
+        self._gap = None if isinstance(gap, int) else gap
+        self._last: Times | None = None  # of the row before, alone
+        self._steps: list[Times] = []
+
+    def add(self, times: Times | None) -> str | None:
+        """Take the times of the next rows; returns the warning, once, as soon as there is one."""
+        if self._gap is None or times is None or not len(times):
+            return None
+        known = times if self._last is None else self._last.append(times)
+        self._last = times[-1:]
+        if len(known) > 1:
+            self._steps.append(known[1:] - known[:-1])
+        return self.finish() if sum(map(len, self._steps)) >= _STEPS_TO_KNOW else None
+
+    def finish(self) -> str | None:
+        """The warning, if there are no more rows."""
+        gap, steps = self._gap, self._steps
+        self._gap, self._steps = None, []
+        if gap is None or not steps:
+            return None
+        step = (steps[0].append(steps[1:]) if len(steps) > 1 else steps[0]).to_series()
+        usual = step.median()
+        if not usual > gap:
+            return None
+        every = bool((step > gap).all())
+        apart, short = in_words(usual, gap)
+        return (
+            f"rows are {'' if every else 'usually '}{apart} apart, so a gap of {short} ends an incident after "
+            f"{'every row' if every else 'most rows'}. Use a longer gap."
+        )
+
+
+def in_words(*spans: Span) -> list[str]:
+    """Spans of time with as few digits as tell them apart.
+
+    >>> import pandas as pd
+    >>> in_words(pd.Timedelta("10min"), pd.Timedelta("90s")), in_words(pd.Timedelta("5.0012min"), pd.Timedelta("5min"))
+    (['10 min', '1.5 min'], ['5.001 min', '5 min'])
+    """
+    texts: list[str] = []
+    for digits in (3, 4, 6, 9, 15):
+        texts = [_span(span.total_seconds(), digits) for span in spans]
+        if len(set(texts)) == len(set(spans)):
+            break
+    return texts
+
+
+def _span(seconds: float, digits: int) -> str:
+    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1] if seconds else (1, "s"))
+    number = f"{seconds / size:.{digits}g}"
+    return f"{number} {unit}{'s' if unit == 'day' and number != '1' else ''}"
 
 
 def _parsed(index: Any, name: str) -> Times:

@@ -1,4 +1,4 @@
-"""Times, row labels, names and numbers as sentences show them."""
+"""Times, row labels and names as sentences show them."""
 
 import math
 from collections.abc import Sequence
@@ -6,34 +6,6 @@ from typing import Any
 
 _LONGEST = 60  # characters of a name that a sentence spells out
 LONGEST_LABEL = 40  # characters of a row's label
-
-
-def pair(actual: float, expected: float) -> tuple[str, str]:
-    """Two numbers with the digits it takes to tell them apart by two significant ones.
-
-    >>> pair(1.8123, 3.1432), pair(1013.25, 1015.4), pair(3.0, 1.84), pair(2.5e-7, 1.1e-7), pair(90.1, -0.2)
-    (('1.8', '3.1'), ('1013.2', '1015.4'), ('3', '1.8'), ('2.5e-07', '1.1e-07'), ('90', '0'))
-    """
-    apart, largest = abs(actual - expected), max(abs(actual), abs(expected))
-    if apart == 0:
-        return f"{actual:.4g}", f"{expected:.4g}"
-    decimals = 1 - math.floor(math.log10(apart))
-    if not 1e-3 <= largest < 1e7:
-        digits = min(max(math.floor(math.log10(largest)) + decimals, 1), 15)
-        return f"{actual:.{digits}e}", f"{expected:.{digits}e}"
-    decimals = min(max(decimals, 0), 12)
-    return f"{actual:z.{0 if actual.is_integer() else decimals}f}", f"{expected:z.{decimals}f}"  # z: no minus zero
-
-
-def amount(size: float) -> str:
-    """A positive number with two significant digits or more.
-
-    >>> amount(123.4), amount(12.34), amount(1.234), amount(0.01234), amount(1.5e-7)
-    ('123', '12', '1.2', '0.012', '1.5e-07')
-    """
-    if not 1e-3 <= size < 1e7:
-        return f"{size:.2g}"
-    return f"{size:.{max(1 - math.floor(math.log10(size)), 0)}f}"
 
 
 def cut(name: str, most: int = _LONGEST) -> str:

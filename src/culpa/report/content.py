@@ -8,6 +8,7 @@ from typing import Unpack
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.monitoring import find_incidents
+from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.finder import units_of_columns
 from culpa.monitoring.incidents import Search, shown_names, units_of
 from culpa.options import BlameOptions
@@ -30,10 +31,14 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that has a reading in every row: a column, or a past value of one that was asked for by name."""
+    """Something that has a reading in every row: a column, or a past value of one that was asked for by name.
+
+    ``decimals`` are those of its readings wherever the page shows them; negative for large numbers.
+    """
 
     name: str
     unit: str
+    decimals: int
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,13 @@ def content(
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         noun=fitted.noun,
         features=[
-            Feature(name, unit)
-            for name, unit in zip(why.feature_names, units_of_columns(explainer, all_units), strict=True)
+            Feature(*one)
+            for one in zip(
+                why.feature_names,
+                units_of_columns(explainer, all_units),
+                decimals_of_columns(fitted, explainer.columns),
+                strict=True,
+            )
         ],
         players=list(why.player_names),
         members=[list(members) for members in why.players],

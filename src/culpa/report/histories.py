@@ -18,6 +18,7 @@ from culpa.report.phrases import Label, Labels, place
 
 _MOST_SERIES = 3  # culprits of an incident whose history is kept
 _AROUND = 15  # rows before and after an incident that its history shows at least
+_DIGITS = 7
 _FEWEST, _MOST = 31, 200  # points of a history
 
 
@@ -63,7 +64,7 @@ def histories(
             break
         rows = reading.choose(window)
         expected = _expected(explainer, why, rows, incident)
-        series = [Series(i, numbers(rows.cells[:, i], 5), numbers(expected[:, i], 5)) for i in features]
+        series = [Series(i, numbers(rows.cells[:, i], _DIGITS), numbers(expected[:, i], _DIGITS)) for i in features]
         start, end = axis.span(incident.first, incident.last)
         result[k] = History(
             incident.culprits[0].against, window.tolist(), labels.places(window), (place(start), place(end)), series

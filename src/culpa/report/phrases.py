@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from culpa._core.words import count as count
-from culpa.monitoring import story
+from culpa.monitoring import digits
 from culpa.monitoring.when import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, row_label
@@ -41,7 +41,7 @@ def in_sd(deviation: float) -> str:
     >>> in_sd(-2.345), in_sd(18.4), in_sd(1e5)
     ('2.3 sd below', '18 sd above', 'more than 1,000 sd above')
     """
-    return f"{story.in_sd(deviation)} {'below' if deviation < 0 else 'above'}"
+    return f"{digits.in_sd(deviation)} {'below' if deviation < 0 else 'above'}"
 
 
 class Labels:

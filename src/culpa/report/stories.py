@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from culpa.explanation import Explanation
 from culpa.monitoring import Culprit, Incident, Moment
-from culpa.monitoring.when import amount, pair
+from culpa.monitoring.digits import compared
+from culpa.monitoring.incident import Disagreement
 from culpa.report.courses import Course
 from culpa.report.histories import History, feature_of
 from culpa.report.numbers import Number, number
@@ -129,7 +130,6 @@ class _Teller:
         )
 
     def _blamed(self, culprit: Culprit) -> Blamed:
-        actual, expected = pair(culprit.actual, culprit.expected)
         return Blamed(
             self.player[culprit.feature],
             feature_of(culprit, self.why),
@@ -141,7 +141,7 @@ class _Teller:
             number(culprit.deviation, 5),
             culprit.against,
             culprit.expected_was_seen,
-            (actual, f"{expected} ± {amount(culprit.expected_sd)}", in_sd(culprit.deviation)),
+            (*culprit.shown, in_sd(culprit.deviation)),
             [self.player[name] for name in culprit.instead],
             self._broken(culprit),
         )
@@ -153,7 +153,12 @@ class _Teller:
                 number(other.expected, 6),
                 number(other.expected_sd, 4),
                 number(other.deviation, 4),
-                f"{pair(culprit.actual, other.expected)[1]} ± {amount(other.expected_sd)}, {in_sd(other.deviation)}",
+                f"{_implied(culprit, other)}, {in_sd(other.deviation)}",
             )
             for other in culprit.disagrees_with
         ]
+
+
+def _implied(culprit: Culprit, other: Disagreement) -> str:
+    """What another feature alone implies for a culprit."""
+    return compared(culprit.actual, other.expected, other.expected_sd, culprit.decimals)[1]

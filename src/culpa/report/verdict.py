@@ -49,9 +49,7 @@ def verdict(
         at = np.flatnonzero(scored)
         return Verdict(_most(flagged[at], at, f"above {limit}{where}", with_score, name) + told, "alarm")
     usual = n_scored * (1 - confidence)
-    chance = (
-        f"about {count(max(round(usual), 1), 'row')} would be by chance" if usual >= 0.5 else "none would be by chance"
-    )
+    chance = f"about {max(round(usual), 1) if usual >= 0.5 else 0:,} would be flagged by chance alone"
     some = f"{n_flagged:,} of {rows} ({share(n_flagged / n_scored)})"
     are = "is" if n_flagged == 1 else "are"
     if is_by_chance(n_scored, n_flagged, confidence):

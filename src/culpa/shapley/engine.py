@@ -116,6 +116,12 @@ class Engine:
             raise ValueError(
                 f"tolerance={self.settings.tolerance!r} needs sampled orders. Use method='auto' or 'permutation'."
             )
+        k = top_of(self.settings.tolerance)
+        if k is not None and k > len(self.players):
+            raise ValueError(
+                f"tolerance={self.settings.tolerance!r} asks for the order of {k} features, but there are only "
+                f"{len(self.players)} to blame."
+            )
         if self.order is None:
             if self.settings.method == "exact":
                 speed = on_gpu.SPEED if self._device(len(self.players)) == "gpu" else 1.0

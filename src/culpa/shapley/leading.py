@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +63,46 @@ def until_certain(
             progress(1 - len(waiting) / len(rows), None)
         if not len(waiting):
             break
-    if len(waiting):
-        first = count(k, "most blamed feature")
-        warnings.warn(
-            f"the order of the {first} is not certain in {len(waiting)} of {count(len(rows), 'row')} after "
-            f"{count(result.n_evaluations, 'coalition')}: some have nearly the same value. certain_ranks({k}) of the "
-            "explanation shows how many ranks of each row are certain. Raise max_coalitions to sample more.",
-            UserWarning,
-            stacklevel=2,
+    return Shares(values, std_error, result.n_evaluations, result.n_replicates, len(waiting))
+
+
+@dataclass
+class Doubts:
+    """How many of the explained rows were sampled until their ranks are certain, and are not."""
+
+    n_rows: int = 0
+    n_uncertain: int = 0
+    n_evaluations: int = 0
+
+    def add(self, n_rows: int, n_uncertain: int, n_evaluations: int) -> None:
+        """Count rows, of which some may be uncertain after so many coalitions."""
+        self.n_rows += n_rows
+        self.n_uncertain += n_uncertain
+        self.n_evaluations = max(self.n_evaluations, n_evaluations)
+
+    def sentence(self, k: int | None) -> str | None:
+        """What to say about them, where the first ``k`` ranks were asked for; ``None`` if there is nothing to say.
+
+        >>> Doubts(29, 2, 479_232).sentence(3)
+        'the order of the 3 most blamed features is not certain in 2 of 29 rows after 479,232 coalitions, because ...'
+        """
+        if not self.n_uncertain or k is None:
+            return None
+        what = "the most blamed feature" if k == 1 else f"the order of the {k} most blamed features"
+        return (
+            f"{what} is not certain in {self.n_uncertain:,} of {count(self.n_rows, 'row')} after "
+            f"{count(self.n_evaluations, 'coalition')}, because some features have nearly the same value."
         )
-    return Shares(values, std_error, result.n_evaluations, result.n_replicates)
+
+
+def warn_about_doubts(doubts: Doubts, k: int | None, stacklevel: int = 2) -> None:
+    """Say once what is uncertain, and what to do about it in Python."""
+    if text := doubts.sentence(k):
+        remedy = f"certain_ranks({k}) of the explanation shows how many ranks of each row are certain."
+        warnings.warn(f"{text} {remedy} Raise max_coalitions to sample more.", UserWarning, stacklevel=stacklevel)
+
+
+def on_command_line(k: int | None) -> str:
+    """What to do about doubts on the command line."""
+    fewer = ", or ask for fewer ranks, such as --tolerance top1" if k != 1 else ""
+    return f"Treat features with nearly the same value as equally to blame{fewer}."

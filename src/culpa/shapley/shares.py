@@ -16,13 +16,15 @@ class Shares(NamedTuple):
     """Shapley values (n, players), their standard errors (zero where exact), and what they took.
 
     ``n_evaluations`` counts the coalitions valued. ``n_replicates`` is the number of independent estimates that each
-    standard error is worth, one more than its degrees of freedom (0 where exact).
+    standard error is worth, one more than its degrees of freedom (0 where exact). ``n_uncertain`` rows were sampled until
+    their ranks are certain, and are not.
     """
 
     values: Array
     std_error: Array
     n_evaluations: int
     n_replicates: int
+    n_uncertain: int = 0
 
 
 class Served(NamedTuple):

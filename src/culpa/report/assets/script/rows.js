@@ -121,8 +121,8 @@ function listCells(detail) {
     const line = element("tr");
     const error = detail.error[k] ? ` ± ${roughly(detail.error[k])}` : "";
     line.append(named("th", playerName(player), { scope: "row", class: playerName(player).length > 40 ? "long" : "" }),
-      dataCell(detail.actual[k], feature ? withUnit(number(detail.actual[k]), feature) : "–", "Actual"),
-      dataCell(detail.expected[k], feature ? withUnit(number(detail.expected[k]), feature) : "–", "Expected alone"),
+      dataCell(detail.actual[k], feature ? withUnit(reading(detail.actual[k], feature), feature) : "–", "Actual"),
+      dataCell(detail.expected[k], feature ? withUnit(reading(detail.expected[k], feature), feature) : "–", "Expected alone"),
       dataCell(detail.value[k], signedPart(detail.value[k], detail.score) + error, "Blame"), dataCell(detail.value[k] / detail.score, percent(detail.value[k] / detail.score), "Share"));
     const fixed = detail.score_if_fixed[k], clears = fixed !== null && fixed <= details.limit && detail.score > details.limit;
     const last = dataCell(fixed, part(fixed, detail.score) + (clears ? " ✓" : ""), "Score if fixed");
@@ -139,7 +139,7 @@ function listCells(detail) {
 
 function memberLine([position, actual, expected]) {
   const line = element("tr", undefined, { class: "member" }), feature = features[position];
-  line.append(named("th", feature.name, { scope: "row" }), dataCell(actual, withUnit(number(actual), feature), "Actual"),
-    dataCell(expected, withUnit(number(expected), feature), "Expected alone"), element("td"), element("td"), element("td"));
+  line.append(named("th", feature.name, { scope: "row" }), dataCell(actual, withUnit(reading(actual, feature), feature), "Actual"),
+    dataCell(expected, withUnit(reading(expected, feature), feature), "Expected alone"), element("td"), element("td"), element("td"));
   return line;
 }

@@ -5,8 +5,9 @@ const isLeast = (p) => p !== null && details.n_held_out !== null && p < 1.5 / (d
 const leastPossible = (p) => (isLeast(p) ? `, the least that ${details.n_held_out.toLocaleString("en-US")} held-out normal rows can show` : "");
 
 function scored({ score, p_value }) {
-  const times = score / details.limit;
-  return [`score ${number(score)}`, Number.isFinite(times) ? `${roughly(times)} × limit` : "", p_value === null ? "" : `p-value ${roughly(p_value)}`].filter(Boolean).join(", ");
+  const times = score / details.limit; // as sentences have it
+  const above = !Number.isFinite(times) ? "" : times >= 1 && times < 1.05 ? "just above the limit" : `${number(Number(times.toPrecision(3)))} × limit`;
+  return [`score ${number(score)}`, above, p_value === null ? "" : `p-value ${roughly(p_value)}`].filter(Boolean).join(", ");
 }
 
 function trendButton(feature, name) {
@@ -50,13 +51,13 @@ function howExpected(culprits) {
 
 function remedy({ to_fix, score_if_fixed }) {
   if (!to_fix.length) return `No fix of up to eight ${report.noun}s would have cleared the alarm in this row.`;
-  const values = to_fix.map(([feature, value]) => `${featureName(feature)} at ${withUnit(number(value), features[feature])}`);
+  const values = to_fix.map(([feature, value]) => `${featureName(feature)} at ${withUnit(reading(value, features[feature]), features[feature])}`);
   const shown = values.length > 8 ? [...values.slice(0, 8), `${values.length - 8} more`] : values;
   return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.limit)}.`;
 }
 
 function fillPoint(id, point) {
-  const outside = point.n_outside ? ` ${plural(point.n_outside, report.noun)} outside the normal range.` : "";
+  const outside = point.n_outside ? ` ${plural(point.n_outside, report.noun)} far outside the training range.` : "";
   const nodes = [element("p", `${capital(rowWord(point.label))}: ${scored(point)}.${outside}`, { class: "hint", dir: "auto" })];
   if (point.culprits.length) nodes.push(culpritTable(point.culprits), element("p", howExpected(point.culprits), { class: "hint" }));
   else nodes.push(element("p", `No ${report.noun} stands out in this row.`));
@@ -75,7 +76,7 @@ function fillReached({ reached, n_reached }) {
   });
   if (n_reached > reached.length) lines.push(element("li", `and ${n_reached - reached.length} more`));
   $("reached-part").hidden = !reached.length;
-  $("reached-count").textContent = `${plural(n_reached, report.noun)} went outside the normal range after the onset`;
+  $("reached-count").textContent = `${plural(n_reached, report.noun)} went far outside the training range after the onset`;
   $("reached").replaceChildren(...lines);
 }
 
@@ -163,7 +164,7 @@ function drawHistory() {
   $("history-title").textContent = `History of ${cut(feature.name, 80)}`;
   const x = history.x ?? history.row;
   const line = (y, name, color, dash) => ({ type: "scatter", mode: x.length <= 120 ? "lines+markers" : "lines", x, y, name, line: { color, width: 1.6, dash }, marker: { size: 4 },
-    hovertemplate: `%{x}<br>${name} %{y:.5~g}<extra></extra>` });
+    text: y.map((value) => safe(reading(value, feature))), hovertemplate: `%{x}<br>${name} %{text}<extra></extra>` });
   const range = historyRange(one);
   $("history-hint").textContent = range ? `Some expected values lie beyond the picture: they follow the other ${report.noun}s, which have moved, too.` : "";
   const own = {

@@ -30,7 +30,7 @@ function trendLine(trend) {
       x.push(trendX(k));
       y.push(value);
       at.push(k);
-      text.push(value === null ? "" : `${wrapped(capital(where))}<br>${trends.step === 1 ? "" : value === low ? "lowest " : "highest "}${safe(withUnit(number(value), features[trend.feature]))}${sd > 0 ? `<br>${inSd((value - mean) / sd)}` : ""}`);
+      text.push(value === null ? "" : `${wrapped(capital(where))}<br>${trends.step === 1 ? "" : value === low ? "lowest " : "highest "}${safe(withUnit(reading(value, features[trend.feature]), features[trend.feature]))}${sd > 0 ? `<br>${inSd((value - mean) / sd)}` : ""}`);
     }
   });
   return { x, y, text, at };

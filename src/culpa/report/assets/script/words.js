@@ -13,6 +13,17 @@ const number = (x) => {
   const size = Math.abs(x);
   return size && (size < 1e-4 || size >= 1e9) ? x.toExponential(3) : short.format(x).replace("-", "−");
 };
+// a reading, as sentences have it: with the decimals of its feature, but with no more than it has
+const reading = (x, { decimals }) => {
+  if (x === null || x === undefined) return "–";
+  const size = Math.abs(x);
+  if (size >= 1e7 || (size > 0 && size < 1e-3 && decimals > 4)) return number(x);
+  const most = Math.min(Math.max(decimals, 0), 12);
+  let places = 0;
+  while (places < most && Number(size.toFixed(places)) !== size) places += 1;
+  const text = size.toFixed(places);
+  return `${x < 0 && Number(text) ? "−" : ""}${text}`;
+};
 const roughly = (x) => number(Number(x.toPrecision(2)));
 const signed = (x) => (x > 0 ? "+" : "") + number(x);
 // parts of a score and what they add up to, with the same decimals
