@@ -13,6 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Python reads it before it can import installed packages
 STRICT = ("-W", "error", "-c")
 TOLERANT = "import warnings; from culpa._core.fit_warning import FitWarning as F; warnings.simplefilter('ignore', F)\n"
+# Python code, and what it prints as the page shows it: indented text after a blank line
+EXAMPLE = re.compile(r"^```python\n([\s\S]*?)^```\n(?:\n((?:(?: {4}[^\n]*)?\n)+))?", re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+END = "\x1e"
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -36,14 +40,38 @@ def broken_links(page: Path) -> list[str]:
 
 
 def failing_example(page: Path) -> str | None:
-    """Error of the Python blocks of a page, run as one script."""
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
-    if not code:
+    """Error of the Python blocks of a page, run as one script, or a difference between what they print and what it shows."""
+    examples = EXAMPLE.findall(page.read_text())
+    if not examples:
         return None
+    code = "".join(f"{code}\nprint({END!r})\n" for code, _ in examples)
     with tempfile.TemporaryDirectory() as elsewhere:
         command = [sys.executable, *STRICT, TOLERANT + code]
         result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
-    return f"{page.relative_to(ROOT)}:\n{result.stderr}" if result.returncode else None
+    if result.returncode:
+        return f"{page.relative_to(ROOT)}:\n{result.stderr}"
+    for (_, shown), printed in zip(examples, result.stdout.split(f"{END}\n"), strict=False):
+        if shown.strip() and not same_output(shown, printed):
+            return f"{page.relative_to(ROOT)} shows\n{shown}\nbut its example prints\n{printed}"
+    return None
+
+
+def same_output(shown: str, printed: str) -> bool:
+    """Whether words agree, and numbers to about a percent, as they do on other machines; "..." stands for anything."""
+    pattern = r"[\s\S]*?".join(map(_as_pattern, shown.strip().split("...")))
+    found = re.fullmatch(pattern, printed.strip())
+    if found is None:
+        return False
+    numbers = NUMBER.findall(shown.replace("...", ""))
+    return all(
+        abs(float(a) - float(b)) <= 0.011 * abs(float(a)) + 1e-9 for a, b in zip(numbers, found.groups(), strict=True)
+    )
+
+
+def _as_pattern(text: str) -> str:
+    """A regular expression for a text with other numbers and other blanks."""
+    pieces = [r"\s+".join(map(re.escape, re.split(r"\s+", piece))) for piece in NUMBER.split(text)]
+    return r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)".join(pieces)
 
 
 def failing_script(script: Path) -> str | None:
