@@ -40,7 +40,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 def failing_example(page: Path) -> str | None:
-    """Error of the Python blocks of a page, run as one script, or a difference between what they print and what it shows."""
+    """Error of the Python blocks of a page, run as one script, or how the page differs from what they print."""
     examples = EXAMPLE.findall(page.read_text())
     if not examples:
         return None

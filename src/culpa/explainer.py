@@ -261,7 +261,7 @@ class Explainer:
             return self._engine.share_out(X, self.players)
         centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
-        self._tell_doubts(len(X), shares.n_uncertain, shares.n_evaluations)
+        self._tell_doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations)
         return shares
 
     def compile(self) -> Self:

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from culpa._core.threads import in_own_thread, in_threads, interruptible, stop_if_given_up
+from culpa._core.threads import InterruptAfterwards, in_own_thread, in_threads, interruptible, stop_if_given_up
 
 LONG = np.zeros(1 << 19)  # large enough for a thread of its own
 
@@ -46,9 +46,68 @@ def test_ctrl_c_is_answered_soon(name):
         time.sleep(1.0)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "interrupted\n"
+        assert process.communicate(timeout=60)[0] == "interrupted\n"
         seconds = time.monotonic() - start
     assert seconds < 3  # it takes a few tenths; machines that run tests are busy
+
+
+KERNEL = """
+import os, signal, threading, time
+import numpy as np
+from culpa._kernels.orders import OrderWalk
+rng = np.random.default_rng(0)
+orders, weights = np.argsort(rng.random((4, 12)), axis=1), rng.random((1, 4, 12))
+walk = OrderWalk(rng.normal(size=(12, 2)), 0.5, 1.0, rng.normal(size=2), rng.normal(size=(1, 12)))
+walk.changes(orders, orders, weights)
+answered = 0
+for k in range(30):
+    try:
+        threading.Timer(0.01 + 0.0007 * k, os.kill, (os.getpid(), signal.SIGINT)).start()
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            walk.changes(orders, orders, weights)
+    except KeyboardInterrupt:
+        answered += 1
+print(answered)
+"""
+
+
+def test_ctrl_c_is_not_lost_in_a_kernel():
+    """numba looks at the arguments of each call, and would drop an exception of that moment."""
+    done = subprocess.run([sys.executable, "-c", KERNEL], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("30\n", "")
+
+
+class TestInterruptAfterwards:
+    def test_the_block_ends_first(self):
+        done = []
+        with pytest.raises(KeyboardInterrupt), InterruptAfterwards():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+        assert done
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_an_error_of_the_block_comes_through(self):
+        with pytest.raises(ValueError, match="own"), InterruptAfterwards():
+            raise ValueError("own")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_signals_that_somebody_handles_are_left_alone(self):
+        seen = []
+        before = signal.signal(signal.SIGINT, lambda *_: seen.append(True))
+        try:
+            with InterruptAfterwards():
+                signal.raise_signal(signal.SIGINT)
+                assert seen == [True]
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def test_another_thread_changes_nothing(self):
+        def enter():
+            with InterruptAfterwards():
+                return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+        assert in_own_thread(enter)
 
 
 class TestInterruptible:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import lru_cache
+from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -172,6 +174,31 @@ def stop_if_given_up() -> None:
 def interruptible(function: Callable[..., Result], *arrays: Any) -> Result:
     """Call a function on arrays so that Ctrl-C is answered at once, if an array is large."""
     return in_own_thread(function, *arrays) if any(array.size > _LONG_CALL for array in arrays) else function(*arrays)
+
+
+class InterruptAfterwards:
+    """Raises the `KeyboardInterrupt` of a Ctrl-C when the block ends, for code that would lose the exception.
+
+    It leaves signals alone that somebody else handles, and those outside the main thread, where Python raises none.
+    """
+
+    def __enter__(self) -> None:
+        self._arrived = False
+        self._holds = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._holds:
+            signal.signal(signal.SIGINT, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        if self._holds:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self._arrived:
+                raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._arrived = True
 
 
 def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Result:

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from culpa._core.threads import in_own_thread
+from culpa._core.threads import InterruptAfterwards, in_own_thread
 from culpa._kernels.cache import CompiledOnDisk, folder_for_numba, warn_uncached
 from culpa._kernels.vectors import FAST_MATH
 
@@ -48,12 +48,14 @@ class Kernel:
                 if self._compiled is None:
                     return self._first_call(arguments)
         try:
-            return self._compiled(*arguments)
+            # numba looks at arguments with Python code, and loses exceptions that are raised there
+            with InterruptAfterwards():
+                return self._compiled(*arguments)
         except Exception as problem:  # arguments of another type are compiled and cached too
             return self._call_uncached(arguments, problem)
 
     def _first_call(self, arguments: tuple[Any, ...]) -> Any:
-        compiled = self._prepare()
+        compiled = in_own_thread(self._prepare)  # imports numba, parts of which go on after any exception
         try:
             result = in_own_thread(compiled, *arguments)  # numba compiles here, or reads what it compiled before
         except Exception as problem:
@@ -64,9 +66,7 @@ class Kernel:
 
     def _call_uncached(self, arguments: tuple[Any, ...], problem: Exception) -> Any:
         """Call the kernel compiled without a cache, in case that was the problem: it is read before the kernel starts."""
-        if isinstance(
-            problem.__cause__, KeyboardInterrupt
-        ):  # Ctrl-C in the kernel, which numba returned from with a result
+        if isinstance(problem.__cause__, KeyboardInterrupt):  # if somebody else handles Ctrl-C
             raise problem.__cause__
         with self._compiling:
             compiled = self._compile()

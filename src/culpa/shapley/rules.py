@@ -28,7 +28,7 @@ from scipy import linalg
 from scipy.stats import qmc
 
 from culpa._core import memory
-from culpa._core.threads import in_threads
+from culpa._core.threads import in_own_thread, in_threads
 from culpa._core.types import Floats
 from culpa.shapley.controls import (
     MOST_CONTROLS,
@@ -122,8 +122,12 @@ def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: 
 
 def _sobol_points(n_players: int, rng: np.random.Generator) -> Callable[[tuple[int, int]], Floats]:
     """Draws the next points of a scrambled Sobol sequence, given how many and their dimensions."""
-    sequence = qmc.Sobol(n_players, scramble=True, rng=rng)
+    sequence = in_own_thread(_sobol, n_players, rng)  # SciPy would go on with wrong numbers after an interrupt
     return lambda shape: np.asarray(sequence.random(shape[0]), dtype=np.float64)
+
+
+def _sobol(n_players: int, rng: np.random.Generator) -> qmc.Sobol:
+    return qmc.Sobol(n_players, scramble=True, rng=rng)
 
 
 def _corrected_weights(controls: Controls | CompiledControls, Q: int, n_nets: int) -> Floats:
