@@ -81,9 +81,14 @@ def test_ctrl_c_is_not_lost_in_a_kernel():
 class TestInterruptAfterwards:
     def test_the_block_ends_first(self):
         done = []
-        with pytest.raises(KeyboardInterrupt), InterruptAfterwards():
-            signal.raise_signal(signal.SIGINT)
-            done.append(True)
+
+        def interrupted():
+            with InterruptAfterwards():
+                signal.raise_signal(signal.SIGINT)
+                done.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
         assert done
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -169,10 +169,12 @@ def _read(content, dialect, header):
         raise Unreadable("no header")
     names, rows = heads[start], records[start + 1 :]
     columns = [names.index(name) for name in NAMES]
-    while rows and [rows[0][j] for j in columns if j < len(rows[0])] == list(NAMES):  # header rows that say the same
-        rows = rows[1:]
+    while rows and [" ".join(rows[0][j].split()) for j in columns if j < len(rows[0])] == list(NAMES):
+        rows = rows[1:]  # header rows that say the same
     X, ids = [], []
     for record in rows:
+        while len(record) > len(names) and not record[-1].strip():  # delimiters after the last cell
+            record = record[:-1]
         if len(record) != len(names):
             raise Unreadable(f"a row of {len(record)} cells")
         X.append([_number(record[names.index(name)], dialect) for name in NAMES])

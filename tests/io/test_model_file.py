@@ -198,6 +198,12 @@ HOSTILE = {
     "limit negative": (set_header(limit=-1.0), "'limit'"),
     "limit huge": (set_header(limit=10**400), "'limit'"),
     "limit that NumPy cannot hold": (set_header(limit=10**30), "'limit'"),
+    "too many degrees of freedom": (
+        lambda arrays, header: (
+            set_parameter(model="student")(arrays, header) or header.update(degrees_of_freedom=1e308)
+        ),
+        "'degrees_of_freedom'",
+    ),
     "limits of another kind": (set_header(limits={"kind": "exact", "rows": {}}), "'limits'"),
     "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
     "limits without scores": (set_limits("empirical", {"spe": 5}), "'limits.spe' is missing"),

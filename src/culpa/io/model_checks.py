@@ -16,6 +16,7 @@ Arrays = dict[str, NDArray[Any]]
 _ADDED_LATER = {"noun", "given", "smooth", "robust", "groups", "model", "modes", "contamination"}
 _MOST_FEATURES = 100_000
 _MOST_KNOTS = 1 << 20
+_MOST_DEGREES_OF_FREEDOM = 1e30  # with more, limits overflow
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
 MARGIN_ARRAYS = ("values", "scores", "sizes", "tails")  # of a copula
@@ -168,7 +169,10 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "suspicious": header.get("suspicious") is None or _is_label_list(header.get("suspicious")),
         "noise_variance": is_number(header.get("noise_variance")) and cast(float, header["noise_variance"]) > 0,
         "degrees_of_freedom": _model(header) != "student"
-        or (is_number(header.get("degrees_of_freedom")) and cast(float, header["degrees_of_freedom"]) > 2),
+        or (
+            is_number(header.get("degrees_of_freedom"))
+            and 2 < cast(float, header["degrees_of_freedom"]) <= _MOST_DEGREES_OF_FREEDOM
+        ),
         "training": isinstance(training, dict)
         and is_number(training.get("rows"))
         and 0 <= training["rows"] < 1 << 62
