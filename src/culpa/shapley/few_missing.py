@@ -154,8 +154,8 @@ class FewMissing(NamedTuple):
         values = np.take_along_axis(self.complete(filled), present[None], axis=2) + difference[:, :, :n_present]
         values += ((score - values.sum(axis=2)) / n_present)[:, :, None]
         shares = summarise(values, (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations)
-        error = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
-        good = error <= (N_NETS << self.log2_net) ** -0.5  # all orders usually leave a third of that
+        most = (N_NETS << self.log2_net) ** -0.5  # relative error; all orders usually leave a third of that
+        good = np.linalg.norm(shares.std_error, axis=1) <= most * np.linalg.norm(shares.values, axis=1)
         return shares._replace(values=shares.values[good], std_error=shares.std_error[good]), good
 
     def _differences(self, filled: Floats, tasks: list[Task], order: Positions, rule: Rule) -> tuple[Floats, Floats]:
