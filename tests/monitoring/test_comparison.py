@@ -246,3 +246,13 @@ def test_names_features_whose_parts_are_clear():
     assert ": no feature accounts for a clear part of it, the largest part is that of a, " in none.sentence
     certain = replace(clear, features=parts[2:])
     assert certain.sentence.split(": ")[1].startswith("c accounts for +17 (2 to 32). No")
+
+
+@pytest.mark.parametrize("outlier", [0.0, 1e6])
+def test_a_period_compared_with_itself_depends_on_nothing(outlier):
+    """Outlying rows that are in both periods cancel, and rounding decides nothing."""
+    detector, same = PCADetector().fit(rows(300, 0)), rows(300, 1)
+    same[40, 2] += outlier
+    comparison = detector.compare(same, same)
+    assert comparison.decisive is None
+    assert "no clear change" in comparison.sentence

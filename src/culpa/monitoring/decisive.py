@@ -94,8 +94,9 @@ def decisive_stretches(before: Stretches, after: Stretches) -> Decisive | None:
     far = [period.far() for period in periods]
     rest = [period.choose(~each) for period, each in zip(periods, far, strict=True)]
     effects = [abs(period.mean - other.mean) for period, other in zip(periods, rest, strict=True)]
-    k = int(np.argmax(effects))
-    if not effects[k] > _DECISIVE * abs(after.mean - before.mean):
+    k, change = int(np.argmax(effects)), abs(after.mean - before.mean)
+    # much more than the change would mean that outlying stretches of both periods cancel
+    if not (far[k].any() and _DECISIVE * change < effects[k] < change / _DECISIVE):
         return None
     first, second = (rest[0], after) if k == 0 else (before, rest[1])
     name, share = ("first", "second")[k], 1 - float(rest[k].n.sum() / periods[k].n.sum())
