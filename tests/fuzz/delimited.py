@@ -14,8 +14,13 @@ import numpy as np
 from fuzz.case import MISSING, NAMES, NULLS, Case, Reading, Unreadable
 
 MARK = "\ufeff"
+DELIMITERS = ",;\t|"
 NOTES = ("x", "", "two words", 'say "no"', "a,b;c", "line\nbreak", "cr\r\nlf", "'", "ä°C", '"', "=1+1", "12,5", "#")
 ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "latin-1", "cp1252", "utf-16")
+
+
+class Unknown(Exception):
+    """The witness has no opinion."""
 
 
 @dataclass
@@ -49,7 +54,7 @@ def draw(rng):
 
 
 def _dialect(rng):
-    delimiter = ",;\t|"[rng.integers(4)]
+    delimiter = DELIMITERS[rng.integers(4)]
     decimal = "." if delimiter == "," else ".,"[rng.integers(2)]
     other = "." if decimal == "," else ","
     thousands = other if rng.random() < 0.1 and other != delimiter else ""
@@ -152,22 +157,23 @@ def _tamper(text, dialect, rng):
 
 
 def _read(content, dialect, header):
-    """The rows of a file, or `Unreadable` where nobody can know what they are."""
+    """The rows of a file, or `Unreadable` where nobody can know what they are; ``None`` if culpa may know better."""
     try:
         text = content.decode("utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding)
     except UnicodeError:
         raise Unreadable("the encoding is wrong") from None
     text = text.removeprefix(MARK)
-    try:
-        records = list(csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter))
-    except csv.Error as error:
-        raise Unreadable(str(error)) from None
-    records = [record for record in records if any(cell.strip() for cell in record) or len(record) == len(header) > 1]
-    heads = [[" ".join(cell.split()) for cell in record] for record in records]  # names have no line breaks
-    start = next((i for i, head in enumerate(heads) if set(NAMES) <= set(head)), None)
-    if start is None:
+    # damage may have replaced all delimiters of a short file
+    for delimiter in dict.fromkeys([dialect.delimiter, *DELIMITERS]):
+        records, heads = _records(text, delimiter, header)
+        start = next((i for i, head in enumerate(heads) if set(NAMES) <= set(head)), None)
+        if start is not None:
+            break
+    else:
         raise Unreadable("no header")
     names, rows = heads[start], records[start + 1 :]
+    while not names[-1]:  # delimiters after the last name
+        names = names[:-1]
     columns = [names.index(name) for name in NAMES]
     while rows and [" ".join(rows[0][j].split()) for j in columns if j < len(rows[0])] == list(NAMES):
         rows = rows[1:]  # header rows that say the same
@@ -177,9 +183,22 @@ def _read(content, dialect, header):
             record = record[:-1]
         if len(record) != len(names):
             raise Unreadable(f"a row of {len(record)} cells")
-        X.append([_number(record[names.index(name)], dialect) for name in NAMES])
+        try:
+            X.append([_number(record[names.index(name)], dialect) for name in NAMES])
+        except Unknown:
+            return None
         ids.append(record[names.index("id")] if "id" in names else None)
     return Reading(np.array(X, dtype=float).reshape(-1, 3), ids if "id" in names else None)
+
+
+def _records(text, delimiter, header):
+    """All rows that are not blank, and what they would say as headers."""
+    try:
+        records = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise Unreadable(str(error)) from None
+    records = [record for record in records if any(cell.strip() for cell in record) or len(record) == len(header) > 1]
+    return records, [[" ".join(cell.split()) for cell in record] for record in records]  # names have no line breaks
 
 
 def _number(cell, dialect):
@@ -187,6 +206,8 @@ def _number(cell, dialect):
         return np.nan
     text = cell.strip(MARK + " \t\r\n")
     if dialect.thousands:
+        if re.search(rf"{re.escape(dialect.thousands)}(?!\d{{3}}(\D|$))", text):
+            raise Unknown  # a damaged number, in which the separator looks like a decimal mark
         text = text.replace(dialect.thousands, "")
     # culpa says so if it reads apostrophes, blanks or commas as separators, and asks if large numbers have none
     text = re.sub(r"(?<=\d)[' ](?=\d{3}(\D|$))", "", text)
