@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from culpa._core.threads import interruptible
+from culpa._core.threads import interruptible, one_blas_thread
 from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.games.arrays import row_chunks
@@ -162,7 +162,8 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
     for done, rows in enumerate(chunks):
         step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
         values = [game.values(rows, members[start : start + step]) for start in range(0, len(members), step)]
-        parts.append(rule.replicates(np.concatenate(values)))
+        with one_blas_thread():  # the threads of BLAS would wait for each other if cores are busy, and Ctrl-C for them
+            parts.append(rule.replicates(np.concatenate(values)))
         if progress is not None:
             progress((done + 1) / len(chunks), None)
     empty = np.zeros((N_FOLDS, 0, len(players)))
