@@ -95,24 +95,17 @@ def test_a_pipe_and_row_numbers(folder):
     ]
 
 
+def started(folder, *options):
+    """`culpa incidents` on a pipe."""
+    model = ["-m", str(folder / "plant.culpa")]
+    command = [sys.executable, "-m", "culpa", "incidents", "-", *model, "--time", "none", "-q", *options]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
 def test_events_are_written_at_once(folder):
     """Lines of a pipe one by one: an incident opens with its first row, and is over with the first row past the gap."""
     lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
-    command = [
-        sys.executable,
-        "-m",
-        "culpa",
-        "incidents",
-        "-",
-        "-m",
-        str(folder / "plant.culpa"),
-        "--gap",
-        "3",
-        "--time",
-        "none",
-        "-q",
-    ]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = started(folder, "--gap", "3")
     process.stdin.writelines(lines[45:51])
     process.stdin.flush()
     opened = json.loads(process.stdout.readline())  # would wait for ever if answers were held back
@@ -146,19 +139,7 @@ def _new(folder):
 def test_events_as_text_row_by_row(folder):
     """An incident that was told and has not changed since is over with a word."""
     lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
-    command = [
-        sys.executable,
-        "-m",
-        "culpa",
-        "incidents",
-        "-",
-        "-m",
-        str(folder / "plant.culpa"),
-        "--time",
-        "none",
-        "-q",
-    ]
-    process = subprocess.Popen([*command, "--text"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False)
+    process = started(folder, "--text")
     process.stdin.writelines(lines[28:32])
     process.stdin.flush()
     assert process.stdout.readline().startswith(b"New incident. In row 3, flow_reflux read 43.85 m3/h")

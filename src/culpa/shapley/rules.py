@@ -112,9 +112,8 @@ def smallest_regression_net(n_players: int) -> int:
 def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: int = N_NETS) -> list[Orders]:
     """Nets of 2^log2_net orders each: pieces of one scrambled Sobol sequence.
 
-    The error of their mean is 5% to 15% smaller than that of independently scrambled nets. Nets that complement each other
-    also differ more, so that their spread is no smaller than the error.
-    Where players are more than Sobol's dimensions, orders are independent.
+    The error of their mean is up to 15% smaller than that of independently scrambled nets. If there are more players than
+    Sobol has dimensions, orders are independent.
     """
     draw = rng.random if n_players > _MOST_SOBOL else _sobol_points(n_players, rng)
     return [np.argsort(draw((1 << log2_net, n_players)), axis=1) for _ in range(n_nets)]
