@@ -1,14 +1,19 @@
 """Sampled values of rows with a few missing players: right on average, with intervals that cover, and nobody else's."""
 
-from itertools import permutations
+from itertools import permutations, product
+from math import comb
 
 import numpy as np
 import pytest
 
 from culpa import Explainer, LatentGaussian, PCADetector, scores
+from culpa._kernels.contrasts import CONTRASTS
 from culpa.games import Conditional
-from culpa.shapley import exact, few_missing
-from culpa.shapley.few_missing import FewMissing, contrast, tasks_of
+from culpa.shapley import exact, few_missing, missing_coalitions, missing_orders
+from culpa.shapley.few_missing import FewMissing, tasks_of
+from culpa.shapley.missing_coalitions import Drawn, MissingCoalitions
+from culpa.shapley.missing_orders import contrast
+from culpa.shapley.rules import N_NETS
 from culpa.shapley.shares import Served
 
 D = 24
@@ -29,28 +34,64 @@ def detector_and_rows():
 @pytest.mark.parametrize("n_missing", [1, 2, 3])
 def test_all_orders_give_exact_values(n_missing, groups, monkeypatch):
     """Each order of those present comes with each order of the missing, so nothing is left to chance."""
-    game = Conditional(
-        scores.combined(LatentGaussian(np.zeros(8), np.random.default_rng(0).normal(size=(8, 2)), 0.4), 2, 3)
-    )
     players = [[0, 6], [1], [2], [3], [4, 7], [5]] if groups else [[i] for i in range(n_missing + 3)]
+    d = sum(len(player) for player in players)
+    game = Conditional(
+        scores.combined(LatentGaussian(np.zeros(d), np.random.default_rng(0).normal(size=(d, 2)), 0.4), 2, 3)
+    )
     n_present = len(players) - n_missing
     every = np.repeat(np.array(list(permutations(range(n_present)))), len(list(permutations(range(n_missing)))), axis=0)
-    monkeypatch.setattr(few_missing, "sobol_nets", lambda *_: [every] * 2)
+    monkeypatch.setattr(missing_orders, "sobol_nets", lambda *_: [every] * 2)
     monkeypatch.setattr(few_missing, "_FEWEST_PRESENT", 3)
     contrast.cache_clear()
-    X = np.random.default_rng(1).normal(size=(5, 8))
+    X = np.random.default_rng(1).normal(size=(5, d))
     X[:, [feature for player in players[:n_missing] for feature in player]] = np.nan
     filled = game.filled_in(X)
     values = exact(game, filled, players).values
     serving = FewMissing(game, players, lambda rows: np.stack([values] * 2), 4, 0, 1)
-    assert not serving.share_out(X, n_missing - 1).rows.any()
-    shares, served = serving.share_out(X, n_missing)
+    assert not serving.share_out(X, lambda n: n == n_missing).rows.any()
+    shares, served = serving.share_out(X)
     contrast.cache_clear()
     assert served.all()
     assert (shares.values[:, :n_missing] == 0).all()
     expected = exact(game, filled, players[n_missing:]).values
     np.testing.assert_allclose(shares.values[:, n_missing:], expected, rtol=0, atol=1e-11 * np.abs(expected).max())
     np.testing.assert_allclose(shares.std_error, 0.0, atol=1e-11 * np.abs(expected).max())
+
+
+def every_coalition(d):
+    """With the probability that its members are those who come before some player in a random order, in each net."""
+    members = np.array(list(product([False, True], repeat=d)))
+    size = members.sum(axis=1)
+    weights = np.array([1 / ((d + 1) * comb(d, s)) for s in size])
+    return Drawn(np.tile(members, (N_NETS, 1)), np.tile(weights, N_NETS))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n_missing", [1, 2, 3, 4, 5])
+def test_all_coalitions_give_exact_values(n_missing, compiled, monkeypatch):
+    d = 8
+    game = Conditional(
+        scores.combined(LatentGaussian(np.zeros(d), np.random.default_rng(0).normal(size=(d, 2)), 0.4), 2, 3)
+    )
+    players = [[i] for i in range(d)]
+    monkeypatch.setattr(missing_coalitions, "draw_coalitions", lambda *_: every_coalition(d))
+    monkeypatch.setattr(few_missing, "_FEWEST_PRESENT", 3)
+    monkeypatch.setattr(CONTRASTS, "pays", lambda operations: compiled)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5, d))
+    for row in X:
+        row[rng.choice(d, n_missing, replace=False)] = np.nan
+    complete = lambda rows: np.stack([exact(game, rows, players).values] * N_NETS)  # noqa: E731
+    serving = FewMissing(game, players, complete, 4, 0, 1, MissingCoalitions(game.marginals, 0))
+    shares, served = serving.share_out(X)
+    assert served.all()
+    for row, found, error in zip(X, shares.values, shares.std_error, strict=True):
+        present = np.flatnonzero(~np.isnan(row))
+        expected = np.zeros(d)
+        expected[present] = exact(game, game.filled_in(row[None]), [[i] for i in present]).values[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+        np.testing.assert_allclose(error, 0.0, atol=1e-11 * np.abs(expected).max())
 
 
 def test_values_are_right_on_average_and_intervals_cover(detector_and_rows):
@@ -117,7 +158,7 @@ def test_players_that_miss_a_part_and_many_missing_players_are_walked_directly()
     players = [[0, 1], [2], [3], [4], [5], [6]]
     missing = np.zeros((6, 7), dtype=bool)
     missing[0, [0, 1]] = missing[1, 0] = missing[2, [2, 3]] = missing[3, 2:6] = missing[5, [0, 1, 2, 3]] = True
-    tasks = tasks_of(missing, players)
+    tasks = tasks_of(missing, players, 3)
     assert {n: [task.rows.tolist() for task in tasks[n]] for n in tasks} == {1: [[0]], 2: [[2]], 3: [[5]]}
 
 
@@ -138,7 +179,7 @@ def test_filled_in_rows_that_contradict_themselves_do_no_harm(noise, monkeypatch
         return np.linalg.norm(sampled - exactly, axis=1) / np.linalg.norm(exactly, axis=1)
 
     found = error()
-    monkeypatch.setattr(FewMissing, "share_out", lambda self, rows, most: Served.none(len(rows), D))
+    monkeypatch.setattr(FewMissing, "share_out", lambda self, rows, otherwise: Served.none(len(rows), D))
     by_all_orders = error()
     assert found.max() < 1.5 * by_all_orders.max()
     assert np.median(found) < 1.5 * np.median(by_all_orders)

@@ -32,6 +32,7 @@ from culpa.games.coordinates import axes_of
 from culpa.games.elimination import OPERATIONS, Elimination
 from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
 from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
+from culpa.games.marginals import Marginals
 from culpa.games.student import SLOWER, Student
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.scores import QuadraticScore
@@ -146,6 +147,14 @@ class Conditional(Expected[QuadraticScore]):
             return None
         (a, b), g = self._isotropic, self.score.gaussian
         return OrderWalk(g.loadings, float(g.noise_variance), a, b, X)
+
+    @property
+    def marginals(self) -> Marginals | None:
+        """If features are alike, and noise is not tiny."""
+        if self._tail or self._isotropic is None or not self._well_conditioned:
+            return None
+        (a, b), g = self._isotropic, self.score.gaussian
+        return Marginals(g.loadings, float(g.noise_variance), a, b)
 
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """With tiny noise, features that others predict well decide first among equally large players, to keep digits."""

@@ -24,6 +24,7 @@ Everything else has a default that works, and is overridden to be faster:
 | `Game.start_factored` | the same, with factorised steps | not offered |
 | `Game.tree_job` | the tree of all coalitions by a compiled kernel | not offered |
 | `Game.order_walk` | sampled orders by a compiled kernel | not offered |
+| `Game.marginals` | contributions of all features to one coalition | not offered |
 | `Game.closed_form` | Shapley values by a formula | not offered |
 | `Game.quadratic`, `forms_keep_digits`, `axes`, `scale` | Shapley values as quadratic forms of the row | not offered |
 | `Game.cost` | choosing between exact and sampled values | as for one linear solve per coalition |
@@ -56,6 +57,7 @@ from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
 from culpa.games.batch import Batch
+from culpa.games.marginals import Marginals
 
 
 class Cost(NamedTuple):
@@ -177,6 +179,11 @@ class Game(ABC):
 
     def order_walk(self, X: Array) -> OrderWalk | None:
         """Sampled orders by a compiled kernel; ``None`` if there is none."""
+        return None
+
+    @property
+    def marginals(self) -> Marginals | None:
+        """Contributions of all features to a coalition at once; ``None`` if they would have to be computed one by one."""
         return None
 
     @property

@@ -42,7 +42,7 @@ from culpa.models.scatter import Scatter
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
 _CHUNK = 1 << 22  # numbers held at once for rows that observe different features
-_POSTERIORS_KEPT = 1 << 17  # numbers, of the patterns of missing cells that were asked for last
+_POSTERIORS_KEPT = 1 << 19  # numbers, of the patterns of missing cells that were asked for last
 _BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
 _FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
@@ -435,11 +435,12 @@ class LatentGaussian:
             for start in range(0, len(observed), step):
                 yield slice(start, start + step), *self._posteriors(observed[start : start + step])
             return
-        # scores, expected values and fixes ask for those of the same patterns, one after the other
+        # scores, expected values and fixes ask for those of the same patterns, some with and some without complete rows
         key, kept = observed.tobytes(), self._latest_posteriors
         found = kept.get(key) or self._posteriors(observed)
         if key not in kept:
-            kept.clear()
+            if len(kept) >= 2:
+                kept.clear()
             kept[key] = found
         yield slice(0, len(observed)), *found
 

@@ -21,10 +21,11 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule, is_counted
-from culpa.shapley.few_missing import MOST_MISSING, SMALLEST_NET, FewMissing
+from culpa.shapley.few_missing import SMALLEST_NET, FewMissing
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
 from culpa.shapley.leading import until_certain
+from culpa.shapley.missing_coalitions import MissingCoalitions
 from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.pattern_forms import ExactPatterns, PatternCost, PatternForms, worth_forms
 from culpa.shapley.permutation import permutation, replicated
@@ -75,7 +76,8 @@ class Engine:
         self._n_rows = 0  # explained so far
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_compiling", "_down_sets")  # locks cannot be copied, and down-sets may take much room
+        # locks cannot be copied, and the others may take much room
+        left_out = ("_compiling", "_down_sets", "_missing_coalitions")
         return {name: value for name, value in dict(vars(self)).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -164,8 +166,7 @@ class Engine:
         """Shapley values of rows with missing cells, many patterns at a time. Rows that are not served need `share_out`."""
         n_players, few_missing = len(self.players), self._few_missing
         if few_missing is not None:
-            sampled = [k for k in range(1, MOST_MISSING + 1) if not self._is_exact(n_players - k)]
-            return few_missing.share_out(rows, max(sampled, default=0))
+            return few_missing.share_out(rows, lambda n_missing: self._is_exact(n_players - n_missing))
         if self._forms is None or self.order is not None or not (self.can_compile and self._is_exact(n_players)):
             return Served.none(len(rows), n_players)
 
@@ -183,8 +184,20 @@ class Engine:
         if self.settings.method not in ("auto", "permutation") or self._net < SMALLEST_NET:
             return None
         return FewMissing(
-            self.game, self.players, self._replicates, self._net, self.settings.seed, self.settings.n_jobs
+            self.game,
+            self.players,
+            self._replicates,
+            self._net,
+            self.settings.seed,
+            self.settings.n_jobs,
+            self._missing_coalitions,
         )
+
+    @cached_property
+    def _missing_coalitions(self) -> MissingCoalitions | None:
+        """Differences of rows with missing cells, if every feature is a player and the game knows its contributions."""
+        marginals, alone = self.game.marginals, [[feature] for feature in range(self.game.n_features)]
+        return None if marginals is None or self.players != alone else MissingCoalitions(marginals, self.settings.seed)
 
     def _replicates(self, rows: Floats) -> Floats:
         """Sampled values of complete rows by replicate, (replicates, n, players)."""

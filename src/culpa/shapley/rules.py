@@ -115,18 +115,23 @@ def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: 
     The error of their mean is up to 15% smaller than that of independently scrambled nets. If there are more players than
     Sobol has dimensions, orders are independent.
     """
-    draw = rng.random if n_players > _MOST_SOBOL else _sobol_points(n_players, rng)
+    draw = points(n_players, rng)
     return [np.argsort(draw((1 << log2_net, n_players)), axis=1) for _ in range(n_nets)]
 
 
-def _sobol_points(n_players: int, rng: np.random.Generator) -> Callable[[tuple[int, int]], Floats]:
-    """Draws the next points of a scrambled Sobol sequence, given how many and their dimensions."""
-    sequence = in_own_thread(_sobol, n_players, rng)  # SciPy would go on with wrong numbers after an interrupt
+def points(n_dimensions: int, rng: np.random.Generator) -> Callable[[tuple[int, int]], Floats]:
+    """Draws the next points of a scrambled Sobol sequence, given how many and their dimensions.
+
+    Sobol has no more dimensions than `qmc.Sobol.MAXDIM`. Beyond, points are independent.
+    """
+    if n_dimensions > _MOST_SOBOL:
+        return rng.random
+    sequence = in_own_thread(_sobol, n_dimensions, rng)  # SciPy would go on with wrong numbers after an interrupt
     return lambda shape: np.asarray(sequence.random(shape[0]), dtype=np.float64)
 
 
-def _sobol(n_players: int, rng: np.random.Generator) -> qmc.Sobol:
-    return qmc.Sobol(n_players, scramble=True, rng=rng)
+def _sobol(n_dimensions: int, rng: np.random.Generator) -> qmc.Sobol:
+    return qmc.Sobol(n_dimensions, scramble=True, rng=rng)
 
 
 def _corrected_weights(controls: Controls | CompiledControls, Q: int, n_nets: int) -> Floats:
