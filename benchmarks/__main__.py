@@ -13,6 +13,7 @@ from benchmarks.fit import fit_times
 from benchmarks.forms import compiled_t2, missing_patterns
 from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
+from benchmarks.missing_cells import missing_errors
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
 from benchmarks.precision import GOALS, precision
@@ -38,7 +39,7 @@ def main() -> None:
         "peers, exact, sampled, compiled, whole, row, pipe, soon, precision, few, coverage, leading, tight, first, busy, "
         "fit, mixture, models, long, wide"
     )
-    parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
+    parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns', 'missing errors'")
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -67,6 +68,7 @@ def main() -> None:
         "wide": lambda: wide_tables(options.quick),
         "compiled T2": lambda: compiled_t2(options.quick),
         "missing patterns": lambda: missing_patterns(options.quick),
+        "missing errors": lambda: missing_errors(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

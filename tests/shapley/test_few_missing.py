@@ -9,6 +9,7 @@ import pytest
 from culpa import Explainer, LatentGaussian, PCADetector, scores
 from culpa._kernels.contrasts import CONTRASTS
 from culpa.games import Conditional
+from culpa.games.marginals import Marginals
 from culpa.shapley import exact, few_missing, missing_coalitions, missing_orders
 from culpa.shapley.few_missing import FewMissing, tasks_of
 from culpa.shapley.missing_coalitions import Drawn, MissingCoalitions
@@ -59,23 +60,25 @@ def test_all_orders_give_exact_values(n_missing, groups, monkeypatch):
     np.testing.assert_allclose(shares.std_error, 0.0, atol=1e-11 * np.abs(expected).max())
 
 
-def every_coalition(d):
-    """With the probability that its members are those who come before some player in a random order, in each net."""
+def every_coalition(d, n_times):
+    """So many times with the probability that its members are those who come before some player in a random order."""
     members = np.array(list(product([False, True], repeat=d)))
-    size = members.sum(axis=1)
-    weights = np.array([1 / ((d + 1) * comb(d, s)) for s in size])
-    return Drawn(np.tile(members, (N_NETS, 1)), np.tile(weights, N_NETS))
+    weights = np.array([1 / ((d + 1) * comb(d, size) * n_times) for size in members.sum(axis=1)])
+    return Drawn(np.tile(members, (N_NETS * n_times, 1)), np.tile(weights, N_NETS * n_times))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("n_missing", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("n_missing", [1, 2, 3, 4])
 def test_all_coalitions_give_exact_values(n_missing, compiled, monkeypatch):
-    d = 8
+    """Each coalition comes with each order of the missing features, so nothing is left to chance."""
+    d, turns = 8, np.array(list(permutations(range(n_missing))))
     game = Conditional(
         scores.combined(LatentGaussian(np.zeros(d), np.random.default_rng(0).normal(size=(d, 2)), 0.4), 2, 3)
     )
     players = [[i] for i in range(d)]
-    monkeypatch.setattr(missing_coalitions, "draw_coalitions", lambda *_: every_coalition(d))
+    every, every_turn = every_coalition(d, len(turns)), np.tile(np.repeat(turns, 2**d, axis=0), (N_NETS, 1))
+    monkeypatch.setattr(missing_coalitions, "draw_coalitions", lambda *_: every)
+    monkeypatch.setattr(missing_coalitions, "draw_turns", lambda *_: every_turn)
     monkeypatch.setattr(few_missing, "_FEWEST_PRESENT", 3)
     monkeypatch.setattr(CONTRASTS, "pays", lambda operations: compiled)
     rng = np.random.default_rng(1)
@@ -92,6 +95,25 @@ def test_all_coalitions_give_exact_values(n_missing, compiled, monkeypatch):
         expected[present] = exact(game, game.filled_in(row[None]), [[i] for i in present]).values[0]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
         np.testing.assert_allclose(error, 0.0, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("d", "p"), [(21, 1), (24, 0), (27, 9), (33, 20)])
+@pytest.mark.parametrize("n_missing", [1, 3, 4, 8])
+def test_the_kernel_does_what_arrays_do(d, p, n_missing, monkeypatch):
+    """With numbers of features and of components that do not fill vectors, and more coalitions than are held at a time."""
+    rng = np.random.default_rng(d)
+    estimate = MissingCoalitions(Marginals(rng.normal(size=(d, p)), 0.3, 0.7, rng.normal(size=p)), 0)
+    rows = rng.normal(size=(70, d))
+    missing = np.array([rng.choice(d, n_missing, replace=False) for _ in rows])
+    found = []
+    for compiled in (False, True):
+        monkeypatch.setattr(CONTRASTS, "pays", lambda operations, compiled=compiled: compiled)
+        found.append(estimate.differences(rows, missing, 3, 2))
+        monkeypatch.setattr(missing_coalitions, "_COALITIONS_TOGETHER", 7 * d * max(p, 1))
+    present = np.ones(rows.shape, dtype=bool)
+    np.put_along_axis(present, missing, False, axis=1)
+    size = np.abs(found[0][:, present]).max() + 1e-3  # without components there is no difference
+    np.testing.assert_allclose(found[0][:, present], found[1][:, present], rtol=0, atol=1e-11 * size)
 
 
 def test_values_are_right_on_average_and_intervals_cover(detector_and_rows):

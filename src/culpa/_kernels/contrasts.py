@@ -22,8 +22,12 @@ features that fill up the last vector have loadings of 0.
 | symbol | code | meaning |
 | --- | --- | --- |
 | r, t, g, q | the first four parts of ``state`` | one number for each feature |
-| K, L | the other parts of ``state`` | two parts for each missing feature |
-| z | first row of ``z`` | mean of the latent variables; the other rows are B z, and V w and B V w of the missing features |
+| K, L | two more parts of ``state`` for each missing feature | |
+| z, B z | the first two parts of ``known`` | mean of the latent variables |
+| V w, B V w | two more parts of ``known`` for each missing feature | |
+
+There are no functions for the parts of the kernel, and no slices in its inner loops. For each array that is passed to a
+function or cut out of another one, numba counts references, which would take longer than the rest.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -33,9 +37,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._kernels.kernel import Kernel
-from culpa._kernels.vectors import TILE, load, store, tile_of_zero
+from culpa._kernels.vectors import TILE, aligned_zeros, load, store, tile_of_zero
 
-_T, _G, _Q, _KL = 1, 2, 3, 4  # parts of a state after r, which is the first
+MOST_IN_ALL_SETS = 3  # missing features of which all sets are paid; of more, one set of each size
 
 
 class Alike(NamedTuple):
@@ -55,6 +59,7 @@ class Prepared(NamedTuple):
     by_feature: Any  # the same with p last, filled up to whole vectors
     spread: Any  # (coalitions, columns): g
     bend: Any  # (coalitions, columns): q
+    inverse: Any  # (coalitions, columns): 1 / h
 
 
 def _contribution(r, t, q, sign, inverse, a_psi):
@@ -62,129 +67,124 @@ def _contribution(r, t, q, sign, inverse, a_psi):
     return inverse * (r * (2.0 * t + (sign * q * inverse + a_psi) * r) - q) - a_psi
 
 
-def _pay_coalition(
-    psi, a_psi, b, loadings, side, gains, by_feature, spread, bend, rows, missing, weights, paid, work, z, columns
-):
-    """Add the weighted contributions to one coalition, with every set of missing features, to those of each row.
+def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
+    """Add weighted contributions to result, (nets, n, columns): to all coalitions, with sets of the missing features.
 
-    There are no functions for the parts of this, and no slices: for each array that is passed to a function, or cut out of
-    another one, numba counts references, which would take longer than the rest.
-    """
-    p, p_used, k, n = len(b), len(loadings) // columns, missing.shape[1], missing.shape[0]
-    like, moves, precision = tile_of_zero(), 1 << k, 1.0 / psi
-    K_0, L_0, across = 4 * columns, 5 * columns, (4 + 2 * k) * columns
-    for at in range(n):
-        own = at * columns
-        # z and B z, and V w and B V w of missing features
-        for e in range(0, p, TILE):
-            first, second = like, like  # two sums, so that one need not wait for the other
-            for i in range(0, columns, 2):
-                known = 0.5 * precision * (1.0 - side[i]) * rows[own + i]
-                known_too = 0.5 * precision * (1.0 - side[i + 1]) * rows[own + i + 1]
-                first = first + load(by_feature, i * p + e, like) * known
-                second = second + load(by_feature, (i + 1) * p + e, like) * known_too
-            store(z, e, first + second)
-            store(z, p + e, load(b, e, like) * (first + second))
-            for m in range(k):
-                gain = load(by_feature, missing[at, m] * p + e, like)
-                store(z, (2 + 2 * m) * p + e, gain)
-                store(z, (3 + 2 * m) * p + e, load(b, e, like) * gain)
-        n_inside = 0
-        for m in range(k):
-            n_inside += side[missing[at, m]] < 0.0
-        # the state of the coalition, and contributions to it
-        middle, half = weights[n_inside, n_inside, 0], weights[n_inside, n_inside, 1]
-        for i in range(0, columns, TILE):
-            r, t, K, L = load(rows, own + i, like), like, like, like
-            for e in range(p_used):
-                w, gain = load(loadings, e * columns + i, like), load(gains, e * columns + i, like)
-                r, t = r - w * z[e], t + gain * z[p + e]
-                K, L = K + w * z[2 * p + e], L + gain * z[3 * p + e]
-            g, q, sign = load(spread, i, like), load(bend, i, like), load(side, i, like)
-            store(work, i, r)
-            store(work, columns + i, t)
-            store(work, 2 * columns + i, g)
-            store(work, 3 * columns + i, q)
-            store(work, K_0 + i, K)
-            store(work, L_0 + i, L)
-            change = _contribution(r, t, q, sign, 1.0 / (psi + sign * g), a_psi)
-            store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
-            for m in range(1, k):
-                K, L = like, like
-                for e in range(p_used):
-                    K = K + load(loadings, e * columns + i, like) * z[(2 + 2 * m) * p + e]
-                    L = L + load(gains, e * columns + i, like) * z[(3 + 2 * m) * p + e]
-                store(work, K_0 + 2 * m * columns + i, K)
-                store(work, L_0 + 2 * m * columns + i, L)
-        # one missing feature moves at a time, so that all sets of them occur
-        r_inside, moved = n_inside, 0
-        for move in range(1, moves):
-            m = 0
-            while not (move >> m) & 1:
-                m += 1
-            j, K_at, L_at = missing[at, m], K_0 + 2 * m * columns, L_0 + 2 * m * columns
-            leaves = (side[j] < 0.0) != bool((moved >> m) & 1)
-            moved ^= 1 << m
-            r_inside += -1 if leaves else 1
-            middle, half = weights[n_inside, r_inside, 0], weights[n_inside, r_inside, 1]
-            r_j, t_j, g_j, q_j = work[j], work[columns + j], work[2 * columns + j], work[3 * columns + j]
-            c = -1.0 / (psi - g_j) if leaves else 1.0 / (psi + g_j)
-            shift, pull = c * r_j, t_j + c * r_j * q_j
-            for other in range(k):
-                work[across + 2 * other] = c * work[K_at + missing[at, other]]
-                work[across + 2 * other + 1] = work[L_at + missing[at, other]]
-            for i in range(0, columns, TILE):
-                K, L, sign = load(work, K_at + i, like), load(work, L_at + i, like), load(side, i, like)
-                cK = c * K
-                r = load(work, i, like) - shift * K
-                t = load(work, columns + i, like) + shift * L - pull * cK
-                g = load(work, 2 * columns + i, like) - cK * K
-                q = load(work, 3 * columns + i, like) + cK * (q_j * cK - 2.0 * L)
-                change = _contribution(r, t, q, sign, 1.0 / (psi + sign * g), a_psi)
-                store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
-                if move + 1 < moves:
-                    store(work, i, r)
-                    store(work, columns + i, t)
-                    store(work, 2 * columns + i, g)
-                    store(work, 3 * columns + i, q)
-                    for other in range(k):
-                        cK_m, L_m = work[across + 2 * other], work[across + 2 * other + 1]
-                        to = K_0 + 2 * other * columns + i
-                        store(work, to, load(work, to, like) - cK_m * K)
-                        to += columns
-                        store(work, to, load(work, to, like) + cK * (cK_m * q_j - L_m) - cK_m * L)
-
-
-def contrasts(model, prepared, rows, missing, weights, nets, result):
-    """Add weighted contributions to result, (nets, n, columns): to all coalitions, with every set of missing features.
-
-    ``rows`` (n, columns) are filled in, and ``missing`` (n, k) says which features are. ``nets`` (coalitions,) says where
+    ``rows`` (n, columns) are filled in, and ``missing`` (n, k) says which features are. ``turns`` (coalitions, k) are
+    orders of the missing features, in which they join if not all sets of them are paid. ``nets`` (coalitions,) says where
     in the result contributions to a coalition go. Their weights (coalitions, k + 1, k + 1, 2) are given by how many missing
     features are members of the coalition as it is prepared, and by how many of them are members where the contribution is
     made. The last axis has the mean of the weights of features outside and inside, and half their difference.
     """
-    (n, columns), k, p = rows.shape, missing.shape[1], model.loadings.shape[0]
-    work, z = np.zeros((4 + 2 * k) * columns + 2 * k), np.empty((2 + 2 * k) * len(model.b))
-    a_psi, loadings, cells = model.a * model.psi, model.loadings.reshape(p * columns), rows.reshape(n * columns)
+    psi, a_psi, b, precision = model.psi, model.a * model.psi, model.b, 1.0 / model.psi
+    (p, columns), (n, k), p_filled = model.loadings.shape, missing.shape, len(model.b)
+    loadings, cells = model.loadings.reshape(p * columns), rows.reshape(n * columns)
+    K_0, L_0, n_sets, all_sets = 4 * columns, 5 * columns, 1 << k, k <= MOST_IN_ALL_SETS
+    state, known = aligned_zeros((4 + 2 * k) * columns), aligned_zeros((2 + 2 * k) * p_filled)
+    across, like = np.empty((k, 2)), tile_of_zero()
     for c in range(len(prepared.side)):
-        _pay_coalition(
-            model.psi,
-            a_psi,
-            model.b,
-            loadings,
-            prepared.side[c],
-            prepared.gains[c].reshape(p * columns),
-            prepared.by_feature[c].reshape(columns * len(model.b)),
+        side, gains = prepared.side[c], prepared.gains[c].reshape(p * columns)
+        by_feature = prepared.by_feature[c].reshape(columns * p_filled)
+        spread, bend, inverses, turn, weight = (
             prepared.spread[c],
             prepared.bend[c],
-            cells,
-            missing,
+            prepared.inverse[c],
+            turns[c],
             weights[c],
-            result[nets[c]].reshape(n * columns),
-            work,
-            z,
-            columns,
         )
+        paid = result[nets[c]].reshape(n * columns)
+        for at in range(n):
+            own, n_inside = at * columns, 0
+            for m in range(k):
+                n_inside += side[missing[at, m]] < 0.0
+            for e in range(0, p_filled, TILE):
+                first, second = like, like  # two sums, so that one need not wait for the other
+                for i in range(0, columns, 2):
+                    cell = 0.5 * precision * (1.0 - side[i]) * cells[own + i]
+                    cell_too = 0.5 * precision * (1.0 - side[i + 1]) * cells[own + i + 1]
+                    first = first + load(by_feature, i * p_filled + e, like) * cell
+                    second = second + load(by_feature, (i + 1) * p_filled + e, like) * cell_too
+                store(known, e, first + second)
+                store(known, p_filled + e, load(b, e, like) * (first + second))
+                for m in range(k):
+                    gain = load(by_feature, missing[at, m] * p_filled + e, like)
+                    store(known, (2 + 2 * m) * p_filled + e, gain)
+                    store(known, (3 + 2 * m) * p_filled + e, load(b, e, like) * gain)
+            # the state of the coalition, and contributions to it
+            middle, half = weight[n_inside, n_inside, 0], weight[n_inside, n_inside, 1]
+            if n_inside and not all_sets:
+                middle, half = 0.0, 0.0
+            for i in range(0, columns, TILE):
+                r, t, K, L = load(cells, own + i, like), like, like, like
+                for e in range(p):
+                    w, gain = load(loadings, e * columns + i, like), load(gains, e * columns + i, like)
+                    r, t = r - w * known[e], t + gain * known[p_filled + e]
+                    K, L = K + w * known[2 * p_filled + e], L + gain * known[3 * p_filled + e]
+                g, q, sign = load(spread, i, like), load(bend, i, like), load(side, i, like)
+                store(state, i, r)
+                store(state, columns + i, t)
+                store(state, 2 * columns + i, g)
+                store(state, 3 * columns + i, q)
+                store(state, K_0 + i, K)
+                store(state, L_0 + i, L)
+                change = _contribution(r, t, q, sign, load(inverses, i, like), a_psi)
+                store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
+                for m in range(1, k):
+                    K, L = like, like
+                    for e in range(p):
+                        K = K + load(loadings, e * columns + i, like) * known[(2 + 2 * m) * p_filled + e]
+                        L = L + load(gains, e * columns + i, like) * known[(3 + 2 * m) * p_filled + e]
+                    store(state, K_0 + 2 * m * columns + i, K)
+                    store(state, L_0 + 2 * m * columns + i, L)
+            # one missing feature moves at a time: so that all sets of them occur, or all leave and then join in turn
+            r_inside, moved = n_inside, 0
+            n_moves = n_sets - 1 if all_sets else n_inside + k
+            for move in range(1, n_moves + 1):
+                m = 0
+                if all_sets:
+                    while not (move >> m) & 1:
+                        m += 1
+                elif move > n_inside:
+                    m = turn[move - n_inside - 1]
+                else:
+                    while side[missing[at, m]] > 0.0 or (moved >> m) & 1:
+                        m += 1
+                j, K_at, L_at = missing[at, m], K_0 + 2 * m * columns, L_0 + 2 * m * columns
+                leaves = (side[j] < 0.0) != bool((moved >> m) & 1)
+                moved ^= 1 << m
+                r_inside += -1 if leaves else 1
+                pays, last = all_sets or move >= n_inside, move == n_moves
+                n_kept = k  # missing features that may move again: with all sets, the first ones move most often
+                while all_sets and n_kept > 0 and not (n_moves - move) >> (n_kept - 1):
+                    n_kept -= 1
+                middle, half = weight[n_inside, r_inside, 0], weight[n_inside, r_inside, 1]
+                r_j, t_j, g_j, q_j = state[j], state[columns + j], state[2 * columns + j], state[3 * columns + j]
+                move_by = -1.0 / (psi - g_j) if leaves else 1.0 / (psi + g_j)
+                shift, pull = move_by * r_j, t_j + move_by * r_j * q_j
+                for other in range(k):
+                    across[other, 0] = move_by * state[K_at + missing[at, other]]
+                    across[other, 1] = state[L_at + missing[at, other]]
+                for i in range(0, columns, TILE):
+                    K, L, sign = load(state, K_at + i, like), load(state, L_at + i, like), load(side, i, like)
+                    cK = move_by * K
+                    r = load(state, i, like) - shift * K
+                    t = load(state, columns + i, like) + shift * L - pull * cK
+                    g = load(state, 2 * columns + i, like) - cK * K
+                    q = load(state, 3 * columns + i, like) + cK * (q_j * cK - 2.0 * L)
+                    if pays:
+                        change = _contribution(r, t, q, sign, 1.0 / (psi + sign * g), a_psi)
+                        store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
+                    if not last:
+                        store(state, i, r)
+                        store(state, columns + i, t)
+                        store(state, 2 * columns + i, g)
+                        store(state, 3 * columns + i, q)
+                        for other in range(n_kept):
+                            cK_m, L_m = across[other, 0], across[other, 1]
+                            to = K_0 + 2 * other * columns + i
+                            store(state, to, load(state, to, like) - cK_m * K)
+                            to += columns
+                            store(state, to, load(state, to, like) + cK * (cK_m * q_j - L_m) - cK_m * L)
 
 
-CONTRASTS = Kernel(contrasts, worth=5e8, calls=(_contribution, _pay_coalition))
+CONTRASTS = Kernel(contrasts, worth=5e8, calls=(aligned_zeros, _contribution))

@@ -57,3 +57,10 @@ def gather(array: NDArray[np.float64], offset: int, distances: NDArray[np.int64]
 def count_bits(word: Any) -> int:
     """How many bits of an unsigned integer are set."""
     return int(word).bit_count()
+
+
+def aligned_zeros(size: int) -> NDArray[np.float64]:
+    """An array that begins where a line of the cache does: a vector that lies across two lines takes twice as long."""
+    room = np.zeros(size + TILE)
+    start = -(room.ctypes.data // 8) % TILE
+    return room[start : start + size]

@@ -14,13 +14,14 @@ other end: leaving S changes V by V w w^T V / (psi - g), and z by -V w r / (psi 
 digits as elimination does, so models with tiny noise have no such contributions.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from culpa._core.types import Floats, Mask
 from culpa._kernels.contrasts import Alike, Prepared
-from culpa._kernels.vectors import TILE
+from culpa._kernels.vectors import TILE, aligned_zeros
 
 
 class Marginals(NamedTuple):
@@ -47,7 +48,8 @@ class Marginals(NamedTuple):
         gains, side = self._gains(members), np.where(members, -1.0, 1.0)
         g, q = self._spread_and_bend(gains)
         by_feature = in_columns(in_columns(gains.swapaxes(1, 2)).swapaxes(1, 2))
-        return Prepared(in_columns(side), in_columns(gains.swapaxes(1, 2)), by_feature, in_columns(g), in_columns(q))
+        others = (in_columns(array) for array in (g, q, 1 / (self.psi + side * g)))
+        return Prepared(in_columns(side), in_columns(gains.swapaxes(1, 2)), by_feature, *others)
 
     @property
     def model(self) -> Alike:
@@ -58,7 +60,7 @@ class Marginals(NamedTuple):
         """V w of every feature, (coalitions, d, p)."""
         d, p = self.loadings.shape
         squares = (self.loadings[:, :, None] * self.loadings[:, None, :]).reshape(d, p * p)
-        precision = np.eye(p) + (members.astype(np.float64) @ squares).reshape(-1, p, p) / self.psi
+        precision = np.eye(p) + (members.astype(np.float64) @ squares).reshape(len(members), p, p) / self.psi
         return np.asarray(self.loadings @ np.linalg.inv(precision))
 
     def _spread_and_bend(self, gains: Floats) -> tuple[Floats, Floats]:
@@ -68,6 +70,7 @@ class Marginals(NamedTuple):
 
 def in_columns(array: Floats) -> Floats:
     """The last axis filled up to whole vectors by zeros."""
-    filled = np.zeros((*array.shape[:-1], -(-array.shape[-1] // TILE) * TILE))
+    shape = (*array.shape[:-1], -(-array.shape[-1] // TILE) * TILE)
+    filled = aligned_zeros(math.prod(shape)).reshape(shape)
     filled[..., : array.shape[-1]] = array
     return filled

@@ -42,10 +42,12 @@ from culpa.shapley.permutation import summarise
 from culpa.shapley.rules import N_NETS
 from culpa.shapley.shares import Players, Served, Shares
 
-# By how many powers of 2 nets are smaller than those of complete rows, by the number of missing players: see
-# docs/performance.md for the errors. With more of them, the difference takes about as long as the values themselves.
-_SMALLER_ORDERS = {1: 4, 2: 3, 3: 3}
-_SMALLER_COALITIONS = {1: 5, 2: 4, 3: 4, 4: 3, 5: 3}
+# By how many powers of 2 nets of orders are smaller than those of complete rows, by the number of missing players, and the
+# share of coalitions for each missing player: see docs/performance.md for the errors. With more missing players, the
+# difference takes about as long as the values themselves.
+_SMALLER = {1: 4, 2: 3, 3: 3}
+_COALITIONS_PER_MISSING = 1 / 32
+_MOST_MISSING_FROM_COALITIONS = 8
 SMALLEST_NET = 4  # log2 of the nets of complete rows
 _FEWEST_PRESENT = 20
 _ROWS_PER_TASK = 64
@@ -107,7 +109,8 @@ class FewMissing(NamedTuple):
     @property
     def most_missing(self) -> int:
         """How many players may be missing."""
-        return min(max(self._smaller), len(self.players) - _FEWEST_PRESENT)
+        most = max(_SMALLER) if self.coalitions is None else _MOST_MISSING_FROM_COALITIONS
+        return min(most, len(self.players) - _FEWEST_PRESENT)
 
     def share_out(self, rows: Floats, served_otherwise: Callable[[int], bool] = lambda n_missing: False) -> Served:
         """Rows with missing cells, those in which a few players are missing, unless so many are served otherwise."""
@@ -142,23 +145,27 @@ class FewMissing(NamedTuple):
         values = np.take_along_axis(complete, present[None], axis=2) + difference
         values += ((score - values.sum(axis=2)) / present.shape[1])[:, :, None]
         shares = summarise(values, (N_NETS << self.log2_net) * len(self.players) + n_evaluations)
-        usual = 0.0 if len(complete) == 1 else _relative_error(summarise(complete, 0))
-        most = (N_NETS << self.log2_net) ** -0.5  # all orders usually leave a third of that
-        good = _relative_error(shares) <= np.clip(2 * usual, most, 4 * most)
+        good = self._are_good(_relative_error(shares), complete)
         return shares._replace(values=shares.values[good], std_error=shares.std_error[good]), good
+
+    def _are_good(self, error: Floats, complete: Floats) -> Mask:
+        """Whether relative errors are as small as usual, or not much larger than those of the filled-in rows."""
+        usual = (N_NETS << self.log2_net) ** -0.5  # all orders leave about a third of that
+        good: Mask = error <= usual
+        if len(complete) > 1 and not good.all():
+            of_filled = _relative_error(summarise(complete[:, ~good], 0))
+            good[~good] = error[~good] <= np.minimum(2 * of_filled, 4 * usual)
+        return good
 
     def _differences(self, filled: Floats, sizes: list[int], order: Positions, n_missing: int) -> tuple[Floats, int]:
         """By replicate, (replicates, n, players present), and how many coalitions were valued."""
-        log2_net = max(0, self.log2_net - self._smaller[n_missing])
         if self.coalitions is None:
-            rule = contrast(order.shape[1] - n_missing, n_missing, log2_net, self.seed)
+            net = self.log2_net - _SMALLER[n_missing]
+            rule = contrast(order.shape[1] - n_missing, n_missing, net, self.seed)
             walk = MissingOrders(self.game, self.players, self.n_jobs)
             return walk.differences(filled, sizes, order, rule)[:, :, :-n_missing], rule.n_evaluations
+        net = max(1, round(_COALITIONS_PER_MISSING * n_missing * (1 << self.log2_net)))
         everybody = np.repeat(order, sizes, axis=0)
-        found = self.coalitions.differences(filled, everybody[:, -n_missing:], log2_net, self.n_jobs)
-        n_evaluations = (N_NETS << log2_net + n_missing) * len(self.players)
+        found = self.coalitions.differences(filled, everybody[:, -n_missing:], net, self.n_jobs)
+        n_evaluations = N_NETS * net * (n_missing + 1) * len(self.players)
         return np.take_along_axis(found, everybody[None, :, :-n_missing], axis=2), n_evaluations
-
-    @property
-    def _smaller(self) -> dict[int, int]:
-        return _SMALLER_ORDERS if self.coalitions is None else _SMALLER_COALITIONS

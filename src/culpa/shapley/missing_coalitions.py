@@ -11,12 +11,14 @@ the mean of
 
     D(T) - sum over R of share_r(t) / C(k, r) D(T and R),   t = number of others in T,
 
-where share_r is that of `culpa.shapley.few_missing`. All sets R take part, so only T is left to chance.
+where share_r is that of `culpa.shapley.few_missing`. If up to three features are missing, all sets R take part, so only T
+is left to chance. If more are missing, one set of each size is drawn.
 
 Contributions differ most if few features are known. So q is drawn more often between 0.1 and 0.5, and the differences are
 weighted accordingly.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import comb
 from typing import NamedTuple
@@ -26,7 +28,7 @@ from scipy.stats import beta
 
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats, Mask, Positions
-from culpa._kernels.contrasts import CONTRASTS, Prepared
+from culpa._kernels.contrasts import CONTRASTS, MOST_IN_ALL_SETS, Prepared
 from culpa.games.marginals import Marginals, in_columns
 from culpa.shapley.missing_orders import share_before
 from culpa.shapley.rules import N_NETS, points
@@ -44,23 +46,35 @@ class Drawn(NamedTuple):
     members: Mask  # (coalitions, d)
     weights: Floats  # (coalitions,): of a mean over each net
 
+    @property
+    def nets(self) -> Positions:
+        """The net of each coalition, (coalitions,)."""
+        return np.arange(len(self.members)) * N_NETS // len(self.members)
+
 
 @lru_cache(maxsize=8)
-def draw_coalitions(n_features: int, log2_net: int, seed: int) -> Drawn:
-    """Nets of 2^log2_net coalitions each, from pieces of one Sobol sequence."""
+def draw_coalitions(n_features: int, net: int, seed: int) -> Drawn:
+    """Nets of so many coalitions each, from pieces of one Sobol sequence."""
     draw = points(n_features + 1, np.random.default_rng([seed, 1]))
     shares = np.linspace(0, 1, 1 << 12)
     steps = _EVENLY * shares + (1 - _EVENLY) * _DRAW.cdf(shares)
-    numbers = np.concatenate([draw((1 << log2_net, n_features + 1)) for _ in range(N_NETS)])
+    n_drawn = 1 << (N_NETS * net - 1).bit_length()  # a power of 2, because SciPy warns about others
+    numbers = draw((n_drawn, n_features + 1))[: N_NETS * net]
     q = np.interp(numbers[:, 0], steps, shares)
     density = _EVENLY + (1 - _EVENLY) * _DRAW.pdf(q)
-    return Drawn(numbers[:, 1:] < q[:, None], 1 / density / (1 << log2_net))
+    return Drawn(numbers[:, 1:] < q[:, None], 1 / density / net)
 
 
-def shares_of_states(n_present: int, n_missing: int) -> Floats:
-    """Weights of contributions to a coalition with r missing features, (k + 1, positions)."""
-    sets = [comb(n_missing, r) for r in range(n_missing + 1)]
-    shares = -np.stack([share_before(r, n_present, n_missing) / sets[r] for r in range(n_missing + 1)])
+def draw_turns(n_coalitions: int, n_missing: int, seed: int) -> Positions:
+    """Random orders of the missing features, one for each coalition."""
+    in_order = np.tile(np.arange(n_missing), (n_coalitions, 1))
+    return np.random.default_rng([seed, 2]).permuted(in_order, axis=1)
+
+
+def shares_of_sets(n_present: int, n_missing: int) -> Floats:
+    """Weights of contributions to a coalition with a set of r missing features, (k + 1, positions)."""
+    n_sets = [comb(n_missing, r) if n_missing <= MOST_IN_ALL_SETS else 1 for r in range(n_missing + 1)]
+    shares = -np.stack([share_before(r, n_present, n_missing) / n_sets[r] for r in range(n_missing + 1)])
     shares[0] += 1
     return shares
 
@@ -72,65 +86,78 @@ class MissingCoalitions:
         self.marginals, self.seed = marginals, seed
         self._prepared: dict[int, Prepared] = {}
 
-    def differences(self, filled: Floats, missing: Positions, log2_net: int, n_jobs: int | None) -> Floats:
-        """By net, (nets, n, d), of filled-in rows (n, d) that miss features (n, k)."""
-        drawn = draw_coalitions(filled.shape[1], log2_net, self.seed)
-        operations = float(len(filled)) * len(drawn.members) * filled.shape[1] * self._operations(missing.shape[1])
+    def differences(self, filled: Floats, missing: Positions, net: int, n_jobs: int | None) -> Floats:
+        """By net, (nets, n, d), of filled-in rows (n, d) that miss features (n, k), with nets of so many coalitions."""
+        drawn, k = draw_coalitions(filled.shape[1], net, self.seed), missing.shape[1]
+        turns = draw_turns(len(drawn.members), k, self.seed)
+        operations = len(drawn.members) * filled.size * (2.0 * len(self.marginals.b) * (3 + 2 * k) + 60.0 * k)
         if not CONTRASTS.pays(operations):
             CONTRASTS.note_work_without(operations)
-            return self._by_arrays(filled, missing, drawn)
+            return self._by_arrays(filled, missing, drawn, turns)
         found = np.zeros((N_NETS, *filled.shape))
-        for some in self._portions(len(drawn.members)):
-            self._add_by_kernel(found, filled, missing, drawn, some, n_jobs)
+        together = max(N_NETS, _COALITIONS_TOGETHER // max(1, self.marginals.loadings.size))
+        for start in range(0, len(drawn.members), together):
+            some = slice(start, min(start + together, len(drawn.members)))
+            self._add_by_kernel(found, filled, missing, drawn, turns, some, n_jobs)
         return found
 
-    def _operations(self, n_missing: int) -> float:
-        """Of each coalition, row and feature."""
-        return 2.0 * len(self.marginals.b) * (3 + 2 * n_missing) + 30.0 * float(1 << n_missing)
-
-    def _portions(self, n_coalitions: int) -> list[slice]:
-        size = max(N_NETS, _COALITIONS_TOGETHER // self.marginals.loadings.size)
-        return [slice(start, min(start + size, n_coalitions)) for start in range(0, n_coalitions, size)]
-
     def _add_by_kernel(
-        self, found: Floats, filled: Floats, missing: Positions, drawn: Drawn, some: slice, n_jobs: int | None
+        self,
+        found: Floats,
+        filled: Floats,
+        missing: Positions,
+        drawn: Drawn,
+        turns: Positions,
+        some: slice,
+        n_jobs: int | None,
     ) -> None:
+        """Add the differences that some of the coalitions tell."""
         n_all, d, k = len(drawn.members), filled.shape[1], missing.shape[1]
         prepared = self._prepared.get(n_all)
         if prepared is None:
             prepared = self.marginals.prepare(drawn.members[some])
             if some.stop - some.start == n_all:
                 self._prepared[n_all] = prepared
-        shares = shares_of_states(d - k, k)
+        shares = shares_of_sets(d - k, k)
         # of contributions, by how many of the missing features are among the members
         size = drawn.members[some].sum(axis=1)[:, None] - np.arange(k + 1)
         outside, inside = (shares[:, np.clip(size - own, 0, d - k - 1)].transpose(1, 2, 0) for own in (0, 1))
         weights = np.stack([outside + inside, outside - inside], axis=-1) / 2 * drawn.weights[some, None, None, None]
-        nets, model = np.arange(n_all)[some] * N_NETS // n_all, self.marginals.model
+        model, nets = self.marginals.model, drawn.nets[some]
 
         def add(rows: slice) -> None:
             result = np.zeros((N_NETS, len(missing[rows]), prepared.side.shape[1]))
-            there = np.ascontiguousarray(missing[rows], dtype=np.int64)
-            CONTRASTS(model, prepared, in_columns(filled[rows]), there, weights, nets, result)
+            absent = np.ascontiguousarray(missing[rows], dtype=np.int64)
+            CONTRASTS(model, prepared, in_columns(filled[rows]), absent, turns[some], weights, nets, result)
             found[:, rows] += result[:, :, :d]
 
         in_threads(add, [slice(at, at + _ROWS_PER_TASK) for at in range(0, len(filled), _ROWS_PER_TASK)], n_jobs)
 
-    def _by_arrays(self, filled: Floats, missing: Positions, drawn: Drawn) -> Floats:
+    def _by_arrays(self, filled: Floats, missing: Positions, drawn: Drawn, turns: Positions) -> Floats:
         """The same from the contributions to every coalition itself, for rows with the same cells missing at a time."""
-        (n, d), k, n_all = filled.shape, missing.shape[1], len(drawn.members)
-        found, shares = np.zeros((N_NETS, n, d)), shares_of_states(d - k, k)
+        (n, d), k = filled.shape, missing.shape[1]
+        found, shares = np.zeros((N_NETS, n, d)), shares_of_sets(d - k, k)
         kinds, kind_of_row = np.unique(missing, axis=0, return_inverse=True)
         for kind, absent in enumerate(kinds):
             rows = np.flatnonzero(kind_of_row.ravel() == kind)
-            for start in range(0, n_all, max(1, _NUMBERS_TOGETHER // (d * len(rows)))):
-                some = slice(start, start + max(1, _NUMBERS_TOGETHER // (d * len(rows))))
-                members, nets = drawn.members[some].copy(), np.arange(n_all)[some] * N_NETS // n_all
+            together = max(1, _NUMBERS_TOGETHER // (d * len(rows)))
+            for start in range(0, len(drawn.members), together):
+                some = slice(start, start + together)
+                members, nets = drawn.members[some].copy(), drawn.nets[some]
                 members[:, absent] = False
                 others = np.clip(members.sum(axis=1)[:, None] - members, 0, d - k - 1)
-                for inside in np.ndindex((2,) * k):
+                for inside in _sets(turns[some]):
                     members[:, absent] = inside
-                    weights = drawn.weights[some, None] * shares[sum(inside)][others]
+                    weights = drawn.weights[some, None] * shares[inside[0].sum()][others]
                     paid = weights[:, None, :] * self.marginals.of(filled[rows], members)
                     np.add.at(found, (nets[:, None], rows[None, :]), paid)
         return found
+
+
+def _sets(turns: Positions) -> Iterator[Mask]:
+    """Sets of missing features that are paid in each coalition, (coalitions, k), one size after the other."""
+    n, k = turns.shape
+    if k <= MOST_IN_ALL_SETS:
+        yield from (np.tile(np.array(inside, dtype=bool), (n, 1)) for inside in np.ndindex((2,) * k))
+    else:
+        yield from (np.argsort(turns, axis=1) < r for r in range(k + 1))
