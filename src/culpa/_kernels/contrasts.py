@@ -54,6 +54,8 @@ class Alike(NamedTuple):
 class Prepared(NamedTuple):
     """Coalitions, for all rows."""
 
+    members: Any  # (coalitions, d): features inside, and then the others
+    n_members: Any  # (coalitions,)
     side: Any  # (coalitions, columns): 1 for features outside, -1 for those inside
     gains: Any  # (coalitions, p, columns): V w
     by_feature: Any  # the same with p last, filled up to whole vectors
@@ -92,20 +94,23 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
             turns[c],
             weights[c],
         )
-        paid = result[nets[c]].reshape(n * columns)
+        paid, inside, n_members = result[nets[c]].reshape(n * columns), prepared.members[c], prepared.n_members[c]
         for at in range(n):
             own, n_inside = at * columns, 0
             for m in range(k):
                 n_inside += side[missing[at, m]] < 0.0
             for e in range(0, p_filled, TILE):
                 first, second = like, like  # two sums, so that one need not wait for the other
-                for i in range(0, columns, 2):
-                    cell = 0.5 * precision * (1.0 - side[i]) * cells[own + i]
-                    cell_too = 0.5 * precision * (1.0 - side[i + 1]) * cells[own + i + 1]
-                    first = first + load(by_feature, i * p_filled + e, like) * cell
-                    second = second + load(by_feature, (i + 1) * p_filled + e, like) * cell_too
-                store(known, e, first + second)
-                store(known, p_filled + e, load(b, e, like) * (first + second))
+                for member in range(0, n_members - 1, 2):
+                    i, i_too = inside[member], inside[member + 1]
+                    first = first + load(by_feature, i * p_filled + e, like) * cells[own + i]
+                    second = second + load(by_feature, i_too * p_filled + e, like) * cells[own + i_too]
+                if n_members % 2:
+                    i = inside[n_members - 1]
+                    first = first + load(by_feature, i * p_filled + e, like) * cells[own + i]
+                first = (first + second) * precision
+                store(known, e, first)
+                store(known, p_filled + e, load(b, e, like) * first)
                 for m in range(k):
                     gain = load(by_feature, missing[at, m] * p_filled + e, like)
                     store(known, (2 + 2 * m) * p_filled + e, gain)

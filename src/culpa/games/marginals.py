@@ -47,9 +47,15 @@ class Marginals(NamedTuple):
         """What the kernel needs to know about coalitions (coalitions, d) for all rows."""
         gains, side = self._gains(members), np.where(members, -1.0, 1.0)
         g, q = self._spread_and_bend(gains)
-        by_feature = in_columns(in_columns(gains.swapaxes(1, 2)).swapaxes(1, 2))
-        others = (in_columns(array) for array in (g, q, 1 / (self.psi + side * g)))
-        return Prepared(in_columns(side), in_columns(gains.swapaxes(1, 2)), by_feature, *others)
+        by_component = in_columns(gains.swapaxes(1, 2))
+        return Prepared(
+            np.argsort(~members, axis=1, kind="stable"),
+            members.sum(axis=1),
+            in_columns(side),
+            by_component,
+            in_columns(by_component.swapaxes(1, 2)),
+            *(in_columns(array) for array in (g, q, 1 / (self.psi + side * g))),
+        )
 
     @property
     def model(self) -> Alike:
