@@ -36,6 +36,7 @@ from culpa.shapley.rules import N_NETS, points
 _EVENLY = 0.15  # share of coalitions whose q is uniform, so that no weight is large
 _DRAW = beta(1.5, 2.5)  # of the others; measured to vary least for 2 to 15 components
 _ROWS_PER_TASK = 64
+_FEWEST_DRAWN = 512  # so that nets of most sizes share them
 _COALITIONS_TOGETHER = 1 << 21  # numbers of prepared coalitions that are held at a time
 _NUMBERS_TOGETHER = 1 << 20  # contributions held at a time by arrays
 
@@ -52,17 +53,22 @@ class Drawn(NamedTuple):
         return np.arange(len(self.members)) * N_NETS // len(self.members)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def draw_coalitions(n_features: int, net: int, seed: int) -> Drawn:
     """Nets of so many coalitions each, from pieces of one Sobol sequence."""
-    draw = points(n_features + 1, np.random.default_rng([seed, 1]))
+    n = N_NETS * net
+    numbers = _numbers(n_features + 1, max(_FEWEST_DRAWN, 1 << (n - 1).bit_length()), seed)[:n]
     shares = np.linspace(0, 1, 1 << 12)
     steps = _EVENLY * shares + (1 - _EVENLY) * _DRAW.cdf(shares)
-    n_drawn = 1 << (N_NETS * net - 1).bit_length()  # a power of 2, because SciPy warns about others
-    numbers = draw((n_drawn, n_features + 1))[: N_NETS * net]
     q = np.interp(numbers[:, 0], steps, shares)
     density = _EVENLY + (1 - _EVENLY) * _DRAW.pdf(q)
     return Drawn(numbers[:, 1:] < q[:, None], 1 / density / net)
+
+
+@lru_cache(maxsize=2)
+def _numbers(n_dimensions: int, n_points: int, seed: int) -> Floats:
+    """The first points of a Sobol sequence: a power of 2, because SciPy warns about other numbers."""
+    return points(n_dimensions, np.random.default_rng([seed, 1]))((n_points, n_dimensions))
 
 
 def draw_turns(n_coalitions: int, n_missing: int, seed: int) -> Positions:
