@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Floats, Mask
+from culpa._core.types import Floats, Mask, Positions
 from culpa._kernels.contrasts import Alike, Prepared
 from culpa._kernels.vectors import TILE, aligned_zeros
 
@@ -34,14 +34,15 @@ class Marginals(NamedTuple):
 
     def of(self, X: Floats, members: Mask) -> Floats:
         """Contributions (coalitions, n, d) to coalitions (coalitions, d)."""
-        W, psi, a_psi = self.loadings, self.psi, self.a * self.psi
-        gains, inside = self._gains(members), members.astype(np.float64)[:, None, :]
-        z = (X * inside) @ gains / psi
-        r, t = X - z @ W.T, (z * self.b) @ gains.swapaxes(1, 2)
-        g, q = (array[:, None, :] for array in self._spread_and_bend(gains))
-        side = 1 - 2 * inside
-        h = psi + side * g
-        return np.asarray((r * (2 * t + (side * q / h + a_psi) * r) - q) / h - a_psi)
+        return self.look(X, members).contributions()
+
+    def look(self, X: Floats, members: Mask) -> "Seen":
+        """What coalitions (coalitions, d) know about rows (n, d)."""
+        gains, inside = self._gains(members), members[:, None, :]
+        z = np.where(inside, X, 0.0) @ gains / self.psi
+        t = (z * self.b) @ gains.swapaxes(1, 2)
+        g, q = (np.broadcast_to(array[:, None, :], t.shape) for array in self._spread_and_bend(gains))
+        return Seen(self, gains, np.where(inside, -1.0, 1.0), X - z @ self.loadings.T, t, g, q)
 
     def prepare(self, members: Mask) -> Prepared:
         """What the kernel needs to know about coalitions (coalitions, d) for all rows."""
@@ -64,14 +65,36 @@ class Marginals(NamedTuple):
 
     def _gains(self, members: Mask) -> Floats:
         """V w of every feature, (coalitions, d, p)."""
-        d, p = self.loadings.shape
-        squares = (self.loadings[:, :, None] * self.loadings[:, None, :]).reshape(d, p * p)
-        precision = np.eye(p) + (members.astype(np.float64) @ squares).reshape(len(members), p, p) / self.psi
+        known = np.where(members[:, :, None], self.loadings, 0.0)
+        precision = np.eye(len(self.b)) + known.swapaxes(1, 2) @ self.loadings / self.psi
         return np.asarray(self.loadings @ np.linalg.inv(precision))
 
     def _spread_and_bend(self, gains: Floats) -> tuple[Floats, Floats]:
         """g and q, (coalitions, d)."""
         return (gains * self.loadings).sum(axis=2), (gains**2 * self.b).sum(axis=2)
+
+
+class Seen(NamedTuple):
+    """What coalitions know about rows: arrays (coalitions, n, d)."""
+
+    game: Marginals
+    gains: Floats  # (coalitions, d, p): V w
+    side: Floats  # (coalitions, 1, d): s
+    r: Floats
+    t: Floats
+    g: Floats
+    q: Floats
+
+    def contributions(self) -> Floats:
+        """Of all features."""
+        a_psi, h = self.game.a * self.game.psi, self.game.psi + self.side * self.g
+        slope = 2 * self.t + (self.side * self.q / h + a_psi) * self.r
+        return np.asarray((self.r * slope - self.q) / h - a_psi)
+
+    def across(self, features: Positions) -> tuple[Floats, Floats]:
+        """w_i^T V w_j and w_i^T V B V w_j of features j (n, k) of each row and all features i, (k, coalitions, n, d)."""
+        own = self.gains[:, features.T].swapaxes(0, 1)
+        return own @ self.game.loadings.T, (own * self.game.b) @ self.gains.swapaxes(1, 2)
 
 
 def in_columns(array: Floats) -> Floats:

@@ -32,6 +32,7 @@ from culpa.scores.fixing import Fixing
 _WIDE = 512  # features from which on a d x d matrix is avoided at the price of a few digits
 _CANCELLED = 1e-3  # share of its terms below which a difference is computed otherwise, to keep its digits
 _CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
+_FEW_MISSING = 32  # cells of a row, whose pairs are looked up rather than multiplied with all others
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +80,17 @@ class QuadraticScore(Fixing):
         """What the uncertainty of missing cells adds to each row's expected score."""
         model = self.gaussian
         result = missing @ (np.diag(self.matrix) * model.noise)
+        # the missing features of each row, and then others, whose loadings count as 0; all features if many are missing
+        most = int(missing.sum(axis=1).max(initial=0))
+        features = np.argsort(~missing, axis=1, kind="stable")[:, :most]
+        if most > _FEW_MISSING:
+            features = np.broadcast_to(np.arange(missing.shape[1]), missing.shape)
+        counts = np.take_along_axis(missing, features, axis=1)[:, :, None]
         for rows, _, root in model.posteriors(~missing):
-            spread = (missing[rows, :, None] * model.loadings) @ root
-            result[rows] += ((self.matrix @ spread) * spread).sum(axis=(1, 2))
+            some = features[rows]
+            spread = (counts[rows] * model.loadings[some]) @ root
+            pairs = self.matrix[some[:, :, None], some[:, None, :]] if most <= _FEW_MISSING else self.matrix
+            result[rows] += ((pairs @ spread) * spread).sum(axis=(1, 2))
         return np.asarray(result)
 
     def complete(self, X: Floats) -> Floats:

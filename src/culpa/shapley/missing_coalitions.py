@@ -18,7 +18,6 @@ Contributions differ most if few features are known. So q is drawn more often be
 weighted accordingly.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 from math import comb
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from scipy.stats import beta
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats, Mask, Positions
 from culpa._kernels.contrasts import CONTRASTS, MOST_IN_ALL_SETS, Prepared
-from culpa.games.marginals import Marginals, in_columns
+from culpa.games.marginals import Marginals, Seen, in_columns
 from culpa.shapley.missing_orders import share_before
 from culpa.shapley.rules import N_NETS, points
 
@@ -38,7 +37,7 @@ _DRAW = beta(1.5, 2.5)  # of the others; measured to vary least for 2 to 15 comp
 _ROWS_PER_TASK = 64
 _FEWEST_DRAWN = 512  # so that nets of most sizes share them
 _COALITIONS_TOGETHER = 1 << 21  # numbers of prepared coalitions that are held at a time
-_NUMBERS_TOGETHER = 1 << 20  # contributions held at a time by arrays
+_NUMBERS_TOGETHER = 1 << 20  # contributions, or gains of latent variables, held at a time by arrays
 
 
 class Drawn(NamedTuple):
@@ -140,30 +139,70 @@ class MissingCoalitions:
         in_threads(add, [slice(at, at + _ROWS_PER_TASK) for at in range(0, len(filled), _ROWS_PER_TASK)], n_jobs)
 
     def _by_arrays(self, filled: Floats, missing: Positions, drawn: Drawn, turns: Positions) -> Floats:
-        """The same from the contributions to every coalition itself, for rows with the same cells missing at a time."""
-        (n, d), k = filled.shape, missing.shape[1]
-        found, shares = np.zeros((N_NETS, n, d)), shares_of_sets(d - k, k)
-        kinds, kind_of_row = np.unique(missing, axis=0, return_inverse=True)
-        for kind, absent in enumerate(kinds):
-            rows = np.flatnonzero(kind_of_row.ravel() == kind)
-            together = max(1, _NUMBERS_TOGETHER // (d * len(rows)))
-            for start in range(0, len(drawn.members), together):
-                some = slice(start, start + together)
-                members, nets = drawn.members[some].copy(), drawn.nets[some]
-                members[:, absent] = False
-                others = np.clip(members.sum(axis=1)[:, None] - members, 0, d - k - 1)
-                for inside in _sets(turns[some]):
-                    members[:, absent] = inside
-                    weights = drawn.weights[some, None] * shares[inside[0].sum()][others]
-                    paid = weights[:, None, :] * self.marginals.of(filled[rows], members)
-                    np.add.at(found, (nets[:, None], rows[None, :]), paid)
+        """The same, some coalitions and rows at a time."""
+        n, d = filled.shape
+        found = np.zeros((N_NETS, n, d))
+        coalitions = max(1, _NUMBERS_TOGETHER // (d * max(1, len(self.marginals.b))))
+        for start in range(0, len(drawn.members), coalitions):
+            some = slice(start, min(start + coalitions, len(drawn.members)))
+            together = max(1, _NUMBERS_TOGETHER // ((some.stop - start) * d * (missing.shape[1] + 2)))
+            for first in range(0, n, together):
+                rows = slice(first, first + together)
+                seen = self.marginals.look(filled[rows], drawn.members[some])
+                paid = drawn.weights[some, None, None] * _paid(seen, missing[rows], turns[some])
+                np.add.at(found[:, rows], drawn.nets[some], paid)
         return found
 
 
-def _sets(turns: Positions) -> Iterator[Mask]:
-    """Sets of missing features that are paid in each coalition, (coalitions, k), one size after the other."""
-    n, k = turns.shape
+def _paid(seen: Seen, missing: Positions, turns: Positions) -> Floats:
+    """Weighted contributions to coalitions with sets of missing features, (coalitions, n, d): `CONTRASTS` in arrays."""
+    k, d, members = missing.shape[1], seen.r.shape[2], seen.side[:, 0] < 0
+    inside = members[:, missing.T].swapaxes(0, 1)  # (k, coalitions, n)
+    size = (members.sum(axis=1)[:, None] - inside.sum(axis=0))[:, :, None] - members[:, None, :]
+    shares = shares_of_sets(d - k, k)[:, np.clip(size, 0, d - k - 1)]
+    moving = _Moving(seen, missing, inside, *seen.across(missing))
     if k <= MOST_IN_ALL_SETS:
-        yield from (np.tile(np.array(inside, dtype=bool), (n, 1)) for inside in np.ndindex((2,) * k))
-    else:
-        yield from (np.argsort(turns, axis=1) < r for r in range(k + 1))
+        total = moving.pay(shares)
+        for move in range(1, 1 << k):
+            moving.move(np.full(len(turns), (move & -move).bit_length() - 1), np.ones(inside.shape[1:], dtype=bool))
+            total += moving.pay(shares)
+        return total
+    for m in range(k):
+        moving.move(np.full(len(turns), m), moving.inside[m])
+    total = moving.pay(shares)
+    for turn in range(k):
+        moving.move(turns[:, turn], np.ones(inside.shape[1:], dtype=bool))
+        total += moving.pay(shares)
+    return total
+
+
+class _Moving:
+    """Coalitions whose missing features (n, k) join and leave."""
+
+    def __init__(self, seen: Seen, missing: Positions, inside: Mask, K: Floats, L: Floats) -> None:
+        self.seen, self.missing, self.inside, self.K, self.L = seen, missing, inside.copy(), K, L
+
+    def pay(self, shares: Floats) -> Floats:
+        """Contributions to the coalitions as they are now, times their shares (k + 1, coalitions, n, d)."""
+        n_inside = self.inside.sum(axis=0)[None, :, :, None]
+        return np.asarray(np.take_along_axis(shares, n_inside, axis=0)[0] * self.seen.contributions())
+
+    def move(self, which: Positions, moves: Mask) -> None:
+        """One missing feature of each coalition (coalitions,) joins or leaves, where it does (coalitions, n)."""
+        seen, at = self.seen, np.arange(len(which))
+        K, L, inside = self.K[which, at], self.L[which, at], self.inside[which, at]
+        feature = self.missing[:, which].T[:, :, None]
+        r_j, t_j, g_j, q_j = (np.take_along_axis(part, feature, axis=2) for part in seen[3:])
+        sign = np.where(inside, -1.0, 1.0)[:, :, None]
+        c = np.where(moves[:, :, None], sign / (seen.game.psi + sign * g_j), 0.0)
+        others = np.broadcast_to(self.missing.T[:, None, :, None], (*self.inside.shape, 1))
+        K_m, L_m = (np.take_along_axis(np.broadcast_to(part, self.K.shape), others, axis=3) for part in (K, L))
+        self.seen = seen._replace(
+            r=seen.r - c * r_j * K,
+            t=seen.t + c * r_j * L - c * K * (t_j + c * r_j * q_j),
+            g=seen.g - c * K**2,
+            q=seen.q - 2 * c * K * L + c**2 * K**2 * q_j,
+        )
+        self.L = self.L - c * K * L_m - c * K_m * L + c**2 * K * K_m * q_j
+        self.K = self.K - c * K * K_m
+        self.inside[which, at] = inside ^ moves
