@@ -36,6 +36,7 @@ since phi_i is twice the sum of coefficients of odd interactions of i, each divi
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,6 +60,7 @@ _NUGGET = 1e-3  # variance of what no interaction explains, relative to the rest
 _NODES = 24  # of the quadrature over r: exact enough for what is a polynomial in r
 _CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
 _CELLS_PER_CALL = 1 << 19  # numbers that one call of numpy sorts or looks up, which takes about a twentieth of a second
+_FEW_PRODUCTS = 4  # of one call; these are so large that threads of BLAS are worth it
 _ROWS_PER_CHUNK = 256
 _FEWEST_PAIRS, _MOST_PAIRS = 100, 1 << 16
 
@@ -161,17 +163,18 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
     for k, player in enumerate(players):
         members[:, player] = coalitions[:, k : k + 1]
     chunks, parts = row_chunks(X, _ROWS_PER_CHUNK), []
-    # a call of numpy makes many small products here. Next to busy processes, the threads of BLAS would wait for each other
-    # in each of them, and Ctrl-C for all
-    with one_blas_thread():
-        for done, rows in enumerate(chunks):
-            step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
-            values = np.empty((len(members), len(rows)))
+    for done, rows in enumerate(chunks):
+        step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
+        values = np.empty((len(members), len(rows)))
+        # a call makes a product for each coalition. Next to busy processes, the threads of BLAS would wait for each other
+        # in every one of them, and Ctrl-C for all
+        with one_blas_thread() if step > _FEW_PRODUCTS else nullcontext():
             for start in range(0, len(members), step):
                 values[start : start + step] = game.values(rows, members[start : start + step])
+        with one_blas_thread():
             parts.append(interruptible(rule.replicates, values))
-            if progress is not None:
-                progress((done + 1) / len(chunks), None)
+        if progress is not None:
+            progress((done + 1) / len(chunks), None)
     empty = np.zeros((N_FOLDS, 0, len(players)))
     return summarise(np.concatenate([empty, *parts], axis=1), rule.n_evaluations)
 
