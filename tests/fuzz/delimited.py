@@ -162,7 +162,7 @@ def _read(content, dialect, header):
         text = content.decode("utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding)
     except UnicodeError:
         raise Unreadable("the encoding is wrong") from None
-    text = re.sub(rf"^{MARK}+(?=\")", "", text.removeprefix(MARK), flags=re.MULTILINE)  # also of a file inside the file
+    text = re.sub(rf"(\A|[\r\n]){MARK}+", r"\1", text)  # the manual says that lines may begin with them
     try:
         return _read_text(text, dialect, header)
     except Unreadable:
