@@ -7,6 +7,7 @@ Prints a Markdown table of the seconds from the signal to the end of the command
 
 import argparse
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 
 BUSY_PROCESSES = 2
 DELAYS = (2.3, 5.1, 0.7, 3.9, 1.4)  # seconds of work before the signal
+LONGEST_DELAY = 20.0  # seconds, of those that are random
 STARTING = 4.0  # seconds that a command needs to import
 OLD = b"the output of an earlier run"
 WITHIN = 1.0  # seconds
@@ -172,6 +174,11 @@ def interrupt(job: Job, folder: Path, delay: float, environment: dict[str, str])
     return seconds, "; ".join(problems)
 
 
+def delays(times: int) -> tuple[float, ...]:
+    """When to interrupt a job: at moments that are the same in every run, then at random ones."""
+    return (*DELAYS, *(random.uniform(0.2, LONGEST_DELAY) for _ in range(times - len(DELAYS))))[:times]
+
+
 def measure(job: Job, folder: Path, delays: tuple[float, ...], environment: dict[str, str]) -> list[str]:
     """Print a line of the table; returns what went wrong."""
     answers = [interrupt(job, folder, delay, environment) for delay in delays]
@@ -186,7 +193,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only jobs whose name contains this")
-    parser.add_argument("--times", type=int, default=len(DELAYS), help="interrupts of each job")
+    parser.add_argument(
+        "--times", type=int, default=len(DELAYS), help="interrupts of each job, from the sixth at random"
+    )
     options = parser.parse_args()
     problems = []
     with tempfile.TemporaryDirectory() as name:
@@ -197,7 +206,7 @@ def main() -> None:
             for job in (*JOBS, COMPILE):
                 if options.only in job.name:
                     fresh = {"NUMBA_CACHE_DIR": str(folder / "empty")} if job is COMPILE else {}
-                    problems += measure(job, folder, DELAYS[: options.times], os.environ | fresh)
+                    problems += measure(job, folder, delays(options.times), os.environ | fresh)
     sys.exit("\n".join(problems) or None)
 
 

@@ -1,15 +1,21 @@
 """Threads and processes that use one detector get the numbers that it gives alone, and none waits for ever."""
 
+import copy
+import importlib
+import pickle
+import pkgutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from culpa import PCADetector
+import culpa
+from culpa import Explainer, PCADetector
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.orders import ORDERS
@@ -116,3 +122,55 @@ def test_processes_that_fork_spawn_or_are_started_by_loky(tmp_path):
     command = [sys.executable, "-B", "-W", "error::UserWarning", script.name]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert (result.returncode, result.stdout) == (0, "equal\n"), result.stderr[-3000:]
+
+
+def classes_in_use():
+    """All classes with cached properties that an explainer or a detector may hold."""
+    for package in (culpa, culpa.games, culpa.models, culpa.scores, culpa.shapley):
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not found.ispkg and found.name not in ("culpa.mlflow", "culpa.__main__"):
+                for value in vars(importlib.import_module(found.name)).values():
+                    if isinstance(value, type) and value.__module__ == found.name:
+                        yield value
+
+
+def test_all_that_grow_in_use_are_copied_from_a_snapshot():
+    growing = {each for each in classes_in_use() if any(isinstance(x, cached_property) for x in vars(each).values())}
+    assert len(growing) > 15
+    assert [each.__name__ for each in growing if each.__getstate__ is getattr(object, "__getstate__", None)] == []
+
+
+class Interrupting:
+    """Something in an explainer that runs other code while it is copied, as another thread might."""
+
+    def __init__(self, other_code):
+        self.other_code = other_code
+
+    def __call__(self, *_):
+        pass
+
+    def __deepcopy__(self, memo):
+        self.other_code()
+        return None
+
+    def __reduce__(self):
+        self.other_code()
+        return dict, ()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("options", [{}, {"method": "permutation"}, {"method": "kernel"}, {"game": "retraining"}])
+def test_an_explainer_is_copied_during_its_first_call(copied, options):
+    X = normal_rows()
+    explainer = Explainer(PCADetector(n_components=3).fit(X), **options)
+    explainer.progress = Interrupting(lambda: explainer.explain(X[:5]))
+    copied(explainer)
+    assert "_one_pass" in vars(explainer)  # it was used meanwhile
+
+
+def test_a_detector_that_has_learned_from_few_rows_can_be_pickled():
+    X = normal_rows()
+    with pytest.warns(UserWarning, match="extrapolated"):
+        detector = PCADetector(n_components=3).fit(X[:60])
+    again, scores = pickle.loads(pickle.dumps(detector)), -detector.score_samples(3 * X)
+    np.testing.assert_array_equal(again.fitted.p_values(scores), detector.fitted.p_values(scores))

@@ -22,6 +22,7 @@ from culpa._core.choices import (
     parts_of,
     unknown,
 )
+from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.native import emptied
@@ -50,7 +51,7 @@ _REFERENCE_ROWS = 48
 
 
 @documented(EXPLAINER)
-class Explainer:
+class Explainer(CopiedInUse):
     """Explains the scores of a fitted model, or any other score of rows.
 
     Parameters

@@ -17,6 +17,7 @@ import numpy as np
 
 from culpa._core import memory
 from culpa._core.choices import PartName, Ranking
+from culpa._core.copies import CopiedInUse
 from culpa._core.missing import patterns
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
@@ -65,7 +66,7 @@ class _Job:
 
 
 @dataclass(frozen=True, eq=False)
-class OnePass:
+class OnePass(CopiedInUse):
     """Computes what an explainer says about rows.
 
     ``whole_game`` is the game in which no feature is given. ``explains_score`` tells whether its total is the score, also

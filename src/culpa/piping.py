@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.native import given_as, to_frame
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names, feature_positions, refuse_infinity
@@ -38,7 +39,7 @@ class Outputs(NamedTuple):
     groups: dict[str, list[str]]
 
 
-class PipelineDetector(WatchesRows):
+class PipelineDetector(CopiedInUse, WatchesRows):
     """A fitted Pipeline that ends in a `PCADetector`, with the detector's methods, about the original columns.
 
     `incidents`, `report`, `plot`, `explain`, `statistics`, `drift`, `compare` and the others take the tables that go into

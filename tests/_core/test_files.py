@@ -15,6 +15,7 @@ import culpa
 from culpa import PCADetector
 from culpa._core import files
 from culpa._core.files import remove_stale_parts, write_whole
+from culpa._core.unfinished import remove_unfinished
 
 
 def hidden(folder):
@@ -191,3 +192,45 @@ def test_signals_clean_up(tmp_path, number):
     assert process.returncode == 128 + number
     assert time.monotonic() - began < 10
     assert list(tmp_path.iterdir()) == []
+
+
+def interrupted_at(instruction, run):
+    """Whether ``run`` was interrupted at an instruction of Python, counted from 1; false if it has fewer."""
+    n = 0
+
+    def trace(frame, event, argument):
+        nonlocal n
+        frame.f_trace_opcodes = True
+        n += event == "opcode"
+        if n == instruction:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that Python closes by itself
+def test_an_interrupt_at_any_instruction_leaves_nothing_behind(tmp_path):
+    path, instruction = tmp_path / "out", 1
+
+    def write():
+        with write_whole(path, force=True) as file:
+            file.write(b"new")
+
+    path.write_bytes(b"old")
+    while interrupted_at(instruction, write):
+        remove_unfinished()  # as commands do
+        assert [each.name for each in tmp_path.iterdir()] == ["out"], instruction
+        assert path.read_bytes() in (b"old", b"new")
+        instruction += 1
+    assert instruction > 100
+    assert path.read_bytes() == b"new"

@@ -32,6 +32,7 @@ except KeyboardInterrupt:
 """
 CALLS = {
     "exact": (26, "exact", "explainer.explain(X)"),
+    "kernel regression": (120, "kernel", "explainer.explain(X)"),
     "sampled": (200, "permutation", "explainer.explain(X)"),
     "decomposition": (5, "exact", "interruptible(np.linalg.svd, matrix)"),
 }

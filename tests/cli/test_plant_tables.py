@@ -110,6 +110,12 @@ def test_a_model_remembers_no_order_of_day_and_month_that_its_table_leaves_open(
     told = run("incidents", "new.csv", "-m", "m.culpa", code=2).stderr
     assert "may mean 2024-04-03 00:00:00 (day, month, year) or 2024-03-04 00:00:00" in told
     assert "Choose with --time-format dmy or --time-format mdy." in told
+    for command in ("score", "explain"):  # which only copy times
+        for option in ([], ["--id", "time"], ["-q"]):
+            told = run(command, "new.csv", "-m", "m.culpa", *option)
+            assert "may mean" not in told.stderr
+            assert told.stdout.splitlines()[1].startswith('"03/04/2024 00:')
+        assert "may mean" in run(command, "new.csv", "-m", "m.culpa", "--from", "2024-03-04", code=2).stderr
     run("fit", "normal.csv", "-o", "m.culpa", "-f", "--time-format", "mdy")
     assert "2024-03-04" in run("incidents", "new.csv", "-m", "m.culpa", "--text", "-q").stdout
 

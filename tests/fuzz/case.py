@@ -6,7 +6,7 @@ from typing import Any
 
 NAMES = ["a", "b", "c"]
 NULLS = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"} | {
-    *("NULL", "NaN", "n/a", "nan", "null", "Bad Input", "No Data", "#NV"),
+    *("NULL", "NaN", "n/a", "nan", "null", "Bad Input", "Bad", "No Data", "#NV"),
 }  # some of the texts that the manual calls missing
 MISSING = ["", "", "", "NA", "NaN", "null", "Bad Input", "#N/A", "No Data"]  # as plants write missing cells
 

@@ -162,7 +162,18 @@ def _read(content, dialect, header):
         text = content.decode("utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding)
     except UnicodeError:
         raise Unreadable("the encoding is wrong") from None
-    text = text.removeprefix(MARK)
+    text = re.sub(rf"(\A|[\r\n]){MARK}+", r"\1", text)  # the manual says that lines may begin with them
+    try:
+        return _read_text(text, dialect, header)
+    except Unreadable:
+        lines = [line.split() for line in text.splitlines() if line.strip()]
+        aligned = "\t" in text and '"' not in text and len(set(map(len, lines))) == 1 and set(NAMES) <= set(lines[0])
+        if not aligned:
+            raise
+    return _reading(lines[0], lines[1:], dialect)  # several tabs in a row line up cells. culpa says so
+
+
+def _read_text(text, dialect, header):
     # damage may have replaced all delimiters of a short file
     for delimiter in dict.fromkeys([dialect.delimiter, *DELIMITERS]):
         records, heads = _records(text, delimiter, header)
@@ -174,6 +185,10 @@ def _read(content, dialect, header):
     names, rows = heads[start], records[start + 1 :]
     while not names[-1]:  # delimiters after the last name
         names = names[:-1]
+    return _reading(names, rows, dialect)
+
+
+def _reading(names, rows, dialect):
     columns = [names.index(name) for name in NAMES]
     while rows and [" ".join(rows[0][j].split()) for j in columns if j < len(rows[0])] == list(NAMES):
         rows = rows[1:]  # header rows that say the same

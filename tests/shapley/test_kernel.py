@@ -1,16 +1,19 @@
 """Kernel regression: what it is made of, that it converges, and that its errors are honest."""
 
 import itertools
+import sys
+import threading
 
 import numpy as np
 import pytest
 from scipy import stats
+from threadpoolctl import threadpool_info
 
 from culpa import Explainer, LatentGaussian, scores, shapley
 from culpa.games import Conditional, Game, Given, Interventional, Minimal, Retraining
 from culpa.shapley import kernel as kernel_function
 from culpa.shapley import paired_rule
-from culpa.shapley.kernel import N_FOLDS, _covariance, _cross, _rho
+from culpa.shapley.kernel import N_FOLDS, PairedRule, _covariance, _cross, _rho
 
 
 def gaussian(d, p, seed=0, noise=0.3):
@@ -220,3 +223,40 @@ class TestExplainer:
         monkeypatch.setattr(kernel_engine_module(), "_MOST_PAIRS", 100)
         with pytest.warns(UserWarning, match="was not reached with 200 coalitions"):
             Explainer(gaussian(12, 6), method="kernel", tolerance=1e-4).explain(np.ones((1, 12)))
+
+
+class TestCtrlC:
+    """A call of numpy cannot be interrupted, so calls are short, or another thread makes them."""
+
+    def test_the_threads_of_blas_do_not_wait_for_each_other(self):
+        numbers = []
+
+        class Watching(Conditional):
+            def values(self, X, members):
+                numbers.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+                return super().values(X, members)
+
+        kernel_function(Watching(scores.spe(gaussian(6, 2))), np.ones((3, 6)), singles(6), paired_rule(6, 50, 0))
+        assert set(numbers) == {1}
+
+    def test_long_regressions_run_in_another_thread(self, monkeypatch):
+        threads, replicates = [], PairedRule.replicates
+
+        def watched(rule, values):
+            threads.append(threading.current_thread())
+            return replicates(rule, values)
+
+        monkeypatch.setattr(PairedRule, "replicates", watched)
+        game, rule = Conditional(scores.spe(gaussian(6, 2))), paired_rule(6, 2000, 0)
+        for n_rows in (100, 1):
+            kernel_function(game, np.ones((n_rows, 6)), singles(6), rule)
+        long, short = threads
+        assert long is not short
+        assert short is threading.main_thread()
+
+    def test_pieces_change_no_number(self, monkeypatch):
+        whole = paired_rule.__wrapped__(12, 300, 0)
+        monkeypatch.setattr(sys.modules["culpa.shapley.kernel"], "_CELLS_PER_CALL", 100)
+        pieces = paired_rule.__wrapped__(12, 300, 0)
+        np.testing.assert_array_equal(pieces.signs, whole.signs)
+        np.testing.assert_array_equal(pieces.precision, whole.precision)

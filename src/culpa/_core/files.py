@@ -37,8 +37,7 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
             yield device
         return
     remove_stale_parts(path)
-    part, file = _new_part(path)
-    with removed_at_end(part), file:
+    with _new_part(path) as (part, file):
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -75,20 +74,17 @@ def _affixes(path: Path) -> tuple[str, str]:
     return f".{shortened}.", ".part"
 
 
-def _new_part(path: Path) -> tuple[Path, IO[bytes]]:
+@contextmanager
+def _new_part(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """A new hidden file next to ``path``, open and locked."""
     start, end = _affixes(path)
     while True:
         part = path.with_name(start + secrets.token_hex(_RANDOM) + end)
-        file = part.open("xb")
-        try:
+        # noted before it exists, because Ctrl-C may come between any two instructions
+        with removed_at_end(part), part.open("xb") as file:
             if _is_locked_in_time(part, file):
-                return part, file
-            file.close()
-        except BaseException:
-            file.close()
-            part.unlink(missing_ok=True)
-            raise
+                yield part, file
+                return
 
 
 def _is_locked_in_time(part: Path, file: IO[bytes]) -> bool:

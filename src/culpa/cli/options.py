@@ -378,10 +378,16 @@ class Job:
 
 
 @contextmanager
-def open_job(rows: NewRowsOptions, sinks: "OutputOptions | AbstractContextManager[tuple[Sink, str]]") -> Iterator[Job]:
-    """Open the model, the table and the output, with a progress bar."""
+def open_job(
+    rows: NewRowsOptions,
+    sinks: "OutputOptions | AbstractContextManager[tuple[Sink, str]]",
+    *,
+    copies_times: bool = False,
+) -> Iterator[Job]:
+    """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
     detector = rows.detector()
     source = rows.open(detector.reading)
+    source.copies_times = copies_times
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
     with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)

@@ -43,7 +43,7 @@ def score(
         on_spark.refuse_values({"--fdr": fdr, "--flagged": flagged, "--id": id})
         on_spark.answer_new_rows(engine, rows, answer, "score", {})
         return
-    with options.open_job(rows, answer) as job:
+    with options.open_job(rows, answer, copies_times=True) as job:
         from culpa.jobs import score as work
 
         carried = options.labels_of(id, rows, job.source)

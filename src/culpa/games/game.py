@@ -52,6 +52,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from array_api_compat import array_namespace
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
@@ -112,7 +113,7 @@ class GaussianCoalitions(FactoredCoalitions, Protocol):
         ...
 
 
-class Game(ABC):
+class Game(CopiedInUse, ABC):
     """The value of every coalition of features, for every row. The module's text says what to override, and why."""
 
     @property

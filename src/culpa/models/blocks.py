@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core import memory
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 from culpa.models.moments import Moments
 from culpa.models.scatter import Scatter
@@ -40,7 +41,7 @@ def block_starts(n_rows: int, n_blocks: int = N_BLOCKS) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockMoments:
+class BlockMoments(CopiedInUse):
     """Moments of consecutive blocks of about the same number of complete rows."""
 
     blocks: tuple[Moments, ...]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Positions
 from culpa.models.latent import LatentGaussian
 from culpa.models.margins import Margins
@@ -45,7 +46,7 @@ class Chances(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class NormalRows:
+class NormalRows(CopiedInUse):
     """Normal rows in the user's units; with ``margins``, ``distribution`` is that of their normal scores.
 
     >>> rows = NormalRows(LatentGaussian([1.0, 2.0], [[2.0], [1.0]], 0.5))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import GameName, Ranking
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 from culpa._core.validation import default_names
 from culpa.columns import Columns, Plain, Reading
@@ -39,7 +40,7 @@ class OwnChoices:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedModel:
+class FittedModel(CopiedInUse):
     """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``distribution``.
 
     ``sample``, the covariance of scaled data, is ``None`` where the source did not keep it; ``shrinkage`` is how far it was

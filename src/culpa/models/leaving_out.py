@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Positions
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class _Regressed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LeavingOut:
+class LeavingOut(CopiedInUse):
     """The linear maps behind conditional means of blocks, for rows in which the same features are observed."""
 
     mean: Floats | None  # of the observed features; ``None`` if it is 0

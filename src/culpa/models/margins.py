@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from scipy import special
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Positions
 
 _MOST_KNOTS = 513  # per column; scores between them are interpolated
@@ -130,7 +131,7 @@ class Margin:
 
 
 @dataclass(frozen=True, eq=False)
-class EmpiricalMargins:
+class EmpiricalMargins(CopiedInUse):
     """The margins of all features, from training rows.
 
     >>> import numpy as np

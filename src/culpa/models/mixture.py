@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.missing import mostly_alone
 from culpa._core.types import Floats
 from culpa.models.latent import LatentGaussian
@@ -26,7 +27,7 @@ _LOG_2_PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True, eq=False)
-class LatentMixture:
+class LatentMixture(CopiedInUse):
     """Normal rows in several modes: with probability ``weights[k]`` a row follows ``modes[k]``.
 
     >>> left, right = (LatentGaussian([mean, 0.0], [[1.0], [1.0]], 0.1) for mean in (-5.0, 5.0))

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from culpa._core import memory
+from culpa._core.copies import CopiedInUse
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 
@@ -20,7 +21,7 @@ _CELLS_PER_STRIP = 1 << 22  # numbers held at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Scatter:
+class Scatter(CopiedInUse):
     """S = F^T F (d, d), by its factor F (m, d) with m < d, or by the matrix itself.
 
     >>> import numpy as np

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 from culpa.models.distribution import Expecting
 
 
-class Fixing(ABC):
+class Fixing(CopiedInUse, ABC):
     """A score that can tell what would fix a block of features."""
 
     @abstractmethod

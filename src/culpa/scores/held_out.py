@@ -26,12 +26,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 
 FEWEST_ROWS = 30  # below that, a limit is better left to a formula
@@ -71,7 +72,7 @@ class HeldOutLimit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOutScores:
+class HeldOutScores(CopiedInUse):
     """Held-out scores of one statistic: how many rows each block has, and the largest scores with their blocks.
 
     >>> import numpy as np
@@ -327,6 +328,11 @@ class HeldOutScores:
         return lambda rates: np.maximum(
             _blended(threshold, top, alone * ((rates * n / rows) ** (-1 / alone) - 1)), largest
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_tail_levels", None)  # functions that are defined in functions cannot be pickled
+        return state
 
     def _tail_rates(self, levels: Floats) -> Floats:
         """The rates of levels beyond the largest score: `_tail_levels` inverted."""

@@ -36,6 +36,7 @@ since phi_i is twice the sum of coefficients of odd interactions of i, each divi
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,6 +59,8 @@ _INTERACTION = 1.25  # rho times P, measured to be about best with 33 and with 1
 _NUGGET = 1e-3  # variance of what no interaction explains, relative to the rest
 _NODES = 24  # of the quadrature over r: exact enough for what is a polynomial in r
 _CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
+_CELLS_PER_CALL = 1 << 19  # numbers that one call of numpy sorts or looks up, which takes about a twentieth of a second
+_FEW_PRODUCTS = 4  # of one call; these are so large that threads of BLAS are worth it
 _ROWS_PER_CHUNK = 256
 _FEWEST_PAIRS, _MOST_PAIRS = 100, 1 << 16
 
@@ -138,18 +141,19 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     # sizes spread evenly, then who is in at random
     sizes = 1 + ((np.arange(n_pairs) + rng.random()) * (n_players - 1) / n_pairs).astype(np.intp)
     rng.shuffle(sizes)
-    rank = np.argsort(np.argsort(rng.random((n_pairs, n_players)), axis=1), axis=1)
-    signs = np.where(rank < sizes[:, None], 1.0, -1.0)
+    signs = np.empty((n_pairs, n_players))
+    for there in _slices(n_pairs, n_players):
+        rank = np.argsort(np.argsort(rng.random((len(sizes[there]), n_players)), axis=1), axis=1)
+        signs[there] = np.where(rank < sizes[there, None], 1.0, -1.0)
     weights = 1 / (sizes * (n_players - sizes))
     weights /= weights.mean()
     # with few pairs some player may always be together with another: the ridge decides then
-    normal = signs.T @ (weights[:, None] * signs) + 1e-9 * n_pairs * np.eye(n_players)
+    normal = interruptible(np.matmul, signs.T, weights[:, None] * signs) + 1e-9 * n_pairs * np.eye(n_players)
     fitted = signs[:_MOST_FITTED]
     covariance = _covariance(fitted, fitted) + _NUGGET * np.eye(len(fitted))
-    precision = interruptible(
-        np.linalg.inv, covariance
-    )  # SciPy would hold Python's lock, and Ctrl-C would have to wait
-    return PairedRule(signs, weights, np.asarray(np.linalg.inv(normal), dtype=np.float64), precision, _cross(fitted))
+    # SciPy would hold Python's lock, and Ctrl-C would have to wait
+    solve, precision = (interruptible(np.linalg.inv, matrix) for matrix in (normal, covariance))
+    return PairedRule(signs, weights, solve, precision, _cross(fitted))
 
 
 def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progress: Progress | None = None) -> Shares:
@@ -161,9 +165,14 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
     chunks, parts = row_chunks(X, _ROWS_PER_CHUNK), []
     for done, rows in enumerate(chunks):
         step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
-        values = [game.values(rows, members[start : start + step]) for start in range(0, len(members), step)]
-        with one_blas_thread():  # the threads of BLAS would wait for each other if cores are busy, and Ctrl-C for them
-            parts.append(rule.replicates(np.concatenate(values)))
+        values = np.empty((len(members), len(rows)))
+        # a call makes a product for each coalition. Next to busy processes, the threads of BLAS would wait for each other
+        # in every one of them, and Ctrl-C for all
+        with one_blas_thread() if step > _FEW_PRODUCTS else nullcontext():
+            for start in range(0, len(members), step):
+                values[start : start + step] = game.values(rows, members[start : start + step])
+        with one_blas_thread():
+            parts.append(interruptible(rule.replicates, values))
         if progress is not None:
             progress((done + 1) / len(chunks), None)
     empty = np.zeros((N_FOLDS, 0, len(players)))
@@ -193,6 +202,12 @@ def pairs_for_tolerance(
     )
 
 
+def _slices(n_rows: int, n_columns: int) -> list[slice]:
+    """Of rows, so few that numpy soon returns to Python, where Ctrl-C is answered."""
+    step = max(1, _CELLS_PER_CALL // n_columns)
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
+
+
 def _rho(n_players: int) -> float:
     return min(0.5, _INTERACTION / n_players)
 
@@ -203,7 +218,10 @@ def _covariance(first: Floats, second: Floats) -> Floats:
     # by the number of players that differ, of which there are few values
     table = _odd(np.arange(n_players, -1, -1), np.arange(n_players + 1), _rho(n_players))
     apart = np.rint((n_players - first @ second.T) / 2).astype(np.intp)
-    return np.asarray((table / table[0])[apart])
+    covariance = np.empty(apart.shape)
+    for there in _slices(*apart.shape):
+        covariance[there] = (table / table[0])[apart[there]]
+    return covariance
 
 
 def _cross(signs: Floats) -> Floats:

@@ -10,9 +10,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
+from culpa._core.copies import CopiedInUse
+
 
 @dataclass(frozen=True)
-class PartialOrder:
+class PartialOrder(CopiedInUse):
     """For each player, the set of all players upstream of it, as the bits of a whole number.
 
     >>> order = PartialOrder.from_chains([(0, 2, 1)], ["feed", "product", "reactor"])

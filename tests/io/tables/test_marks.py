@@ -54,6 +54,20 @@ def test_the_question_and_both_answers(tmp_path, text):
     assert read(tmp_path, text, hints={"decimal": mark}) == small
 
 
+def test_a_single_cell_does_not_multiply_all_others_by_a_thousand(tmp_path):
+    """Three decimals everywhere, and two cells that lost the end of one and the beginning of the other."""
+    text = "a;b\n-479.504;-374.976\n417.077;568.374.976\n417.077;568.856\n"
+    with pytest.raises(TableError, match=r"'-479\.504' may mean -479\.504 or -479504, and only '568\.374\.976' tells"):
+        read(tmp_path, text)
+    assert read(tmp_path, text, thousands=".")[1] == [417077, 568374976]
+    assert read(tmp_path, text, hints={"decimal": ",", "thousands": "."})[1] == [417077, 568374976]
+    for options in ({"decimal": "."}, {"hints": {"decimal": "."}}):
+        source = open_source(tmp_path / "t.csv", Options(**options), print)
+        with pytest.raises(TableError, match=r"contains '568\.374\.976'"):
+            list(source.batches(["a", "b"], []))
+    assert read(tmp_path, text + "1.568.374;568.856\n")[1] == [417077, 568374976]  # two cells tell
+
+
 def test_a_number_among_texts_tells_nothing(tmp_path):
     text = "a;note\n1.234;12,5\n2.345;pump\n3.456;valve\n"
     with pytest.raises(TableError, match=r"may mean 1\.234 or 1234"):

@@ -21,7 +21,7 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
         )
     except UnicodeError:
         raise wrong_encoding(table, encoding) from None
-    text = text.removeprefix("\ufeff")
+    text = re.sub(r"(\A|[\r\n])\ufeff+", r"\1", text)  # as in `Lines`
     if not complete and "\n" in text:
         text = text[: text.rindex("\n") + 1]
     return text

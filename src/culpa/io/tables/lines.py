@@ -41,7 +41,7 @@ class Lines:
             if piece is not None:
                 cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
                 block, rest = block[:cut], block[cut:]
-            block, open_cell = self._closed(block, done)
+            block, open_cell = self._closed(_without_marks(block), done)
             done += block.count(b"\n")
             if open_cell and piece is None and self.whole:
                 raise _unclosed(self.table, done)
@@ -52,15 +52,13 @@ class Lines:
                 yield _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
 
     def _decoded(self) -> Iterator[bytes]:
-        decoder, first = make_decoder(self.encoding), True
+        decoder = make_decoder(self.encoding)
         while True:
             chunk = self.read(self.size)
             try:
                 piece = decoder(chunk)
             except UnicodeError:
                 raise wrong_encoding(self.table, self.encoding) from None
-            if first and piece:
-                piece, first = piece.removeprefix(codecs.BOM_UTF8), False
             if piece:
                 yield piece
             if not chunk:
@@ -104,6 +102,16 @@ class Lines:
         """Whether a line inside a quoted cell looks like a row of the table."""
         cells = line.strip().split(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _without_marks(block: bytes) -> bytes:
+    """Without byte-order marks at the beginning of lines: programs also write them in the middle of a file.
+
+    Arrow would drop one at the beginning of a block only.
+    """
+    if codecs.BOM_UTF8 not in block:
+        return block
+    return re.sub(rb"(\A|[\r\n])(?:%s)+" % codecs.BOM_UTF8, rb"\1", block)
 
 
 def _without_breaks(cell: re.Match[bytes]) -> bytes:

@@ -21,7 +21,8 @@ _SHARE_OF_NUMBERS = 0.6  # in a column of numbers; there may be names, units and
 class Marks:
     """Decimal mark and thousands separator; ``unsure`` is a cell that could be read in two ways.
 
-    ``seen`` says that cells show the decimal mark, and ``bare`` that no cell has a mark that could be one.
+    ``seen`` says that cells show the decimal mark, and ``bare`` that no cell has a mark that could be one. ``lone`` is the
+    only cell that speaks for a thousands separator.
     """
 
     decimal: str
@@ -29,6 +30,7 @@ class Marks:
     unsure: str | None = None
     seen: bool = False
     bare: bool = False
+    lone: str | None = None
 
 
 def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
@@ -60,10 +62,10 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     """The marks that the cells of a sample use.
 
     >>> detect(["1.234,5"], ";"), detect(["1,5", "2"], ";").decimal, detect(["1.234"], ";").unsure
-    (Marks(decimal=',', thousands='.', unsure=None, seen=True, bare=False), ',', '1.234')
+    (Marks(decimal=',', thousands='.', unsure=None, seen=True, bare=False, lone=None), ',', '1.234')
     """
     sure: set[str] = set()  # characters that are decimal marks
-    groups: set[str] = set()  # that group thousands
+    groups: dict[str, set[str]] = {}  # that group thousands, and the cells in which they do
     strong: set[str] = set()  # that do so beside a decimal mark; version numbers have groups, too
     unsure: dict[str, str] = {}  # the first cell that leaves a character open
     for cell in cells:
@@ -74,12 +76,18 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
             continue
         decimal, group, open_mark = found
         sure |= {decimal} - {""}
-        groups |= {group} - {""}
+        if group:
+            groups.setdefault(group, set()).add(cell.strip())
         strong |= {group} - {""} if decimal else set()
         if open_mark:
             unsure.setdefault(open_mark, cell)
     sure -= strong
-    return _decide(sure, (groups - sure) | strong, unsure, delimiter)
+    thousands = (groups.keys() - sure) | strong
+    if not sure and len(thousands) == 1 and delimiter not in (",", " "):
+        (mark,) = thousands
+        if mark in unsure and len(groups[mark]) == 1:  # two cells that lost what was between them look like that, too
+            return Marks(mark, None, unsure[mark], lone=next(iter(groups[mark])))
+    return _decide(sure, thousands, unsure, delimiter)
 
 
 def _decide(sure: set[str], groups: set[str], unsure: dict[str, str], delimiter: str) -> Marks:
@@ -123,8 +131,9 @@ def ask(marks: Marks, table: str) -> TableError:
     cell = (marks.unsure or "").strip()
     mark = "." if "." in cell else ","
     as_decimal, as_group = cell.replace(mark, "."), cell.replace(mark, "")
+    tells = "no other cell tells" if marks.lone is None else f"only {marks.lone!r} tells, which may be a mistake"
     return TableError(
-        f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and no other cell tells. Choose with --decimal '{mark}' "
+        f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and {tells}. Choose with --decimal '{mark}' "
         f"or --thousands '{mark}'."
     )
 

@@ -26,6 +26,7 @@ class TimedTable:
         self.inner, self.options, self.selection = inner, options, selection
         self.name, self.kind, self.again, self.live = inner.name, inner.kind, inner.again, inner.live
         self.left_out = 0  # rows that the selection left out
+        self.copies_times = False  # whether times are only labels of rows, so that it does not matter what they mean
         if selection and self.time is None:
             raise TableError(f"{self.name}: no column of times was found. Name it with --time.")
 
@@ -112,8 +113,13 @@ class TimedTable:
         if name is not None and self.options.time is None:
             typed = self.inner.columns()[name].kind == "time" and self.kind not in ("csv", "ndjson")
             what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
-            told.append(f"times in {what}" + ("" if typed else f", written as {self.time_format.words}"))
+            plain = typed or not self._reads_times
+            told.append(f"times in {what}" + ("" if plain else f", written as {self.time_format.words}"))
         return told
+
+    @property
+    def _reads_times(self) -> bool:
+        return bool(self.selection) or not self.copies_times
 
     def detected(self) -> dict[str, str]:
         """Decisions that later tables may need: how times and numbers are written."""
@@ -165,7 +171,7 @@ class TimedTable:
         if not self.selection and (not carried or self.time not in carried):
             yield from self.inner.batches(features, carried)
             return
-        name, format = self.time, self.time_format
+        name, format = self.time, self.time_format if self._reads_times else None
         assert name is not None
         for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
             if self.clock is not None:
@@ -174,10 +180,12 @@ class TimedTable:
             cells, first = batch.carried[name], int(batch.rows[0]) if len(batch.rows) else 0
 
             def times(cells: Any = cells, first: int = first) -> Any:
+                assert format is not None
                 return self._times(format, cells, first)
 
             if not self.selection:
-                yield replace(batch, carried={other: batch.carried[other] for other in carried}, times=times)
+                kept = {other: batch.carried[other] for other in carried}
+                yield replace(batch, carried=kept, times=None if format is None else times)
                 continue
             found = times()
             keep = self._kept(found)
