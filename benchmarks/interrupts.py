@@ -106,6 +106,11 @@ JOBS = (
         call="Explainer(model(300, 40), method='permutation').explain(X)",
     ),
     Job(
+        "sampled, 100 features, eight missing cells",
+        prepare="X = rows(3000, 100); X[np.arange(3000)[:, None], rng.integers(100, size=(3000, 8))] = np.nan",
+        call="Explainer(model(100, 10), method='permutation', n_orders=24_000).explain(X)",
+    ),
+    Job(
         "kernel regression, 120 features",
         prepare="X = rows(500, 120)",
         call="Explainer(model(120, 9), method='kernel').explain(X)",

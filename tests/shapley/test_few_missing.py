@@ -1,6 +1,6 @@
 """Sampled values of rows with a few missing players: right on average, with intervals that cover, and nobody else's."""
 
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import comb
 
 import numpy as np
@@ -114,6 +114,87 @@ def test_the_kernel_does_what_arrays_do(d, p, n_missing, monkeypatch):
     np.put_along_axis(present, missing, False, axis=1)
     size = np.abs(found[0][:, present]).max() + 1e-3  # without components there is no difference
     np.testing.assert_allclose(found[0][:, present], found[1][:, present], rtol=0, atol=1e-11 * size)
+
+
+def test_what_is_drawn():
+    """Weights make up for drawing some sizes more often, and no missing feature comes first more often than others."""
+    drawn = missing_coalitions.draw_coalitions(40, 512, 0)
+    for net in range(N_NETS):
+        weights, members = drawn.weights[drawn.nets == net], drawn.members[drawn.nets == net]
+        assert weights.sum() == pytest.approx(1, abs=0.01)
+        assert weights.max() < 10 / 512
+        np.testing.assert_allclose(weights @ members, 0.5, atol=0.03)
+        np.testing.assert_allclose(weights @ (members[:, :20] & members[:, 20:]), 1 / 3, atol=0.06)
+    smaller = missing_coalitions.draw_coalitions(40, 8, 0)
+    np.testing.assert_array_equal(smaller.members, drawn.members[: N_NETS * 8])
+    turns = missing_coalitions.draw_turns(3000, 5, 0)
+    np.testing.assert_array_equal(np.sort(turns, axis=1), np.tile(np.arange(5), (3000, 1)))
+    np.testing.assert_allclose(np.bincount(turns[:, 0]) / 3000, 1 / 5, atol=0.03)
+
+
+@pytest.mark.parametrize("n_missing", [2, 3, 5, 8])
+def test_differences_are_sums_over_sets_of_missing_features(n_missing):
+    """Against the contributions to each coalition itself, one by one."""
+    rng, d, k = np.random.default_rng(n_missing), 14, n_missing
+    marginals = Marginals(rng.normal(size=(d, 3)), 0.3, 0.7, rng.normal(size=3))
+    row, absent = rng.normal(size=(1, d)), rng.choice(d, k, replace=False)
+    drawn, turns = missing_coalitions.draw_coalitions(d, 2, 0), missing_coalitions.draw_turns(2 * N_NETS, k, 0)
+    expected = np.zeros((N_NETS, d))
+    for members, weight, net, turn in zip(*drawn, drawn.nets, turns, strict=True):
+        chain = [turn[:r] for r in range(k + 1)]
+        every = [list(which) for r in range(k + 1) for which in combinations(range(k), r)]
+        for which in every if k <= 3 else chain:
+            with_some = members.copy()
+            with_some[absent] = False
+            others = with_some.sum() - with_some
+            with_some[absent[which]] = True
+            r, n_sets = len(which), comb(k, len(which)) if k <= 3 else 1
+            share = missing_orders.share_before(r, d - k, k)[np.clip(others, 0, d - k - 1)]
+            expected[net] += weight * ((r == 0) - share / n_sets) * marginals.of(row, with_some[None])[0, 0]
+    found = MissingCoalitions(marginals, 0).differences(row, absent[None], 2, 1)[:, 0]
+    present = ~np.isin(np.arange(d), absent)
+    np.testing.assert_allclose(found[:, present], expected[:, present], rtol=1e-9, atol=1e-12)
+
+
+def test_patterns_that_occur_often_are_compiled_to_the_same_numbers(detector_and_rows, monkeypatch):
+    """As with some sensors that are dead all the time."""
+    detector, new = detector_and_rows
+    rows = np.tile(np.nan_to_num(new), (40, 1))
+    rows[:, [3, 9]] = np.nan
+    one_by_one = Explainer(detector, method="permutation", n_orders=192).explain(rows[:36])
+    often = Explainer(detector, method="permutation", n_orders=192).compile()
+    often.explain(rows)
+    # with forms, nothing is left to estimate
+    monkeypatch.setattr(MissingCoalitions, "differences", None)
+    why = often.explain(rows[:36])
+    size = np.abs(why.values).max()
+    for name in ("values", "std_error"):
+        np.testing.assert_allclose(getattr(why, name), getattr(one_by_one, name), rtol=0, atol=1e-10 * size)
+    assert why.n_evaluations == one_by_one.n_evaluations
+
+
+@pytest.mark.parametrize(
+    ("options", "by_coalitions"),
+    [({}, True), ({"groups": {"both": ["x0", "x1"]}}, False), ({"given": ["x0"]}, False), ({"score": "t2"}, True)],
+)
+def test_which_games_share_coalitions(options, by_coalitions, detector_and_rows, monkeypatch):
+    detector, new = detector_and_rows
+    calls = []
+    estimate = MissingCoalitions.differences
+    monkeypatch.setattr(MissingCoalitions, "differences", lambda self, *args: calls.append(1) or estimate(self, *args))
+    Explainer(detector, method="permutation", n_orders=192, **options).explain(new)
+    assert bool(calls) is by_coalitions
+
+
+def test_features_that_are_exactly_determined_give_no_warning():
+    """The contribution of a missing feature, which nobody reads, is infinite in some coalitions."""
+    gaussian = LatentGaussian(np.zeros(28), np.ones((28, 1)), 1.0)
+    X = gaussian.sample(2, 0)
+    rng = np.random.default_rng(0)
+    for row in X:
+        row[rng.choice(28, 8, replace=False)] = np.nan
+    why = Explainer(gaussian, score="spe", method="permutation", n_orders=1536).explain(X)
+    assert np.isfinite(why.values).all()
 
 
 def test_values_are_right_on_average_and_intervals_cover(detector_and_rows):

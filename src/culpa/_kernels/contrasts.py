@@ -1,4 +1,4 @@
-"""What rows with a few missing cells differ in from the same rows with these cells filled in, compiled.
+"""How rows with a few missing cells differ from the same rows with these cells filled in, compiled.
 
 `culpa.games.marginals` has the formulas and the symbols. A coalition S is prepared once for all rows: V w of every feature,
 and what follows from it. A row that misses a few features needs other coalitions: those without the missing features, with
@@ -17,7 +17,8 @@ and the K and L of every missing feature m
 
 where K_m and L_m are the entries of K and L at m. So a move takes a few operations for each feature, whatever the number of
 latent variables, and rows with different cells missing share all that takes more. Lanes are neighbouring features. The
-features that fill up the last vector have loadings of 0.
+features that fill up the last vector have loadings of 0. Contributions of missing features are meaningless, and may be
+infinite: nobody reads them.
 
 | symbol | code | meaning |
 | --- | --- | --- |
@@ -116,9 +117,9 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                     store(known, (2 + 2 * m) * p_filled + e, gain)
                     store(known, (3 + 2 * m) * p_filled + e, load(b, e, like) * gain)
             # the state of the coalition, and contributions to it
-            middle, half = weight[n_inside, n_inside, 0], weight[n_inside, n_inside, 1]
+            mean_weight, half_difference = weight[n_inside, n_inside, 0], weight[n_inside, n_inside, 1]
             if n_inside and not all_sets:
-                middle, half = 0.0, 0.0
+                mean_weight, half_difference = 0.0, 0.0
             for i in range(0, columns, TILE):
                 r, t, K, L = load(cells, own + i, like), like, like, like
                 for e in range(p):
@@ -133,7 +134,7 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                 store(state, K_0 + i, K)
                 store(state, L_0 + i, L)
                 change = _contribution(r, t, q, sign, load(inverses, i, like), a_psi)
-                store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
+                store(paid, own + i, load(paid, own + i, like) + (mean_weight + half_difference * sign) * change)
                 for m in range(1, k):
                     K, L = like, like
                     for e in range(p):
@@ -142,7 +143,7 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                     store(state, K_0 + 2 * m * columns + i, K)
                     store(state, L_0 + 2 * m * columns + i, L)
             # one missing feature moves at a time: so that all sets of them occur, or all leave and then join in turn
-            r_inside, moved = n_inside, 0
+            n_inside_now, moved = n_inside, 0
             n_moves = n_sets - 1 if all_sets else n_inside + k
             for move in range(1, n_moves + 1):
                 m = 0
@@ -157,12 +158,12 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                 j, K_at, L_at = missing[at, m], K_0 + 2 * m * columns, L_0 + 2 * m * columns
                 leaves = (side[j] < 0.0) != bool((moved >> m) & 1)
                 moved ^= 1 << m
-                r_inside += -1 if leaves else 1
+                n_inside_now += -1 if leaves else 1
                 pays, last = all_sets or move >= n_inside, move == n_moves
                 n_kept = k  # missing features that may move again: with all sets, the first ones move most often
                 while all_sets and n_kept > 0 and not (n_moves - move) >> (n_kept - 1):
                     n_kept -= 1
-                middle, half = weight[n_inside, r_inside, 0], weight[n_inside, r_inside, 1]
+                mean_weight, half_difference = weight[n_inside, n_inside_now, 0], weight[n_inside, n_inside_now, 1]
                 r_j, t_j, g_j, q_j = state[j], state[columns + j], state[2 * columns + j], state[3 * columns + j]
                 move_by = -1.0 / (psi - g_j) if leaves else 1.0 / (psi + g_j)
                 shift, pull = move_by * r_j, t_j + move_by * r_j * q_j
@@ -178,7 +179,9 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                     q = load(state, 3 * columns + i, like) + cK * (q_j * cK - 2.0 * L)
                     if pays:
                         change = _contribution(r, t, q, sign, 1.0 / (psi + sign * g), a_psi)
-                        store(paid, own + i, load(paid, own + i, like) + (middle + half * sign) * change)
+                        store(
+                            paid, own + i, load(paid, own + i, like) + (mean_weight + half_difference * sign) * change
+                        )
                     if not last:
                         store(state, i, r)
                         store(state, columns + i, t)
@@ -192,4 +195,4 @@ def contrasts(model, prepared, rows, missing, turns, weights, nets, result):
                             store(state, to, load(state, to, like) + cK * (cK_m * q_j - L_m) - cK_m * L)
 
 
-CONTRASTS = Kernel(contrasts, worth=5e8, calls=(aligned_zeros, _contribution))
+CONTRASTS = Kernel(contrasts, worth=1.5e9, calls=(aligned_zeros, _contribution))

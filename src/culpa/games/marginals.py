@@ -99,7 +99,12 @@ class Seen(NamedTuple):
 
 def in_columns(array: Floats) -> Floats:
     """The last axis filled up to whole vectors by zeros."""
-    shape = (*array.shape[:-1], -(-array.shape[-1] // TILE) * TILE)
+    shape = (*array.shape[:-1], whole_vectors(array.shape[-1]))
     filled = aligned_zeros(math.prod(shape)).reshape(shape)
     filled[..., : array.shape[-1]] = array
     return filled
+
+
+def whole_vectors(n: int) -> int:
+    """The next multiple of the numbers in a vector."""
+    return -(-n // TILE) * TILE

@@ -439,8 +439,8 @@ class LatentGaussian:
         key, kept = observed.tobytes(), self._latest_posteriors
         found = kept.get(key) or self._posteriors(observed)
         if key not in kept:
-            if len(kept) >= 2:
-                kept.clear()
+            for old in list(kept)[:-1]:
+                kept.pop(old, None)
             kept[key] = found
         yield slice(0, len(observed)), *found
 

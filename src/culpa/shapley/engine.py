@@ -72,6 +72,7 @@ class Engine:
         self._forms: QuadraticForms | None = None
         self._forms_refused = False  # because they would lose digits
         self._pattern_forms, self._exact_patterns = PatternForms(), ExactPatterns(game, players)
+        self._few_missing_forms = PatternForms()
         self._compiling = threading.RLock()
         self._n_rows = 0  # explained so far
 
@@ -191,6 +192,7 @@ class Engine:
             self.settings.seed,
             self.settings.n_jobs,
             self._missing_coalitions,
+            self._few_missing_forms_if_due if self._patterns_may_have_forms(self.game) else None,
         )
 
     @cached_property
@@ -236,20 +238,34 @@ class Engine:
 
         Only where complete rows are sampled: otherwise, `share_out_incomplete` has asked `ExactPatterns` already.
         """
-        if self._forms is None or self.order is not None or not self.can_compile or not worth_forms(game):
+        if not self._patterns_may_have_forms(game) or self._is_exact(len(self.players)):
             return None
-        if self._is_exact(len(self.players)):
-            return None
+        rule = None if self._is_exact(len(players)) else self._rule(len(players))
+        cost = PatternCost.of(game, players, int(observed.sum()), rule)
+
+        def find() -> QuadraticForms:
+            return self._find_forms(game, players, rule, features=np.flatnonzero(observed))
+
+        return self._forms_if_due(self._pattern_forms, observed, cost, n_rows, find)
+
+    def _patterns_may_have_forms(self, game: Game) -> bool:
+        return self._forms is not None and self.order is None and self.can_compile and worth_forms(game)
+
+    def _few_missing_forms_if_due(
+        self, observed: Mask, cost: PatternCost, n_rows: int, find: Callable[[], QuadraticForms]
+    ) -> QuadraticForms | None:
+        return self._forms_if_due(self._few_missing_forms, observed, cost, n_rows, find)
+
+    def _forms_if_due(
+        self, known: PatternForms, observed: Mask, cost: PatternCost, n_rows: int, find: Callable[[], QuadraticForms]
+    ) -> QuadraticForms | None:
+        """Forms of a pattern if they are known, or found now that there were enough rows."""
         with self._compiling:
-            forms = self._pattern_forms.get(observed)
-            if forms is not None:
-                return forms
-            rule = None if self._is_exact(len(players)) else self._rule(len(players))
-            cost = PatternCost.of(game, players, int(observed.sum()), rule)
-            if not self._pattern_forms.are_due(observed, cost, n_rows):
-                return None
-            forms = self._find_forms(game, players, rule, features=np.flatnonzero(observed))
-            self._pattern_forms.keep(observed, forms, self.settings.memory_bytes - self._forms.n_bytes)
+            forms = known.get(observed)
+            if forms is None and known.are_due(observed, cost, n_rows):
+                assert self._forms is not None
+                forms = find()
+                known.keep(observed, forms, self.settings.memory_bytes - self._forms.n_bytes)
             return forms
 
     @property

@@ -23,7 +23,8 @@ Some filled-in rows differ much. If a missing cell nearly follows from a few oth
 filled in contradicts them, and coalitions with it are worth far more than those without. The standard errors show that.
 Values of such rows come from all orders. So do those of rows with few players, for which all orders are almost exact.
 
-The estimator does not depend on whether complete rows are compiled, so values do not depend on what else was explained.
+Values by replicate are quadratic in the observed cells, so patterns with many rows get forms of their own. The estimator
+does not depend on whether complete rows or patterns are compiled, so values do not depend on what else was explained.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,18 +37,24 @@ import numpy as np
 from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
-from culpa.shapley.missing_coalitions import MissingCoalitions
+from culpa.shapley.form_evaluation import n_products
+from culpa.shapley.forms import QuadraticForms, forms_from_probes
+from culpa.shapley.missing_coalitions import MissingCoalitions, n_sets_paid
 from culpa.shapley.missing_orders import MissingOrders, contrast
+from culpa.shapley.pattern_forms import PatternCost
 from culpa.shapley.permutation import summarise
 from culpa.shapley.rules import N_NETS
 from culpa.shapley.shares import Players, Served, Shares
 
-# By how many powers of 2 nets of orders are smaller than those of complete rows, by the number of missing players, and the
-# share of coalitions for each missing player: see docs/performance.md for the errors. With more missing players, the
-# difference takes about as long as the values themselves.
+# By how many powers of 2 nets of orders are smaller than those of complete rows, by the number of missing players. With
+# more of them, the difference takes about as many orders as the values themselves.
 _SMALLER = {1: 4, 2: 3, 3: 3}
-_COALITIONS_PER_MISSING = 1 / 32
-_MOST_MISSING_FROM_COALITIONS = 8
+# Coalitions for each missing feature and each order of complete rows, and how many features may be missing: with more, the
+# difference takes about as long as all orders. docs/performance.md has the errors.
+_COALITIONS_PER_MISSING, _MOST_MISSING_FROM_COALITIONS = 1 / 32, 8
+_ROWS_THAT_COUNT = (
+    8  # of a pattern, in a table with more than so many patterns: looking for forms of others takes too long
+)
 SMALLEST_NET = 4  # log2 of the nets of complete rows
 _FEWEST_PRESENT = 20
 _ROWS_PER_TASK = 64
@@ -57,6 +64,7 @@ _CELLS_TOGETHER = 1 << 17  # values by each replicate that are held at a time
 class Task(NamedTuple):
     """Rows in which the same players are absent."""
 
+    pattern: int  # the same number for the same pattern
     absent: Mask  # (players,)
     rows: Positions
 
@@ -70,8 +78,8 @@ def tasks_of(missing: Mask, players: Players, most_missing: int) -> dict[int, li
     rows, starts = sorted_by_pattern(kind_of_row, len(kinds))
     return {
         n_missing: [
-            Task(absent[kind], rows[start : min(start + _ROWS_PER_TASK, starts[kind + 1])])
-            for kind in np.flatnonzero(whole & (n_absent == n_missing))
+            Task(kind, absent[kind], rows[start : min(start + _ROWS_PER_TASK, starts[kind + 1])])
+            for kind in np.flatnonzero(whole & (n_absent == n_missing)).tolist()
             for start in range(starts[kind], starts[kind + 1], _ROWS_PER_TASK)
         ]
         for n_missing in range(1, most_missing + 1)
@@ -91,11 +99,16 @@ def _relative_error(shares: Shares) -> Floats:
         return np.asarray(np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1))
 
 
+FormsIfDue = Callable[[Mask, PatternCost, int, Callable[[], QuadraticForms]], QuadraticForms | None]
+
+
 class FewMissing(NamedTuple):
     """Shares out rows in which a few players are missing.
 
     ``complete`` computes the values of complete rows by each replicate of a rule with nets of 2^``log2_net`` orders,
     (replicates, n, players), or exactly, (1, n, players). ``coalitions`` estimates differences; without, orders do.
+    ``forms_if_due`` returns the forms of features that are observed, given what they cost, for how many more rows, and how
+    to find them, or ``None`` if it is too early for that.
     """
 
     game: Game
@@ -105,6 +118,7 @@ class FewMissing(NamedTuple):
     seed: int
     n_jobs: int | None
     coalitions: MissingCoalitions | None = None
+    forms_if_due: FormsIfDue | None = None
 
     @property
     def most_missing(self) -> int:
@@ -122,40 +136,98 @@ class FewMissing(NamedTuple):
         for n_missing, tasks in tasks_of(np.isnan(rows), self.players, self.most_missing).items():
             if served_otherwise(n_missing):
                 continue
-            for some in _batches(tasks, _CELLS_TOGETHER // len(self.players)):
+            often, rest = self._often_and_rest(tasks)
+            for same in often:
+                at = np.concatenate([task.rows for task in same])
+                present = np.flatnonzero(~same[0].absent)
+                forms = self._forms(present, len(at), n_missing)
+                if forms is None:
+                    rest.extend(same)
+                    continue
+                values = forms.by_replicate(rows[at][:, present], self.n_jobs)
+                shares, good = self._judged(values, filled[at], forms.n_evaluations)
+                served = served.with_rows(at[good], shares, present)
+            for some in _batches(rest, _CELLS_TOGETHER // len(self.players)):
                 at = np.concatenate([task.rows for task in some])
                 # those present first
                 order = np.argsort(np.stack([task.absent for task in some]), axis=1, kind="stable")
                 sizes = [len(task.rows) for task in some]
-                shares, good = self._shares(filled[at], score[at], sizes, order, n_missing)
+                values, n_evaluations = self._values(filled[at], score[at], sizes, order, n_missing)
+                shares, good = self._judged(values, filled[at], n_evaluations)
                 present = np.repeat(order[:, :-n_missing], sizes, axis=0)
                 served = served.with_rows(at[good], shares, present[good])
         return served
 
-    def _shares(
+    def _often_and_rest(self, tasks: list[Task]) -> tuple[list[list[Task]], list[Task]]:
+        """Tasks by pattern, of patterns that may have forms, and all other tasks."""
+        if self.forms_if_due is None:
+            return [], tasks
+        few = len({task.pattern for task in tasks}) <= _ROWS_THAT_COUNT
+        often = [task for task in tasks if few or len(task.rows) >= _ROWS_THAT_COUNT]
+        rest = [] if few else [task for task in tasks if len(task.rows) < _ROWS_THAT_COUNT]
+        return [list(same) for _, same in groupby(often, key=lambda task: task.pattern)], rest
+
+    def _forms(self, present: Positions, n_rows: int, n_missing: int) -> QuadraticForms | None:
+        """Of a pattern, by the features that are present; these are all players."""
+        assert self.forms_if_due is not None
+        assert self.coalitions is not None
+        d, n_probes = len(self.players), n_products(len(present)) + 1
+        each = self.coalitions.operations(n_missing, self._net(n_missing), d) + N_NETS * d * 2.0 * n_products(d)
+        cost = PatternCost(n_probes * each, 0.0, each)
+        observed = np.isin(np.arange(d), present)
+
+        def values(probes: Floats) -> Floats:
+            rows = np.where(observed, probes, np.nan)
+            filled = self.game.filled_in(rows)
+            assert filled is not None  # share_out has asked before
+            order = np.concatenate([present, np.flatnonzero(~observed)])[None]
+            score = self.game.total(rows, present) - self.game.base_value
+            return self._values(filled, score, [len(rows)], order, n_missing)[0]
+
+        def find() -> QuadraticForms:
+            return forms_from_probes(self.game, values, present, self._n_evaluations(n_missing))
+
+        return self.forms_if_due(observed, cost, n_rows, find)
+
+    def _values(
         self, filled: Floats, score: Floats, sizes: list[int], order: Positions, n_missing: int
-    ) -> tuple[Shares, Mask]:
-        """Of some rows, and which of them filled-in rows help with.
+    ) -> tuple[Floats, int]:
+        """By replicate, (replicates, n, players present), and how many coalitions were valued.
 
         The first so many rows have the first order of players (patterns, players), with those first who are present.
         """
         present = np.repeat(order[:, :-n_missing], sizes, axis=0)
         difference, n_evaluations = self._differences(filled, sizes, order, n_missing)
-        complete = self.complete(filled)
-        values = np.take_along_axis(complete, present[None], axis=2) + difference
+        values = np.take_along_axis(self.complete(filled), present[None], axis=2) + difference
         values += ((score - values.sum(axis=2)) / present.shape[1])[:, :, None]
-        shares = summarise(values, (N_NETS << self.log2_net) * len(self.players) + n_evaluations)
-        good = self._are_good(_relative_error(shares), complete)
+        return values, n_evaluations
+
+    def _judged(self, values: Floats, filled: Floats, n_evaluations: int) -> tuple[Shares, Mask]:
+        """Shares of the rows that filled-in rows help with, and which rows these are.
+
+        Their relative errors are as small as usual, or not much larger than those of the filled-in rows.
+        """
+        shares = summarise(values, n_evaluations)
+        error, usual = (
+            _relative_error(shares),
+            (N_NETS << self.log2_net) ** -0.5,
+        )  # all orders leave about a third of that
+        good: Mask = error <= usual
+        if not good.all():
+            complete = self.complete(filled[~good])
+            if len(complete) > 1:
+                of_filled = _relative_error(summarise(complete, 0))
+                good[~good] = error[~good] <= np.minimum(2 * of_filled, 4 * usual)
         return shares._replace(values=shares.values[good], std_error=shares.std_error[good]), good
 
-    def _are_good(self, error: Floats, complete: Floats) -> Mask:
-        """Whether relative errors are as small as usual, or not much larger than those of the filled-in rows."""
-        usual = (N_NETS << self.log2_net) ** -0.5  # all orders leave about a third of that
-        good: Mask = error <= usual
-        if len(complete) > 1 and not good.all():
-            of_filled = _relative_error(summarise(complete[:, ~good], 0))
-            good[~good] = error[~good] <= np.minimum(2 * of_filled, 4 * usual)
-        return good
+    def _net(self, n_missing: int) -> int:
+        """Coalitions of a net."""
+        return max(1, round(_COALITIONS_PER_MISSING * n_missing * (1 << self.log2_net)))
+
+    def _n_evaluations(self, n_missing: int) -> int:
+        """Coalitions that are valued: each with sets of the missing features, for every feature, and complete rows."""
+        n_sets = N_NETS * self._net(n_missing) * n_sets_paid(n_missing)
+        return ((N_NETS << self.log2_net) + n_sets) * len(self.players)
 
     def _differences(self, filled: Floats, sizes: list[int], order: Positions, n_missing: int) -> tuple[Floats, int]:
         """By replicate, (replicates, n, players present), and how many coalitions were valued."""
@@ -163,9 +235,8 @@ class FewMissing(NamedTuple):
             net = self.log2_net - _SMALLER[n_missing]
             rule = contrast(order.shape[1] - n_missing, n_missing, net, self.seed)
             walk = MissingOrders(self.game, self.players, self.n_jobs)
-            return walk.differences(filled, sizes, order, rule)[:, :, :-n_missing], rule.n_evaluations
-        net = max(1, round(_COALITIONS_PER_MISSING * n_missing * (1 << self.log2_net)))
+            n_evaluations = (N_NETS << self.log2_net) * len(self.players) + rule.n_evaluations
+            return walk.differences(filled, sizes, order, rule)[:, :, :-n_missing], n_evaluations
         everybody = np.repeat(order, sizes, axis=0)
-        found = self.coalitions.differences(filled, everybody[:, -n_missing:], net, self.n_jobs)
-        n_evaluations = N_NETS * net * (n_missing + 1) * len(self.players)
-        return np.take_along_axis(found, everybody[None, :, :-n_missing], axis=2), n_evaluations
+        found = self.coalitions.differences(filled, everybody[:, -n_missing:], self._net(n_missing), self.n_jobs)
+        return np.take_along_axis(found, everybody[None, :, :-n_missing], axis=2), self._n_evaluations(n_missing)

@@ -244,10 +244,12 @@ def _coordinates(game: Game) -> Floats | None:
     return None if game.axes is None else game.axes.coordinates
 
 
-def forms_from_probes(game: Game, evaluate: Callable[[Floats], Floats]) -> QuadraticForms:
-    """Forms of any quadratic functions of the row, (n, functions), found like those of Shapley values."""
-    axes = _axes(game)
-    return _from_probes(game, axes, evaluate(_probes(axes))[None], 0)
+def forms_from_probes(
+    game: Game, evaluate: Callable[[Floats], Floats], features: Positions | None = None, n_evaluations: int = 0
+) -> QuadraticForms:
+    """Forms of any quadratic functions of the row, (replicates, n, functions), found like those of Shapley values."""
+    axes = _axes(game, features)
+    return _from_probes(game, axes, evaluate(_probes(axes)), n_evaluations)
 
 
 def _axes(game: Game, features: Positions | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""What rows with a few missing cells differ in from filled-in rows, by coalitions in which all features are paid.
+"""How rows with a few missing cells differ from filled-in rows, by coalitions to which all features contribute.
 
 `culpa.shapley.few_missing` says what is estimated. If a game knows the contributions of all features to a coalition
 (`culpa.games.marginals`), there is no need to walk orders. Draw a share q between 0 and 1 and a coalition S of features,
@@ -28,7 +28,7 @@ from scipy.stats import beta
 from culpa._core.threads import in_threads
 from culpa._core.types import Floats, Mask, Positions
 from culpa._kernels.contrasts import CONTRASTS, MOST_IN_ALL_SETS, Prepared
-from culpa.games.marginals import Marginals, Seen, in_columns
+from culpa.games.marginals import Marginals, Seen, in_columns, whole_vectors
 from culpa.shapley.missing_orders import share_before
 from culpa.shapley.rules import N_NETS, points
 
@@ -36,6 +36,7 @@ _EVENLY = 0.15  # share of coalitions whose q is uniform, so that no weight is l
 _DRAW = beta(1.5, 2.5)  # of the others; measured to vary least for 2 to 15 components
 _ROWS_PER_TASK = 64
 _FEWEST_DRAWN = 512  # so that nets of most sizes share them
+_OPERATIONS_PER_CALL = 1e9  # a thirtieth of a second
 _COALITIONS_TOGETHER = 1 << 21  # numbers of prepared coalitions that are held at a time
 _NUMBERS_TOGETHER = 1 << 20  # contributions, or gains of latent variables, held at a time by arrays
 
@@ -56,7 +57,10 @@ class Drawn(NamedTuple):
 def draw_coalitions(n_features: int, net: int, seed: int) -> Drawn:
     """Nets of so many coalitions each, from pieces of one Sobol sequence."""
     n = N_NETS * net
-    numbers = _numbers(n_features + 1, max(_FEWEST_DRAWN, 1 << (n - 1).bit_length()), seed)[:n]
+    if n <= _FEWEST_DRAWN:
+        numbers = _few_numbers(n_features + 1, seed)[:n]
+    else:
+        numbers = _numbers(n_features + 1, 1 << (n - 1).bit_length(), seed)[:n]
     shares = np.linspace(0, 1, 1 << 12)
     steps = _EVENLY * shares + (1 - _EVENLY) * _DRAW.cdf(shares)
     q = np.interp(numbers[:, 0], steps, shares)
@@ -64,7 +68,11 @@ def draw_coalitions(n_features: int, net: int, seed: int) -> Drawn:
     return Drawn(numbers[:, 1:] < q[:, None], 1 / density / net)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
+def _few_numbers(n_dimensions: int, seed: int) -> Floats:
+    return _numbers(n_dimensions, _FEWEST_DRAWN, seed)
+
+
 def _numbers(n_dimensions: int, n_points: int, seed: int) -> Floats:
     """The first points of a Sobol sequence: a power of 2, because SciPy warns about other numbers."""
     return points(n_dimensions, np.random.default_rng([seed, 1]))((n_points, n_dimensions))
@@ -84,27 +92,50 @@ def shares_of_sets(n_present: int, n_missing: int) -> Floats:
     return shares
 
 
+def n_sets_paid(n_missing: int) -> int:
+    """How many sets of missing features take part in each coalition."""
+    return 1 << n_missing if n_missing <= MOST_IN_ALL_SETS else n_missing + 1
+
+
 class MissingCoalitions:
     """Estimates the differences of rows that miss few features. Coalitions are prepared once, if they are few."""
 
     def __init__(self, marginals: Marginals, seed: int) -> None:
         self.marginals, self.seed = marginals, seed
-        self._prepared: dict[int, Prepared] = {}
+        self._prepared: Prepared | None = None  # of as many coalitions as were ever needed, if they take little room
+
+    def operations(self, n_missing: int, net: int, n_features: int) -> float:
+        """About how many operations a row takes."""
+        each = 2.0 * len(self.marginals.b) * (3 + 2 * n_missing) + 60.0 * n_missing
+        return N_NETS * net * n_features * each
 
     def differences(self, filled: Floats, missing: Positions, net: int, n_jobs: int | None) -> Floats:
         """By net, (nets, n, d), of filled-in rows (n, d) that miss features (n, k), with nets of so many coalitions."""
-        drawn, k = draw_coalitions(filled.shape[1], net, self.seed), missing.shape[1]
-        turns = draw_turns(len(drawn.members), k, self.seed)
-        operations = len(drawn.members) * filled.size * (2.0 * len(self.marginals.b) * (3 + 2 * k) + 60.0 * k)
-        if not CONTRASTS.pays(operations):
-            CONTRASTS.note_work_without(operations)
+        (n, d), k = filled.shape, missing.shape[1]
+        drawn = draw_coalitions(d, net, self.seed)
+        turns, operations = draw_turns(len(drawn.members), k, self.seed), self.operations(k, net, d)
+        if not CONTRASTS.pays(n * operations):
+            CONTRASTS.note_work_without(n * operations)
             return self._by_arrays(filled, missing, drawn, turns)
-        found = np.zeros((N_NETS, *filled.shape))
-        together = max(N_NETS, _COALITIONS_TOGETHER // max(1, self.marginals.loadings.size))
+        found = np.zeros((N_NETS, n, d))
+        room = whole_vectors(d) * whole_vectors(len(self.marginals.b))
+        together = max(
+            1, min(_COALITIONS_TOGETHER // max(1, room), int(_OPERATIONS_PER_CALL * N_NETS * net / operations))
+        )
         for start in range(0, len(drawn.members), together):
             some = slice(start, min(start + together, len(drawn.members)))
-            self._add_by_kernel(found, filled, missing, drawn, turns, some, n_jobs)
+            # Ctrl-C is answered between two calls of the kernel
+            per_row = operations * (some.stop - start) / len(drawn.members)
+            n_rows = max(1, min(_ROWS_PER_TASK, int(_OPERATIONS_PER_CALL / per_row)))
+            self._add_by_kernel(found, filled, missing, drawn, turns, some, n_rows, n_jobs)
         return found
+
+    def _prepare(self, members: Mask) -> Prepared:
+        """All coalitions of a net; those of a smaller net are the first of a larger one."""
+        prepared = self._prepared
+        if prepared is None or len(prepared.side) < len(members):
+            self._prepared = prepared = self.marginals.prepare(members)
+        return Prepared(*(part[: len(members)] for part in prepared))
 
     def _add_by_kernel(
         self,
@@ -114,15 +145,13 @@ class MissingCoalitions:
         drawn: Drawn,
         turns: Positions,
         some: slice,
+        n_rows: int,
         n_jobs: int | None,
     ) -> None:
-        """Add the differences that some of the coalitions tell."""
-        n_all, d, k = len(drawn.members), filled.shape[1], missing.shape[1]
-        prepared = self._prepared.get(n_all)
-        if prepared is None:
-            prepared = self.marginals.prepare(drawn.members[some])
-            if some.stop - some.start == n_all:
-                self._prepared[n_all] = prepared
+        """Add the differences estimated from some of the coalitions, so many rows at a time."""
+        d, k = filled.shape[1], missing.shape[1]
+        whole = some.stop - some.start == len(drawn.members)
+        prepared = self._prepare(drawn.members) if whole else self.marginals.prepare(drawn.members[some])
         shares = shares_of_sets(d - k, k)
         # of contributions, by how many of the missing features are among the members
         size = drawn.members[some].sum(axis=1)[:, None] - np.arange(k + 1)
@@ -136,7 +165,7 @@ class MissingCoalitions:
             CONTRASTS(model, prepared, in_columns(filled[rows]), absent, turns[some], weights, nets, result)
             found[:, rows] += result[:, :, :d]
 
-        in_threads(add, [slice(at, at + _ROWS_PER_TASK) for at in range(0, len(filled), _ROWS_PER_TASK)], n_jobs)
+        in_threads(add, [slice(at, at + n_rows) for at in range(0, len(filled), n_rows)], n_jobs)
 
     def _by_arrays(self, filled: Floats, missing: Positions, drawn: Drawn, turns: Positions) -> Floats:
         """The same, some coalitions and rows at a time."""
@@ -149,7 +178,9 @@ class MissingCoalitions:
             for first in range(0, n, together):
                 rows = slice(first, first + together)
                 seen = self.marginals.look(filled[rows], drawn.members[some])
-                paid = drawn.weights[some, None, None] * _paid(seen, missing[rows], turns[some])
+                # a missing feature that has left still counts as inside for its own contribution, which nobody reads
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    paid = drawn.weights[some, None, None] * _paid(seen, missing[rows], turns[some])
                 np.add.at(found[:, rows], drawn.nets[some], paid)
         return found
 

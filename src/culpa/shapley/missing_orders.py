@@ -1,4 +1,4 @@
-"""What rows with a few missing cells differ in from filled-in rows, by orders of the players.
+"""How rows with a few missing cells differ from filled-in rows, by orders of the players.
 
 `culpa.shapley.few_missing` says what is estimated. This serves every game that can be walked, and groups of features.
 """

@@ -104,7 +104,7 @@ class CoalitionForms:
 
     def __init__(self, game: Game, players: Players) -> None:
         self._n_players = len(players)
-        self._forms = forms_from_probes(game, lambda rows: tabulate(game, rows, players).T)
+        self._forms = forms_from_probes(game, lambda rows: tabulate(game, rows, players).T[None])
 
     @staticmethod
     def fit(game: Game, n_players: int) -> bool:
