@@ -140,7 +140,7 @@ def test_differences_are_sums_over_sets_of_missing_features(n_missing):
     row, absent = rng.normal(size=(1, d)), rng.choice(d, k, replace=False)
     drawn, turns = missing_coalitions.draw_coalitions(d, 2, 0), missing_coalitions.draw_turns(2 * N_NETS, k, 0)
     expected = np.zeros((N_NETS, d))
-    for members, weight, net, turn in zip(*drawn, drawn.nets, turns, strict=True):
+    for members, weight, net, turn in zip(drawn.members, drawn.weights, drawn.nets, turns, strict=True):
         chain = [turn[:r] for r in range(k + 1)]
         every = [list(which) for r in range(k + 1) for which in combinations(range(k), r)]
         for which in every if k <= 3 else chain:

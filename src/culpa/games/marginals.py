@@ -36,9 +36,9 @@ class Marginals(NamedTuple):
         """Contributions (coalitions, n, d) to coalitions (coalitions, d)."""
         return self.look(X, members).contributions()
 
-    def look(self, X: Floats, members: Mask) -> "Seen":
-        """What coalitions (coalitions, d) know about rows (n, d)."""
-        gains, inside = self._gains(members), members[:, None, :]
+    def look(self, X: Floats, members: Mask, gains: Floats | None = None) -> "Seen":
+        """What coalitions (coalitions, d) know about rows (n, d); their gains may be known already."""
+        gains, inside = self.gains(members) if gains is None else gains, members[:, None, :]
         z = np.where(inside, X, 0.0) @ gains / self.psi
         t = (z * self.b) @ gains.swapaxes(1, 2)
         g, q = (np.broadcast_to(array[:, None, :], t.shape) for array in self._spread_and_bend(gains))
@@ -46,7 +46,7 @@ class Marginals(NamedTuple):
 
     def prepare(self, members: Mask) -> Prepared:
         """What the kernel needs to know about coalitions (coalitions, d) for all rows."""
-        gains, side = self._gains(members), np.where(members, -1.0, 1.0)
+        gains, side = self.gains(members), np.where(members, -1.0, 1.0)
         g, q = self._spread_and_bend(gains)
         by_component = in_columns(gains.swapaxes(1, 2))
         return Prepared(
@@ -63,7 +63,7 @@ class Marginals(NamedTuple):
         """The same for the kernel."""
         return Alike(in_columns(self.loadings.T), in_columns(self.b), self.psi, self.a)
 
-    def _gains(self, members: Mask) -> Floats:
+    def gains(self, members: Mask) -> Floats:
         """V w of every feature, (coalitions, d, p)."""
         known = np.where(members[:, :, None], self.loadings, 0.0)
         precision = np.eye(len(self.b)) + known.swapaxes(1, 2) @ self.loadings / self.psi
@@ -71,7 +71,7 @@ class Marginals(NamedTuple):
 
     def _spread_and_bend(self, gains: Floats) -> tuple[Floats, Floats]:
         """g and q, (coalitions, d)."""
-        return (gains * self.loadings).sum(axis=2), (gains**2 * self.b).sum(axis=2)
+        return np.einsum("cdp,dp->cd", gains, self.loadings), np.einsum("cdp,cdp,p->cd", gains, gains, self.b)
 
 
 class Seen(NamedTuple):

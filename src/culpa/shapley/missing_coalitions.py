@@ -18,9 +18,9 @@ Contributions differ most if few features are known. So q is drawn more often be
 weighted accordingly.
 """
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import comb
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import beta
@@ -35,19 +35,21 @@ from culpa.shapley.rules import N_NETS, points
 _EVENLY = 0.15  # share of coalitions whose q is uniform, so that no weight is large
 _DRAW = beta(1.5, 2.5)  # of the others; measured to vary least for 2 to 15 components
 _ROWS_PER_TASK = 64
+_CALL = 4e6  # operations that take as long as a call of many array functions
 _FEWEST_DRAWN = 512  # so that nets of most sizes share them
 _OPERATIONS_PER_CALL = 1e9  # a thirtieth of a second
 _COALITIONS_TOGETHER = 1 << 21  # numbers of prepared coalitions that are held at a time
 _NUMBERS_TOGETHER = 1 << 20  # contributions, or gains of latent variables, held at a time by arrays
 
 
-class Drawn(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Drawn:
     """Coalitions in nets of the same size, one after the other."""
 
     members: Mask  # (coalitions, d)
     weights: Floats  # (coalitions,): of a mean over each net
 
-    @property
+    @cached_property
     def nets(self) -> Positions:
         """The net of each coalition, (coalitions,)."""
         return np.arange(len(self.members)) * N_NETS // len(self.members)
@@ -78,18 +80,31 @@ def _numbers(n_dimensions: int, n_points: int, seed: int) -> Floats:
     return points(n_dimensions, np.random.default_rng([seed, 1]))((n_points, n_dimensions))
 
 
+@lru_cache(maxsize=16)
 def draw_turns(n_coalitions: int, n_missing: int, seed: int) -> Positions:
     """Random orders of the missing features, one for each coalition."""
     in_order = np.tile(np.arange(n_missing), (n_coalitions, 1))
     return np.random.default_rng([seed, 2]).permuted(in_order, axis=1)
 
 
+@lru_cache(maxsize=16)
 def shares_of_sets(n_present: int, n_missing: int) -> Floats:
     """Weights of contributions to a coalition with a set of r missing features, (k + 1, positions)."""
     n_sets = [comb(n_missing, r) if n_missing <= MOST_IN_ALL_SETS else 1 for r in range(n_missing + 1)]
     shares = -np.stack([share_before(r, n_present, n_missing) / n_sets[r] for r in range(n_missing + 1)])
     shares[0] += 1
     return shares
+
+
+@lru_cache(maxsize=16)
+def _weights_of_sets(drawn: Drawn, n_missing: int) -> Floats:
+    """Weights of contributions as `CONTRASTS` takes them."""
+    d, k = drawn.members.shape[1], n_missing
+    shares = shares_of_sets(d - k, k)
+    # by how many of the missing features are among the members
+    size = drawn.members.sum(axis=1)[:, None] - np.arange(k + 1)
+    outside, inside = (shares[:, np.clip(size - own, 0, d - k - 1)].transpose(1, 2, 0) for own in (0, 1))
+    return np.stack([outside + inside, outside - inside], axis=-1) / 2 * drawn.weights[:, None, None, None]
 
 
 def n_sets_paid(n_missing: int) -> int:
@@ -101,8 +116,10 @@ class MissingCoalitions:
     """Estimates the differences of rows that miss few features. Coalitions are prepared once, if they are few."""
 
     def __init__(self, marginals: Marginals, seed: int) -> None:
-        self.marginals, self.seed = marginals, seed
-        self._prepared: Prepared | None = None  # of as many coalitions as were ever needed, if they take little room
+        self.marginals, self.seed, self._model = marginals, seed, marginals.model
+        # of as many coalitions as were ever needed, if they take little room
+        self._prepared: Prepared | None = None
+        self._gains: Floats | None = None
 
     def operations(self, n_missing: int, net: int, n_features: int) -> float:
         """About how many operations a row takes."""
@@ -114,8 +131,9 @@ class MissingCoalitions:
         (n, d), k = filled.shape, missing.shape[1]
         drawn = draw_coalitions(d, net, self.seed)
         turns, operations = draw_turns(len(drawn.members), k, self.seed), self.operations(k, net, d)
-        if not CONTRASTS.pays(n * operations):
-            CONTRASTS.note_work_without(n * operations)
+        by_arrays = _CALL + n * operations
+        if not CONTRASTS.pays(by_arrays):
+            CONTRASTS.note_work_without(by_arrays)
             return self._by_arrays(filled, missing, drawn, turns)
         found = np.zeros((N_NETS, n, d))
         room = whole_vectors(d) * whole_vectors(len(self.marginals.b))
@@ -152,12 +170,7 @@ class MissingCoalitions:
         d, k = filled.shape[1], missing.shape[1]
         whole = some.stop - some.start == len(drawn.members)
         prepared = self._prepare(drawn.members) if whole else self.marginals.prepare(drawn.members[some])
-        shares = shares_of_sets(d - k, k)
-        # of contributions, by how many of the missing features are among the members
-        size = drawn.members[some].sum(axis=1)[:, None] - np.arange(k + 1)
-        outside, inside = (shares[:, np.clip(size - own, 0, d - k - 1)].transpose(1, 2, 0) for own in (0, 1))
-        weights = np.stack([outside + inside, outside - inside], axis=-1) / 2 * drawn.weights[some, None, None, None]
-        model, nets = self.marginals.model, drawn.nets[some]
+        weights, nets, model = _weights_of_sets(drawn, k)[some], drawn.nets[some], self._model
 
         def add(rows: slice) -> None:
             result = np.zeros((N_NETS, len(missing[rows]), prepared.side.shape[1]))
@@ -167,6 +180,13 @@ class MissingCoalitions:
 
         in_threads(add, [slice(at, at + n_rows) for at in range(0, len(filled), n_rows)], n_jobs)
 
+    def _kept_gains(self, members: Mask) -> Floats:
+        """The same for arrays."""
+        gains = self._gains
+        if gains is None or len(gains) < len(members):
+            self._gains = gains = self.marginals.gains(members)
+        return gains[: len(members)]
+
     def _by_arrays(self, filled: Floats, missing: Positions, drawn: Drawn, turns: Positions) -> Floats:
         """The same, some coalitions and rows at a time."""
         n, d = filled.shape
@@ -174,10 +194,12 @@ class MissingCoalitions:
         coalitions = max(1, _NUMBERS_TOGETHER // (d * max(1, len(self.marginals.b))))
         for start in range(0, len(drawn.members), coalitions):
             some = slice(start, min(start + coalitions, len(drawn.members)))
+            whole = some.stop - start == len(drawn.members)
+            gains = self._kept_gains(drawn.members) if whole else self.marginals.gains(drawn.members[some])
             together = max(1, _NUMBERS_TOGETHER // ((some.stop - start) * d * (missing.shape[1] + 2)))
             for first in range(0, n, together):
                 rows = slice(first, first + together)
-                seen = self.marginals.look(filled[rows], drawn.members[some])
+                seen = self.marginals.look(filled[rows], drawn.members[some], gains)
                 # a missing feature that has left still counts as inside for its own contribution, which nobody reads
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                     paid = drawn.weights[some, None, None] * _paid(seen, missing[rows], turns[some])
