@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,16 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
     assert (target.read_bytes(), path.is_symlink(), target.is_symlink()) == (b"new", True, False)
     assert not hidden(tmp_path)
     assert not hidden(target.parent)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="needs /dev/fd")
+def test_a_file_that_the_shell_appends_to(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old ")
+    with path.open("ab") as opened, write_whole(Path(f"/dev/fd/{opened.fileno()}"), force=True) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old new"
+    assert not hidden(tmp_path)
 
 
 def test_a_planted_link_next_to_the_target_of_a_link_is_not_followed(tmp_path, monkeypatch):
