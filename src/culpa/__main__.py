@@ -4,23 +4,20 @@ Importing the commands takes longer than anything else that happens before a com
 first, and Ctrl-C in that time ends the command as it does later.
 """
 
-import os
-import sys
-
 from culpa._core.interrupts import run_interruptible
+from culpa._core.output import make_streams_whole
 
 
 def main() -> None:
     """Entry point of the command."""
-    if sys.stderr is None:  # it is closed, but libraries expect it
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    make_streams_whole()
     run_interruptible(_run)
 
 
 def _run() -> None:
-    from culpa.cli import app
+    from culpa.cli import app, console
 
-    app()
+    console.run_to_end(app)
 
 
 if __name__ == "__main__":

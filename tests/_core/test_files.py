@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,18 +75,93 @@ def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
     assert not path.exists()
 
 
-def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path):
-    victim, path = tmp_path / "victim", tmp_path / "out"
-    victim.write_bytes(b"precious")
-    path.symlink_to(victim)
-    with write_whole(path, force=True) as file:
-        file.write(b"new")
-    assert (victim.read_bytes(), path.read_bytes(), path.is_symlink()) == (b"precious", b"new", False)
-    path.unlink()
-    path.symlink_to(tmp_path / "absent")
+def test_the_target_of_a_link_is_replaced(tmp_path):
+    target, path = tmp_path / "folder" / "target", tmp_path / "out"
+    target.parent.mkdir()
+    target.write_bytes(b"old")
+    (tmp_path / "link").symlink_to(target)
+    path.symlink_to("link")
     with pytest.raises(ValueError, match="already exists"), write_whole(path):
         pass
-    assert not (tmp_path / "absent").exists()
+    with write_whole(path, force=True) as file:
+        file.write(b"new")
+        assert hidden(target.parent)
+        assert target.read_bytes() == b"old"
+    assert (target.read_bytes(), path.is_symlink(), target.is_symlink()) == (b"new", True, False)
+    assert not hidden(tmp_path)
+    assert not hidden(target.parent)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="needs /dev/fd")
+def test_a_file_that_the_shell_appends_to(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"old ")
+    with path.open("ab") as opened, write_whole(Path(f"/dev/fd/{opened.fileno()}"), force=True) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old new"
+    assert not hidden(tmp_path)
+
+
+def test_a_planted_link_next_to_the_target_of_a_link_is_not_followed(tmp_path, monkeypatch):
+    victim, target, path = tmp_path / "victim", tmp_path / "target", tmp_path / "out"
+    victim.write_bytes(b"precious")
+    target.write_bytes(b"old")
+    path.symlink_to(target)
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "0" * 2 * n)
+    (tmp_path / f".target.{'0' * 16}.part").symlink_to(victim)
+    with pytest.raises(FileExistsError), write_whole(path, force=True) as file:
+        file.write(b"new")
+    assert (victim.read_bytes(), target.read_bytes()) == (b"precious", b"old")
+
+
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("target", ["absent", "out"])  # itself
+def test_a_link_to_nothing_is_refused(tmp_path, force, target):
+    path = tmp_path / "out"
+    path.symlink_to(tmp_path / target)
+    with pytest.raises(ValueError, match="a link to a file that does not exist"), write_whole(path, force=force):
+        pass
+    assert path.is_symlink()
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_a_replaced_file_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with write_whole(path, force=True) as file:
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+        file.write(b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", mode)
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path):
+    (tmp_path / "usual").write_bytes(b"")
+    for force in (False, True):
+        with write_whole(tmp_path / f"out {force}", force=force) as file:
+            file.write(b"new")
+        assert (tmp_path / f"out {force}").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_replaced_file_keeps_its_owner_and_group(tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    os.chown(path, 12345, 54321)
+    path.chmod(0o640)
+    with write_whole(path, force=True) as file:
+        file.write(b"new")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (12345, 54321, 0o640)
+
+    def refuse(*arguments):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with write_whole(path, force=True) as file:
+        file.write(b"newer")
+    assert path.stat().st_mode & 0o777 == 0o600  # the group is another one
 
 
 @pytest.mark.parametrize("links", [True, False])

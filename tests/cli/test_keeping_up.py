@@ -203,3 +203,14 @@ def test_the_model_is_an_argument_of_update_and_info(folder):
     assert "--model" not in run("info", "--help").stdout
     for words in (("update", model, more, "-o", folder / "x", "-q"), ("info", model)):
         run(*words)
+
+
+def test_compare_shows_names_as_they_are_and_no_share_of_nothing(folder):
+    names = ["a\x1b[31m", "[bold]b", "c\x7f", "d", "e\x9b2J"]
+    table = write(frame().set_axis(names, axis=1), folder / "odd.parquet")
+    run("fit", table, "-o", folder / "odd.culpa", "--noun", "[red]tag")
+    shown = run("compare", table, table, "-m", folder / "odd.culpa").stdout
+    assert all(sign.isprintable() or sign == "\n" for sign in shown)
+    for name in (r"a\x1b[31m", "[bold]b", r"c\x7f", r"e\x9b2J", "[red]tag"):
+        assert name in shown
+    assert "nan" not in shown

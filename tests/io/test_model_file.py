@@ -184,6 +184,20 @@ def set_limits(kind, rows, **scores):
     return change
 
 
+def count_rows(*names):
+    """More rows behind the limits of statistics than scores that were kept could stand for."""
+
+    def change(arrays, header):
+        blocks = np.repeat([0.0, 1.0], 20)
+        scores = {name: np.arange(40.0) for name in ("spe", "t2", "mahalanobis")}
+        rows = {name: [20, 1_000_000 if name in names else 20] for name in scores}
+        header["parameters"].update(limit="auto")
+        header.update(statistic="mahalanobis")
+        set_limits("held-out", rows, **scores, **{f"{name}_block": blocks for name in scores})(arrays, header)
+
+    return change
+
+
 _BLOCKS = np.repeat([0.0, 1.0], 5)
 
 HOSTILE = {
@@ -251,6 +265,10 @@ HOSTILE = {
         ),
         "'limits.spe.weight' does not contain a weight",
     ),
+    "more rows than scores can stand for": (count_rows("mahalanobis"), "scores in array 'limits.mahalanobis'"),
+    "more rows of SPE than scores can stand for": (count_rows("spe"), "scores in array 'limits.spe' can stand for"),
+    "more rows of all than scores can stand for": (count_rows("spe", "t2", "mahalanobis"), "counts more rows than"),
+    "blocks of too many rows": (scale_array("blocks.n", 1e60), "'blocks.n' counts more rows than are possible"),
     "no blocks": (set_limits("held-out", {"spe": []}), "'limits'"),
     "held-out scores in one number": (set_limits("held-out", {"spe": 10}, spe=np.arange(10.0)), "'limits'"),
     "counts of blocks that do not count": (set_limits("empirical", {"spe": [5, 5]}, spe=np.arange(10.0)), "'limits'"),

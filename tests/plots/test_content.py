@@ -500,3 +500,12 @@ def test_texts():
     assert shorten("two\nlines\x00 and\ttab") == "two lines and tab"
     assert len(set(shorten_all([f"{'x' * 100}{i}{'y' * 100}" for i in range(9)]))) == 9
     assert row_label("$a_b$") == "$a_b$"
+
+
+def test_a_chart_without_a_limit_says_why():
+    """Of many rows, the largest scores are kept only, and no limit is known where half of the rows are above it."""
+    rows = np.random.default_rng(0).normal(size=(140_000, 3))
+    rows[:, 2] += rows[:, 0]
+    detector = PCADetector(1, contamination=0.3, confidence=0.5).fit(rows)
+    with pytest.raises(ValueError, match=r"only the largest .* scores were kept. Choose a higher confidence."):
+        ControlChart.of(detector, rows[:10])

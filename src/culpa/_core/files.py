@@ -3,6 +3,9 @@
 A file is written under a random hidden name that ends in ``.part``, and renamed at the end. Creation is exclusive, so
 two writers never share a part, and a planted link is never followed. The writer holds a lock on its part. The system
 releases the lock when the process ends, however it ends, so a part without a lock belongs to nobody and can be removed.
+
+A file that replaces another keeps its permissions, and nobody else can read it before that. If the output is a link, its
+target is replaced, and the part lies next to the target.
 """
 
 import os
@@ -36,10 +39,18 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
         with path.open("wb") as device:
             yield device
         return
+    if path.is_symlink():
+        if path.absolute().is_relative_to("/dev") or path.absolute().is_relative_to("/proc"):
+            with path.open("ab") as stream:  # a file that the shell has opened, as /dev/stdout, perhaps to append to it
+                yield stream
+            return
+        path = Path(os.path.realpath(path))
     remove_stale_parts(path)
     with _new_part(path) as (part, file):
         yield file
         file.flush()
+        if force:
+            _keep_permissions(file, path)
         os.fsync(file.fileno())
         if fcntl is None:
             file.close()  # Windows does not rename open files; elsewhere, closing would give up the lock
@@ -52,8 +63,9 @@ def check_free(path: Path, *, force: bool = False) -> None:
         raise ValueError(f"{path} is a folder, not a file.")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {str(path.parent)!r} does not exist.")
-    is_dangling = path.is_symlink() and not path.exists()
-    if (path.is_file() or is_dangling) and not force:
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{path} is a link to a file that does not exist. Remove the link, or choose another name.")
+    if path.is_file() and not force:
         raise _taken(path)
 
 
@@ -78,13 +90,35 @@ def _affixes(path: Path) -> tuple[str, str]:
 def _new_part(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """A new hidden file next to ``path``, open and locked."""
     start, end = _affixes(path)
+    opener = _open_for_owner if path.exists() else None
     while True:
         part = path.with_name(start + secrets.token_hex(_RANDOM) + end)
         # noted before it exists, because Ctrl-C may come between any two instructions
-        with removed_at_end(part), part.open("xb") as file:
+        with removed_at_end(part), open(part, "xb", opener=opener) as file:
             if _is_locked_in_time(part, file):
                 yield part, file
                 return
+
+
+def _open_for_owner(part: str, flags: int) -> int:
+    """Create a part that only its owner can read, until it has the permissions of the file that it replaces."""
+    return os.open(part, flags, 0o600)
+
+
+def _keep_permissions(file: IO[bytes], path: Path) -> None:
+    """Give a part the owner, the group and the permissions of the file that it replaces, as far as the system allows it."""
+    if not hasattr(os, "fchmod") or not path.exists():
+        return
+    old, new = path.stat(), os.fstat(file.fileno())
+    for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
+        with suppress(OSError):  # only root may give files away
+            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                os.fchown(file.fileno(), owner, group)
+    mode = stat.S_IMODE(old.st_mode) & 0o777
+    if os.fstat(file.fileno()).st_gid != old.st_gid:  # another group gets what everybody has
+        mode = mode & ~0o070 | (mode & 0o007) << 3
+    with suppress(OSError):  # a file system without permissions
+        os.fchmod(file.fileno(), mode)
 
 
 def _is_locked_in_time(part: Path, file: IO[bytes]) -> bool:

@@ -114,12 +114,12 @@ def calibrate(
         choice = (_settings if choose is Choice.settings else _components)(windows, comparable, plan, len(features))
     best, label, sheets = choice
     best.set_params(given=detector.given)  # by name
+    if output is not None:  # first, because the reader of the tables may stop in the middle, as "head" does
+        options.save_model(fit(best, source, features, report=console.warn), source, output)
     if not quiet:
         for sheet in sheets(top):
             console.console_of_width(140).print(sheet)
-    if output is not None:
-        options.save_model(fit(best, source, features, report=console.warn), source, output)
-        if not quiet:
+        if output is not None:
             console.say(f"wrote {output}: {label}{_rate(best)}")
 
 

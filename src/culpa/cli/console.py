@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
@@ -20,8 +20,9 @@ _words: list[str] = []
 
 
 def say(text: str) -> None:
-    """One line for a person, on standard error."""
-    typer.echo(plain(text), err=True)
+    """One line for a person, on standard error. If it cannot be written, the result of the command stays the same."""
+    with suppress(OSError):
+        typer.echo(plain(text), err=True)
 
 
 def plain(text: str) -> str:
@@ -102,6 +103,26 @@ def guarded() -> Iterator[None]:
         if isinstance(error, ValueError | ImportError | MemoryError | NotImplementedError):
             fail(str(error) or "not enough memory.")
         raise
+
+
+def run_to_end(app: Callable[[], None]) -> None:
+    """Run the whole command line. Its answer is complete, or the exit code says that it is not."""
+    from culpa._core.output import problem_of_output
+
+    ended = SystemExit(0)
+    try:
+        with guarded():  # for help and version, which are no commands
+            try:
+                app()
+            except SystemExit as end:
+                ended = end
+            sys.stdout.flush()
+            problem = problem_of_output()  # of which a library may have made something else
+            if problem is not None and (not ended.code or (isinstance(problem, BrokenPipeError) and ended.code == 1)):
+                raise problem
+    except typer.Exit as end:
+        raise SystemExit(end.exit_code) from None
+    raise ended
 
 
 def console_of_width(width: int) -> "Console":

@@ -64,12 +64,12 @@ def _text(source: "TimedTable", table: options.TableOptions, new: list[str]) -> 
             "",
             "[reading]  # how tables are read",
             *(f"{key} = {_toml(value)}" for key, value in given.items()),
-            *(f"# {line}" for line in source.inner.decisions),
+            *(f"# {console.plain(line)}" for line in source.inner.decisions),
             "# missing = ['-9999']  # values that mean a missing cell",
             "# exclude = ['2024-02-03T08:00/2024-02-03T12:00']  # stops of the plant",
             "",
             "[columns]",
-            f"# features: {', '.join(features[:12])}{', ...' if len(features) > 12 else ''}",
+            f"# features: {console.plain(', '.join(features[:12]))}{', ...' if len(features) > 12 else ''}",
             f"drop = {_toml(left_out)}  # not numbers" if left_out else "# drop = []  # columns to leave out",
             "",
             "[units]",
@@ -104,6 +104,8 @@ def _toml(value: object) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, (int, float)):
         return str(value).lower()
+    if any("\ud800" <= sign <= "\udfff" for sign in str(value)):
+        raise ValueError(f"{str(value)!r} is not valid Unicode, so a project file cannot contain it. Rename it.")
     escaped = "".join(
         f"\\u{ord(sign):04x}" if ord(sign) < 32 or ord(sign) == 127 else f"\\{sign}" if sign in '"\\' else sign
         for sign in str(value)

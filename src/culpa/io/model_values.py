@@ -34,6 +34,8 @@ def check_values(arrays: Arrays, noise_variance: float) -> None:
     for name in _COVARIANCES:
         if name in arrays and not _are_covariances(arrays[name]):
             raise ModelFileError(f"array {name!r} is not a covariance matrix.")
+    if "blocks.n" in arrays and arrays["blocks.n"].sum() >= _MOST_ROWS:
+        raise ModelFileError("array 'blocks.n' counts more rows than are possible.")
     if "model.axes" in arrays:
         _check_axes(arrays["model.axes"], arrays["model.loadings"])
     for name, columns in (("abnormal", tuple(ABNORMAL_COLUMNS)), ("suspicious", CELL_COLUMNS)):
@@ -68,11 +70,26 @@ def _check_rows(name: str, positions: Floats) -> None:
 
 
 def check_working(fitted: FittedDetector) -> None:
-    """Refuse a model that gives no finite score to rows like its training rows."""
+    """Refuse a model that gives no finite score to rows like its training rows, or no limit to its statistics."""
     probes = _probes(fitted.model.distribution.n_features)
     with np.errstate(all="ignore"):
         if not np.isfinite(fitted.statistic(probes)).all():
             raise ModelFileError("the model gives scores that are not finite.")
+    if not fitted.limit_source:
+        _check_limits(fitted)
+
+
+def _check_limits(fitted: FittedDetector) -> None:
+    """As many scores were kept as the limits of charts need."""
+    own = fitted.limits.tails.get(fitted.statistic.name)
+    for name, score in fitted.charted.items():
+        if fitted.limits.knows(score, fitted.confidence):
+            continue
+        # an update may keep fewer scores of other statistics, but always counts the same rows
+        if name == fitted.statistic.name or own is None or fitted.limits.tails[name].n != own.n:
+            raise ModelFileError(
+                f"the header's field 'limits' counts more rows than the scores in array 'limits.{name}' can stand for."
+            )
 
 
 def check_forms(forms: QuadraticForms, fitted: FittedDetector) -> None:

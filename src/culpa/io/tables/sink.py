@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from culpa._core.files import write_whole
+from culpa._core.output import is_closed, write_all
 from culpa.io.tables.columns import plain, without_zeros
 from culpa.io.tables.csv_line import CsvLine
 from culpa.io.tables.table import TableError
@@ -37,7 +38,7 @@ def open_sink(
     The file appears under its name when the block ends well, and not at all otherwise.
     """
     if path is None:
-        if sys.stdout is None:
+        if is_closed():
             raise TableError("standard output is closed. Name a file with -o.")
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
             raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
@@ -160,7 +161,7 @@ class _Gate(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         if not self.shut:
-            self.file.write(data)
+            write_all(self.file, data)
         return memoryview(data).nbytes
 
     def flush(self) -> None:
@@ -182,7 +183,7 @@ class _Ndjson:
             for cells in zip(*lists, strict=True)
         ]
         if lines:
-            self.file.write(("\n".join(lines) + "\n").encode())
+            write_all(self.file, ("\n".join(lines) + "\n").encode())
         if self.flush:
             self.file.flush()
 

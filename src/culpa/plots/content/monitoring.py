@@ -227,6 +227,9 @@ def _statistics(
     limits: dict[str, dict[float, float]] = {}
     for line in fitted.control_limits(confidences):
         limits.setdefault(line.statistic, {})[line.confidence] = line.limit
+    for name, score in fitted.charted.items():
+        if fitted.confidence not in limits.get(name, {}):
+            fitted.limits(score, fitted.confidence)  # an error that says why there is none
     statistics = tuple(
         Statistic(name, cells, limits[name], limits[name][fitted.confidence]) for name, cells in values.items()
     )
