@@ -166,7 +166,7 @@ def _read(content, dialect, header):
     try:
         return _read_text(text, dialect, header)
     except Unreadable:
-        lines = [line.split() for line in text.splitlines() if line.strip()]
+        lines = [re.split(r"[ \t]+", line.strip(" \t")) for line in re.split(r"\r\n|\r|\n", text) if line.strip()]
         aligned = "\t" in text and '"' not in text and len(set(map(len, lines))) == 1 and set(NAMES) <= set(lines[0])
         if not aligned:
             raise

@@ -109,6 +109,18 @@ def test_vertical_tabs_and_form_feeds_are_no_line_breaks(tmp_path):
         read(tmp_path / "u.csv", ["a", "b", "c"], delimiter="|")
 
 
+@pytest.mark.parametrize("odd", ["\x0b", "\x1c", "\u00a0", "\u2028"])
+def test_only_blanks_and_tabs_separate_cells(tmp_path, odd):
+    """The header was cut at white space of any kind, and rows were not."""
+    (tmp_path / "t.csv").write_text(f"b\ta{odd}c\n11.5\t6.7\t-9.4\n-5.9\t-8.4\t-1.1\n", encoding="utf-8")
+    with pytest.raises(TableError):
+        read(tmp_path / "t.csv", ["a", "b", "c"])
+    (tmp_path / "t.csv").write_text(f"b  a\tc{odd}d\n1  2 3\n4 5 6\n", encoding="utf-8")
+    with pytest.raises(TableError, match="no column 'c'"):
+        read(tmp_path / "t.csv", ["a", "c"])
+    assert read(tmp_path / "t.csv", ["a", "b"])[0].tolist() == [[2, 1], [5, 4]]
+
+
 def test_a_line_break_outside_quotes_ends_a_row_whatever_else_the_row_holds(tmp_path):
     (tmp_path / "t.csv").write_bytes(b'a,id,b,note\n1,x,2,y\n3,te\rxt,4,"q\nr"\n')
     with pytest.raises(TableError, match=r"row 1 has 2 cell\(s\), but the header has 4"):

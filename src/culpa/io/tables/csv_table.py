@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_each, check_numeric, find_for_model, take_as_missing, to_matrix
-from culpa.io.tables.lines import WHITESPACE, Lines, has_hidden_breaks, restored
+from culpa.io.tables.lines import WHITESPACE, Lines, cut_line_at_blanks, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Grouping, Spelling
 from culpa.io.tables.pipe import Pipe
@@ -444,7 +444,7 @@ def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
     """The cells of the first lines that are not blank."""
     lines = [line for line in dialect.lines_of(text)[:400] if line.strip()]
     if delimiter == WHITESPACE:
-        yield from (line.split() for line in lines)
+        yield from map(cut_line_at_blanks, lines)
         return
     try:
         yield from csv.reader(lines, delimiter=delimiter)

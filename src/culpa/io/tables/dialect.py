@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from culpa.io.tables.lines import WHITESPACE, make_decoder, wrong_encoding
+from culpa.io.tables.lines import WHITESPACE, cut_line_at_blanks, make_decoder, wrong_encoding
 from culpa.io.tables.times import readings
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -61,8 +61,9 @@ def detect_delimiter(text: str) -> str:
 
 def _is_blank_separated(lines: Sequence[str]) -> bool:
     """Whether lines have the same number of texts between blanks, and numbers among them."""
-    widths = {len(line.split()) for line in lines}
-    return len(widths) == 1 and max(widths) > 1 and any(is_number(cell, ".") for cell in lines[-1].split())
+    rows = [cut_line_at_blanks(line) for line in lines]
+    widths = {len(row) for row in rows}
+    return len(widths) == 1 and max(widths) > 1 and any(is_number(cell, ".") for cell in rows[-1])
 
 
 def is_time(cell: str) -> bool:

@@ -166,6 +166,15 @@ def _cut_at_blanks(block: bytes) -> bytes:
     return re.sub(rb"[ \t]+(?=\r?\n|\r|\Z)|(?m:^[ \t]+)", b"", re.sub(rb"[ \t]+", b"\t", block))
 
 
+def cut_line_at_blanks(line: str) -> list[str]:
+    r"""The cells of a line between blanks and tabs; other white space, such as vertical tabs, belongs to cells.
+
+    >>> cut_line_at_blanks(" a  b\x0bc\t1\n")
+    ['a', 'b\x0bc', '1']
+    """
+    return re.split(r"[ \t]+", line.strip(" \t\r\n"))
+
+
 def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
     """A function that turns pieces of a text into UTF-8; an empty piece ends the text."""
     try:
