@@ -72,6 +72,7 @@ class LongTable:
         for file in inner.files():
             if isinstance(file, CsvTable):
                 file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
+                file.numbers = frozenset({self.roles.value})
                 self.spelling = file.spelling
 
     @property
