@@ -80,7 +80,8 @@ def is_number(cell: str, decimal: str) -> bool:
     >>> [is_number(cell, ",") for cell in ("1,5", "-2e3", "1.5", "Bad Input")]
     [True, True, False, False]
     """
-    if "_" in cell or (decimal != "." and "." in cell):  # float() accepts more than CSV files mean
+    other = "_" in cell or not cell.strip().isascii()  # float() accepts more than files mean, such as '１２'
+    if other or (decimal != "." and "." in cell):
         return False
     try:
         float(cell.replace(decimal, "."))

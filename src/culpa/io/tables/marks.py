@@ -33,11 +33,13 @@ class Marks:
     lone: str | None = None
 
 
-def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
+def cells_of_numbers(
+    lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool], *, or_all: bool = True
+) -> list[str]:
     """The cells of columns of numbers; a number in a column of texts tells nothing about the others.
 
     In short tables, names and units above the numbers may be half of a column, so they are left out one by one. If no
-    column of numbers has a mark, all cells count.
+    column of numbers has a mark, all cells count, unless ``or_all`` is false.
 
     >>> cells_of_numbers([["1.234", "12,5"], ["2.345", "x"]], lambda cell: False)
     ['1.234', '2.345']
@@ -50,7 +52,7 @@ def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str],
                 found += filled
         if any(re.search(r"\D", cell.strip("+-")) for cell in found):
             return found
-    return [cell for cells in lines for cell in cells if not is_missing(cell.strip())]
+    return [cell for cells in lines for cell in cells if or_all and not is_missing(cell.strip())]
 
 
 def _is_like_a_number(cell: str) -> bool:
