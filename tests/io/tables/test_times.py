@@ -211,3 +211,29 @@ def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
     assert again.time_columns == ["Datum", "Uhrzeit"]
     alone = open_table([str(path)], Options(time="Datum"), Selection(), print)
     assert alone.time_columns == ["Datum"]
+
+
+@pytest.mark.parametrize(
+    ("number", "format", "message"),
+    [
+        (1_700_000_000_000, "s", r"'1700000000000' in row 8, .* seconds since 1970\. If times are milliseconds"),
+        (1_700_000_000_000_000_000, "ms", r"in row 8, .* nanoseconds since 1970, use --time-format ns\."),
+        (1e18, "s", r"in row 8, which is not between the years 1678 and 2261"),
+        (-1e15, "s", r"Correct the cell, or name another format with --time-format"),
+    ],
+)
+def test_numbers_since_1970_that_are_out_of_range(number, format, message):
+    for cells in ([5, number], [str(number), str(number)], pd.array([5.5, number])):
+        text = message.replace("row 8", "row 7") if isinstance(cells[0], str) else message
+        with pytest.raises(ValueError, match=text):
+            TimeFormat(format).read(cells, "t", 7)
+    assert TimeFormat("s").read([-9.1e9, 9.1e9], "t").year.tolist() == [1681, 2258]
+
+
+@pytest.mark.parametrize("bad", ["2024-01-01 24:00", "24:00", "A12"])
+def test_the_cell_that_is_no_time_is_named(bad):
+    cells = ["2024-01-01 21:00", None, "2024-01-01 22:00", bad, "x"]
+    with pytest.raises(ValueError, match=rf"'t' contains {bad!r} in row 13, which is not a time\..*--time-format"):
+        TimeFormat("iso").read(cells, "t", 10)
+    with pytest.raises(ValueError, match="'t' contains '10:x' in row 2, which is not a time"):
+        TimeFormat("iso").read(["10:00", "10:01", "10:x"], "t")

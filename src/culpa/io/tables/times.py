@@ -16,7 +16,12 @@ from culpa.io.tables.table import TableError
 from culpa.monitoring.times import Times, read_times
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # of numbers since 1970, in nanoseconds
+_FARTHEST = 9.2e18  # nanoseconds from 1970; times of 64 bits do not reach much further
 _EPOCH = (3.15e8, 4.1e9)  # 1980 to 2100 in seconds; the ranges of the four units do not overlap
+_ADVICE = (
+    "Write times like 2024-03-05 10:42 (ISO 8601), name their format with --time-format, or number the rows with "
+    "--time none."
+)
 _WORDS = {
     "iso": "year-month-day",
     "ymd": "year, month, day",
@@ -83,7 +88,7 @@ class TimeFormat:
 
         index = _plain(cells)
         if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or (self.name == "iso"):
-            return read_times(index, column, first_row)
+            return read_times(index, column, first_row, _ADVICE)
         codes, texts = pd.factorize(index, use_na_sentinel=False)
         format = self if self.settled else _order_of(texts, column)
         try:
@@ -93,6 +98,15 @@ class TimeFormat:
             raise ValueError(
                 f"{column!r} contains {str(texts[error.position])[:40]!r} in row {row}, which is not a time written as "
                 f"{self.words}. Name the format with --time-format, or drop rows without a time."
+            ) from None
+        except _OutOfRange as error:
+            row, number = first_row + int(np.argmax(codes == error.position)), texts[error.position]
+            unit = epoch_unit(np.array([error.number]))
+            advice = "Correct the cell, or name another format with --time-format."
+            advice = f"If times are {_WORDS[unit]}, use --time-format {unit}." if unit else advice
+            raise ValueError(
+                f"{column!r} contains {_as_text(number)[:40]!r} in row {row}, which is not between the years 1678 and 2261 "
+                f"if times are {self.words}. {advice}"
             ) from None
         return found[codes]
 
@@ -118,6 +132,11 @@ class _NotATime(Exception):
         self.position = position
 
 
+class _OutOfRange(Exception):
+    def __init__(self, position: int, number: float) -> None:
+        self.position, self.number = position, number
+
+
 def _refuse_gaps(good: Any) -> None:
     if not good.all():
         raise _NotATime(int(np.argmin(good)))
@@ -138,9 +157,12 @@ def _as_text(cell: Any) -> str:
 def _from_epoch(numbers: Any, unit: int) -> Times:
     import pandas as pd
 
+    values = np.asarray(numbers, dtype=np.float64)
+    far = np.abs(values) * unit > _FARTHEST
+    if far.any():
+        raise _OutOfRange(int(np.argmax(far)), float(values[np.argmax(far)]))
     if np.issubdtype(numbers.dtype, np.integer):
         return pd.DatetimeIndex(np.asarray(numbers, dtype=np.int64) * unit, dtype="datetime64[ns]")
-    values = np.asarray(numbers, dtype=np.float64)
     whole = np.floor(values)
     rest = np.round((values - whole) * 1e6) * (unit / 1e6)  # a double keeps microseconds of the present
     return pd.DatetimeIndex((whole.astype(np.int64) * unit) + rest.astype(np.int64), dtype="datetime64[ns]")
