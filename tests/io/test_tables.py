@@ -442,3 +442,26 @@ def test_packed_types_are_read_or_refused_by_name(tmp_path, name):
             with open_sink(tmp_path / f"o.{kind}", kind) as sink:
                 sink.write({"id": array})
             assert len((tmp_path / f"o.{kind}").read_bytes()) > 5
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (r'{"a": 1, "b": 2, "id": "\ud800"}', "field 'id' contains a broken character"),
+        (r'{"a": 1, "b": 2, "id": {"x": ["\uDFFF"]}}', "field 'id' contains a broken character"),
+        (r'{"a": 1, "b": 2, "id": 3, "n\ud83d": 4}', r"field 'n\ud83d' contains a broken character"),
+        ('{"a": 1, "b": 2, "id": 3, "a": 4}', "there are several fields 'a'"),
+        ('{"a" : 1, "b": 2, "id": 3, "b": 2}', "there are several fields 'b'"),
+        ('{"a": 1, "b": 2, "id": {"x": 1, "x": 2}}', "there are several fields 'x'"),
+    ],
+)
+def test_lines_of_json_without_a_certain_meaning(tmp_path, line, problem):
+    path, told = tmp_path / "t.ndjson", []
+    good = r'{"a": 5, "b": 6, "id": "\ud83d\ude00 10:00\": x"}'
+    path.write_text(f"{good}\n{line}\n{good}\n")
+    X, kept, rows = read(path, ["a", "b"], ["id"], told.append)
+    assert (X.tolist(), kept["id"], rows) == ([[5, 6]] * 2, ['😀 10:00": x'] * 2, [0, 2])
+    assert len(told) == 1
+    assert f"t.ndjson, line 2: {problem}" in told[0]
+    with pytest.raises(TableError, match="line 2"):
+        read(path, ["a", "b"], ["id"], strict=True)
