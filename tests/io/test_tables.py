@@ -465,3 +465,15 @@ def test_lines_of_json_without_a_certain_meaning(tmp_path, line, problem):
     assert f"t.ndjson, line 2: {problem}" in told[0]
     with pytest.raises(TableError, match="line 2"):
         read(path, ["a", "b"], ["id"], strict=True)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are texts there")
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "ndjson"])
+def test_file_names_that_are_not_utf_8(tmp_path, frame, kind):
+    path, plain = tmp_path / os.fsdecode(b"bad\xff." + kind.encode()), tmp_path / f"plain.{kind}"
+    with open_sink(plain, kind) as sink:
+        sink.write({name: pa.array(frame[name]) for name in "ac"})
+    plain.rename(path)
+    np.testing.assert_array_equal(read(path, ["a", "c"])[0], frame[["a", "c"]])
+    with pytest.raises(TableError, match=r"bad\udcff"):
+        read(path, ["a", "x"], strict=True)

@@ -1,6 +1,7 @@
 """CSV through pyarrow, a block of whole lines at a time."""
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -447,7 +448,7 @@ class CsvTable:
 
     def _stream(self) -> Any:
         try:
-            self._file = pa.OSFile(str(self.path), "rb")
+            self._file = pa.OSFile(os.fsencode(str(self.path)), "rb")  # names need not be UTF-8
             packed = _PACKED.get(self.path.suffix.lower()) if self.path is not None else None
             return self._file if packed is None else _Unpacked(pa.CompressedInputStream(self._file, packed), self.name)
         except pa.ArrowException as error:
