@@ -15,6 +15,7 @@ _STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far
 _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
+_OFFSET = re.compile(r"[T\s]\d\d.*?([Zz]|[+-]\d\d(?::?\d\d)?)\s*$")
 _ADVICE = (
     "Write times like 2024-03-05 10:42 (ISO 8601), or convert them with pandas.to_datetime. If the column contains labels "
     "and not times, make it the index."
@@ -174,7 +175,9 @@ def _parsed(index: Any, name: str, first_row: int, advice: str) -> Times:
     try:
         if not isinstance(first, (str, dt.date, type(None))):
             raise ValueError
-        return _spans(index) if spans else _dates(index)
+        return _spans(index) if spans else _dates(index, name, first_row)
+    except MixedZonesError:
+        raise
     except (TypeError, ValueError):
         row = _first_bad(index, spans)
         raise ValueError(
@@ -205,7 +208,7 @@ def _spans(index: Any, errors: Any = "raise") -> Times:
     return pd.to_timedelta([f"{cell}:00" if str(cell).count(":") == 1 else cell for cell in index], errors=errors)
 
 
-def _dates(index: Any) -> Times:
+def _dates(index: Any, name: str, first_row: int) -> Times:
     import pandas as pd
 
     try:
@@ -213,6 +216,34 @@ def _dates(index: Any) -> Times:
     except ValueError as error:
         if "timezone" not in str(error).lower() and "offset" not in str(error).lower():
             raise
-        return pd.DatetimeIndex(
-            pd.to_datetime(index, format="ISO8601", utc=True)
-        )  # offsets that change with summer time
+        times = pd.DatetimeIndex(pd.to_datetime(index, format="ISO8601", utc=True))  # offsets change with summer time
+        zoned = np.array([utc_offset(cell) is not None for cell in index]) | np.asarray(times.isna())
+        if not zoned.all():
+            raise MixedZonesError(str(index[np.argmin(zoned)]), name, first_row, int(np.argmin(zoned))) from None
+        return times
+
+
+class MixedZonesError(ValueError):
+    """A time without a time zone among times that have one; ``position`` is its place."""
+
+    def __init__(self, cell: str, name: str, first_row: int, position: int) -> None:
+        self.cell, self.position = cell, position
+        super().__init__(
+            f"{name!r} contains {cell[:40]!r} in row {first_row + position} without a UTC offset, but other times have "
+            "one. Write all times with an offset, or none."
+        )
+
+
+def utc_offset(cell: Any) -> str | None:
+    """The UTC offset with which a time is written, if it has one.
+
+    >>> utc_offset("2024-03-05 10:42+0200"), utc_offset("2024-03-05T10:42Z"), utc_offset("2024-03-05")
+    ('+02:00', '+00:00', None)
+    """
+    if isinstance(cell, dt.datetime):
+        return None if cell.tzinfo is None else str(cell.isoformat()[-6:])
+    found = _OFFSET.search(cell) if isinstance(cell, str) else None
+    if found is None:
+        return None
+    digits = re.sub(r"\D", "", found[1]).ljust(4, "0")
+    return f"{found[1][0]}{digits[:2]}:{digits[2:]}" if int(digits) else "+00:00"

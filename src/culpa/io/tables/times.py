@@ -6,6 +6,7 @@ order is open: these cells need no question, but nothing is concluded about othe
 
 import datetime as dt
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from culpa.io.tables.table import TableError
-from culpa.monitoring.times import Times, read_times
+from culpa.monitoring.times import MixedZonesError, Times, read_times, utc_offset
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # of numbers since 1970, in nanoseconds
 _FARTHEST = 9.2e18  # nanoseconds from 1970; times of 64 bits do not reach much further
@@ -99,6 +100,9 @@ class TimeFormat:
                 f"{column!r} contains {str(texts[error.position])[:40]!r} in row {row}, which is not a time written as "
                 f"{self.words}. Name the format with --time-format, or drop rows without a time."
             ) from None
+        except MixedZonesError as error:
+            row = int(np.argmax(codes == error.position))
+            raise MixedZonesError(str(texts[error.position]), column, first_row, row) from None
         except _OutOfRange as error:
             row, number = first_row + int(np.argmax(codes == error.position)), texts[error.position]
             unit = epoch_unit(np.array([error.number]))
@@ -125,6 +129,48 @@ class TimeFormat:
         isos = [_to_iso(text, self.name) for text in texts]
         _refuse_gaps(np.array([iso is not None for iso in isos], dtype=bool))
         return read_times(pd.Index(isos), "time")
+
+
+class Zones:
+    """The time zones of a table's times, batch by batch: all times have one or none has, and several become UTC."""
+
+    def __init__(self, table: str, column: str, cells: Sequence[Any]) -> None:
+        self.table, self.column = table, column
+        found = {utc_offset(cell) for cell in cells if isinstance(cell, str)} - {None}
+        self.offsets = sorted(offset for offset in found if offset)  # that the first cells show
+        self._several, self._told = len(self.offsets) > 1, len(self.offsets) > 1
+        self._start()
+
+    def _start(self) -> None:
+        self._known = len(self.offsets) == 1
+        self._zone = dt.datetime.fromisoformat(f"2000-01-01T00:00{self.offsets[0]}").tzinfo if self._known else None
+
+    def settle(self, times: Times, first_row: int) -> Times:
+        """The times of the next rows, in UTC after the offset changed, which is told once."""
+        import pandas as pd
+
+        if not isinstance(times, pd.DatetimeIndex) or not len(times):
+            return times
+        if first_row == 0:  # it is read once more
+            self._start()
+        if self._known and (self._zone is None) != (times.tz is None):
+            has, had = ("no UTC offset", "have one") if times.tz is None else ("a UTC offset", "have none")
+            raise ValueError(
+                f"{self.column!r} contains {str(times[0])!r} in row {first_row} with {has}, but the times before {had}. "
+                "Write all times with an offset, or none."
+            )
+        self._several |= self._known and self._zone != times.tz
+        self._known, self._zone = True, times.tz
+        if not self._several or times.tz is None:
+            return times
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{self.table}: the UTC offset of the times in column {self.column!r} changes. They are shown in UTC from "
+                f"row {first_row} on.",
+                stacklevel=2,
+            )
+        return times.tz_convert("UTC")
 
 
 class _NotATime(Exception):
