@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from culpa.io.tables import Options, TableError, format_of, open_sink, open_source
-from culpa.io.tables.columns import choose_features, split_names
+from culpa.io.tables.columns import choose_features, plain, split_names
 
 
 def silent(text):
@@ -477,3 +477,41 @@ def test_file_names_that_are_not_utf_8(tmp_path, frame, kind):
     np.testing.assert_array_equal(read(path, ["a", "c"])[0], frame[["a", "c"]])
     with pytest.raises(TableError, match=r"bad\udcff"):
         read(path, ["a", "x"], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kinds", "message"),
+    [
+        (pa.array([[1, 2]] * 3), ["csv"], r"column 'id' contains values of the type list.* Write Parquet or NDJSON"),
+        (pa.array([b"\xff"] * 3), ["csv", "ndjson"], "column 'id' contains bytes that are not UTF-8 text"),
+        (
+            pa.array([(1, 2, 3)] * 3, pa.month_day_nano_interval()),
+            ["csv", "ndjson", "parquet"],
+            "column 'id' contains values of the type month_day_nano_interval",
+        ),
+    ],
+)
+def test_columns_that_a_format_cannot_store_are_named(tmp_path, cells, kinds, message):
+    for kind in kinds:
+        with pytest.raises(TableError, match=message), open_sink(tmp_path / f"t.{kind}", kind) as sink:
+            sink.write({"a": pa.array([1.5] * 3), "id": cells})
+
+
+def test_bytes_in_ndjson_are_text(tmp_path):
+    for cells in (pa.array([b"ab"]), pa.array([b"ab"], pa.binary(2)), pa.array([b"ab"], pa.large_binary())):
+        with open_sink(tmp_path / "t.ndjson", "ndjson", force=True) as sink:
+            sink.write({"id": cells})
+        assert (tmp_path / "t.ndjson").read_text() == '{"id": "ab"}\n'
+
+
+def test_runs_of_dictionary_values(tmp_path):
+    ends = pa.array([2, 3, 5], pa.int32())
+    numbers = pa.RunEndEncodedArray.from_arrays(ends, pa.array([1.5, None, 2.5]).dictionary_encode())
+    labels = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["x", None, "y"]).dictionary_encode())
+    batch = pa.RecordBatch.from_arrays([numbers, labels], names=["a", "id"])
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    X, _, _ = read(tmp_path / "t.arrow", ["a"])
+    np.testing.assert_array_equal(X[:, 0], [1.5, 1.5, np.nan, 2.5, 2.5])
+    assert plain(labels.slice(1, 3)).to_pylist() == ["x", None, "y"]
+    assert plain(labels).to_pylist() == ["x", "x", None, "y", "y"]
