@@ -1,9 +1,12 @@
 """Reading tables: every format gives the same numbers, and what is wrong is said with file, column and row."""
 
+import bz2
 import datetime
 import decimal
+import gzip
 import io
 import json
+import lzma
 import os
 import sys
 
@@ -515,3 +518,35 @@ def test_runs_of_dictionary_values(tmp_path):
     np.testing.assert_array_equal(X[:, 0], [1.5, 1.5, np.nan, 2.5, 2.5])
     assert plain(labels.slice(1, 3)).to_pylist() == ["x", None, "y"]
     assert plain(labels).to_pylist() == ["x", "x", None, "y", "y"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (gzip.compress, r"t\.csv is compressed\. Decompress it with gzip -d, or name the file like table\.csv\.gz"),
+        (bz2.compress, r"bzip2 -d, or name the file like table\.csv\.bz2"),
+        (lzma.compress, "xz -d, and pass the result"),
+        (lambda content: pa.compress(content, "zstd", asbytes=True), "zstd -d"),
+        (
+            lambda content: content.decode().encode("utf-16"),
+            "not encoded in utf-8, but in utf-16. Add --encoding utf-16",
+        ),
+        (lambda content: content.decode().encode("utf-32"), "Add --encoding utf-32"),
+        (lambda content: content.decode().encode("utf-16-le"), "Add --encoding utf-16-le"),
+        (lambda content: content.decode().encode("utf-16-be"), "Add --encoding utf-16-be"),
+    ],
+)
+def test_other_bytes_than_utf_8_are_recognised(tmp_path, packed, message):
+    (tmp_path / "t.csv").write_bytes(packed(b"a,b\n1,2\n3,4\n"))
+    with pytest.raises(TableError, match=message):
+        read(tmp_path / "t.csv", ["a", "b"])
+    if "encoding" in message:
+        assert read(tmp_path / "t.csv", ["a"], encoding=message.split()[-1])[0].tolist() == [[1], [3]]
+
+
+def test_compressed_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"a,b\n1,2\n"))))
+    with pytest.raises(
+        TableError, match=r"standard input is compressed\. .* gzip -d, for example in a pipe before culpa"
+    ):
+        open_source(None, Options(), silent)

@@ -30,6 +30,9 @@ def read(tmp_path, text, **options):
         (["1234.567"], ";", ".", None),
         (["1 234,5"], ";", ",", " "),
         (["1'234.5"], ";", ".", "'"),
+        (["1’234"], ";", ".", "’"),
+        (["1\u00a0234,5"], ";", ",", "\u00a0"),
+        (["1\u202f234", "2,5"], ";", ",", "\u202f"),
         (["1.234"], ",", ".", None),
         (["abc", "29.02.2024"], ";", ".", None),
     ],
@@ -82,6 +85,8 @@ def test_grouped_numbers(tmp_path):
     found = read(tmp_path, "a;b\n1.234,5;2,5\n-1.234.567;NA\n")
     np.testing.assert_array_equal(found, [[1234.5, 2.5], [-1234567, np.nan]])
     assert read(tmp_path, "a;b\n1 234,5;2,5\n7;8\n") == [[1234.5, 2.5], [7, 8]]
+    for space in "\u00a0\u202f’":
+        assert read(tmp_path, f"a;b\n1{space}234;2\n7;8\n") == [[1234, 2], [7, 8]]
     assert read(tmp_path, 'a,b\n"1,234.5",2\n') == [[1234.5, 2]]
     assert read(tmp_path, 'a,b\n"1,5",2\n') == [[1.5, 2]]
 

@@ -13,6 +13,7 @@ from culpa.io.tables.table import TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
 
+_ANY_MARK = re.compile(rf"[.,{_SPACES}]")
 _MOST_HEADERS = 5
 _SHARE_OF_NUMBERS = 0.6  # in a column of numbers; there may be names, units and words for missing cells
 
@@ -71,7 +72,7 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     strong: set[str] = set()  # that do so beside a decimal mark; version numbers have groups, too
     unsure: dict[str, str] = {}  # the first cell that leaves a character open
     for cell in cells:
-        if not ("." in cell or "," in cell or " " in cell or "'" in cell):
+        if not _ANY_MARK.search(cell):
             continue  # whole numbers and words show no mark
         found = _look(cell.strip())
         if found is None:
