@@ -1,9 +1,12 @@
 """Reading tables: every format gives the same numbers, and what is wrong is said with file, column and row."""
 
+import bz2
 import datetime
 import decimal
+import gzip
 import io
 import json
+import lzma
 import os
 import sys
 
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from culpa.io.tables import Options, TableError, format_of, open_sink, open_source
-from culpa.io.tables.columns import choose_features, split_names
+from culpa.io.tables.columns import choose_features, plain, split_names
 
 
 def silent(text):
@@ -442,3 +445,108 @@ def test_packed_types_are_read_or_refused_by_name(tmp_path, name):
             with open_sink(tmp_path / f"o.{kind}", kind) as sink:
                 sink.write({"id": array})
             assert len((tmp_path / f"o.{kind}").read_bytes()) > 5
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (r'{"a": 1, "b": 2, "id": "\ud800"}', "field 'id' contains a broken character"),
+        (r'{"a": 1, "b": 2, "id": {"x": ["\uDFFF"]}}', "field 'id' contains a broken character"),
+        (r'{"a": 1, "b": 2, "id": 3, "n\ud83d": 4}', r"field 'n\ud83d' contains a broken character"),
+        ('{"a": 1, "b": 2, "id": 3, "a": 4}', "there are several fields 'a'"),
+        ('{"a" : 1, "b": 2, "id": 3, "b": 2}', "there are several fields 'b'"),
+        ('{"a": 1, "b": 2, "id": {"x": 1, "x": 2}}', "there are several fields 'x'"),
+    ],
+)
+def test_lines_of_json_without_a_certain_meaning(tmp_path, line, problem):
+    path, told = tmp_path / "t.ndjson", []
+    good = r'{"a": 5, "b": 6, "id": "\ud83d\ude00 10:00\": x"}'
+    path.write_text(f"{good}\n{line}\n{good}\n")
+    X, kept, rows = read(path, ["a", "b"], ["id"], told.append)
+    assert (X.tolist(), kept["id"], rows) == ([[5, 6]] * 2, ['😀 10:00": x'] * 2, [0, 2])
+    assert len(told) == 1
+    assert f"t.ndjson, line 2: {problem}" in told[0]
+    with pytest.raises(TableError, match="line 2"):
+        read(path, ["a", "b"], ["id"], strict=True)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are texts there")
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "ndjson"])
+def test_file_names_that_are_not_utf_8(tmp_path, frame, kind):
+    path, plain = tmp_path / os.fsdecode(b"bad\xff." + kind.encode()), tmp_path / f"plain.{kind}"
+    with open_sink(plain, kind) as sink:
+        sink.write({name: pa.array(frame[name]) for name in "ac"})
+    plain.rename(path)
+    np.testing.assert_array_equal(read(path, ["a", "c"])[0], frame[["a", "c"]])
+    with pytest.raises(TableError, match=r"bad\udcff"):
+        read(path, ["a", "x"], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kinds", "message"),
+    [
+        (pa.array([[1, 2]] * 3), ["csv"], r"column 'id' contains values of the type list.* Write Parquet or NDJSON"),
+        (pa.array([b"\xff"] * 3), ["csv", "ndjson"], "column 'id' contains bytes that are not UTF-8 text"),
+        (
+            pa.array([(1, 2, 3)] * 3, pa.month_day_nano_interval()),
+            ["csv", "ndjson", "parquet"],
+            "column 'id' contains values of the type month_day_nano_interval",
+        ),
+    ],
+)
+def test_columns_that_a_format_cannot_store_are_named(tmp_path, cells, kinds, message):
+    for kind in kinds:
+        with pytest.raises(TableError, match=message), open_sink(tmp_path / f"t.{kind}", kind) as sink:
+            sink.write({"a": pa.array([1.5] * 3), "id": cells})
+
+
+def test_bytes_in_ndjson_are_text(tmp_path):
+    for cells in (pa.array([b"ab"]), pa.array([b"ab"], pa.binary(2)), pa.array([b"ab"], pa.large_binary())):
+        with open_sink(tmp_path / "t.ndjson", "ndjson", force=True) as sink:
+            sink.write({"id": cells})
+        assert (tmp_path / "t.ndjson").read_text() == '{"id": "ab"}\n'
+
+
+def test_runs_of_dictionary_values(tmp_path):
+    ends = pa.array([2, 3, 5], pa.int32())
+    numbers = pa.RunEndEncodedArray.from_arrays(ends, pa.array([1.5, None, 2.5]).dictionary_encode())
+    labels = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["x", None, "y"]).dictionary_encode())
+    batch = pa.RecordBatch.from_arrays([numbers, labels], names=["a", "id"])
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    X, _, _ = read(tmp_path / "t.arrow", ["a"])
+    np.testing.assert_array_equal(X[:, 0], [1.5, 1.5, np.nan, 2.5, 2.5])
+    assert plain(labels.slice(1, 3)).to_pylist() == ["x", None, "y"]
+    assert plain(labels).to_pylist() == ["x", "x", None, "y", "y"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (gzip.compress, r"t\.csv is compressed\. Decompress it with gzip -d, or name the file like table\.csv\.gz"),
+        (bz2.compress, r"bzip2 -d, or name the file like table\.csv\.bz2"),
+        (lzma.compress, "xz -d, and pass the result"),
+        (lambda content: pa.compress(content, "zstd", asbytes=True), "zstd -d"),
+        (
+            lambda content: content.decode().encode("utf-16"),
+            "not encoded in utf-8, but in utf-16. Add --encoding utf-16",
+        ),
+        (lambda content: content.decode().encode("utf-32"), "Add --encoding utf-32"),
+        (lambda content: content.decode().encode("utf-16-le"), "Add --encoding utf-16-le"),
+        (lambda content: content.decode().encode("utf-16-be"), "Add --encoding utf-16-be"),
+    ],
+)
+def test_other_bytes_than_utf_8_are_recognised(tmp_path, packed, message):
+    (tmp_path / "t.csv").write_bytes(packed(b"a,b\n1,2\n3,4\n"))
+    with pytest.raises(TableError, match=message):
+        read(tmp_path / "t.csv", ["a", "b"])
+    if "encoding" in message:
+        assert read(tmp_path / "t.csv", ["a"], encoding=message.split()[-1])[0].tolist() == [[1], [3]]
+
+
+def test_compressed_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(b"a,b\n1,2\n"))))
+    with pytest.raises(
+        TableError, match=r"standard input is compressed\. .* gzip -d, for example in a pipe before culpa"
+    ):
+        open_source(None, Options(), silent)

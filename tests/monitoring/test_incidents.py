@@ -339,7 +339,7 @@ class TestTime:
             ),
             (lambda t: t.where(np.arange(400) != 7), "no time in row 7"),
             (lambda t: t[:-1], "time has 399 values, but X has 400 rows"),
-            (lambda t: ["A12"] * 400, "contains 'A12', which is not a time"),
+            (lambda t: ["A12"] * 400, "contains 'A12' in row 0, which is not a time"),
             (lambda t: np.zeros((400, 2)), "2 dimensions"),
             (lambda t: "when", "no column|unknown time column 'when'"),
         ],

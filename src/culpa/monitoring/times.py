@@ -15,8 +15,18 @@ _STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far
 _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
-    """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers."""
+_OFFSET = re.compile(r"[T\s]\d\d.*?([Zz]|[+-]\d\d(?::?\d\d)?)\s*$")
+_ADVICE = (
+    "Write times like 2024-03-05 10:42 (ISO 8601), or convert them with pandas.to_datetime. If the column contains labels "
+    "and not times, make it the index."
+)
+
+
+def read_times(cells: Any, name: str, first_row: int = 0, advice: str = _ADVICE) -> Times:
+    """Times from an array, list, Series or Arrow array of dates, durations, times of day, ISO 8601 texts or numbers.
+
+    ``advice`` says what to do about cells that are not times.
+    """
     import pandas as pd
 
     if hasattr(cells, "to_pandas"):  # polars, Arrow
@@ -27,7 +37,7 @@ def read_times(cells: Any, name: str, first_row: int = 0) -> Times:
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
     known = isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or pd.api.types.is_any_real_numeric_dtype(index)
-    index = index if known else _parsed(index, name)
+    index = index if known else _parsed(index, name, first_row, advice)
     if index.hasnans:
         raise ValueError(
             f"{name!r} has no time in row {first_row + int(np.argmax(index.isna()))}. Drop rows without a time."
@@ -154,27 +164,51 @@ def _span(seconds: float, digits: int) -> str:
     return f"{number} {unit}{'s' if unit == 'day' and number != '1' else ''}"
 
 
-def _parsed(index: Any, name: str) -> Times:
+def _parsed(index: Any, name: str, first_row: int, advice: str) -> Times:
     """Times from texts and Python objects."""
     import pandas as pd
 
     first = next((cell for cell in index if not pd.isna(cell)), None)
     if isinstance(first, dt.time):
         return pd.to_timedelta([None if pd.isna(cell) else cell.isoformat() for cell in index])
+    spans = isinstance(first, str) and re.fullmatch(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?", first) is not None
     try:
-        if isinstance(first, str) and re.fullmatch(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?", first):
-            return pd.to_timedelta([f"{cell}:00" if str(cell).count(":") == 1 else cell for cell in index])
         if not isinstance(first, (str, dt.date, type(None))):
             raise ValueError
-        return _dates(index)
+        return _spans(index) if spans else _dates(index, name, first_row)
+    except MixedZonesError:
+        raise
     except (TypeError, ValueError):
+        row = _first_bad(index, spans)
         raise ValueError(
-            f"{name!r} contains {first!r}, which is not a time. Write times like 2024-03-05 10:42 (ISO 8601), or convert "
-            "them with pandas.to_datetime. If the column contains labels and not times, make it the index."
+            f"{name!r} contains {_brief(index[row])} in row {first_row + row}, which is not a time. {advice}"
         ) from None
 
 
-def _dates(index: Any) -> Times:
+def _first_bad(index: Any, spans: bool) -> int:
+    """The position of the first cell that is not a time; of the first cell at all if each of them could be one."""
+    import pandas as pd
+
+    there = ~np.asarray(pd.isna(index))
+    try:
+        times = _spans(index, "coerce") if spans else pd.to_datetime(index, format="ISO8601", errors="coerce", utc=True)
+        bad = there & np.asarray(times.isna())
+    except (TypeError, ValueError):  # objects that are something else
+        bad = there
+    return int(np.argmax(bad if bad.any() else there))
+
+
+def _brief(cell: Any) -> str:
+    return repr(cell if len(str(cell)) <= 40 else f"{str(cell)[:37]}...")
+
+
+def _spans(index: Any, errors: Any = "raise") -> Times:
+    import pandas as pd
+
+    return pd.to_timedelta([f"{cell}:00" if str(cell).count(":") == 1 else cell for cell in index], errors=errors)
+
+
+def _dates(index: Any, name: str, first_row: int) -> Times:
     import pandas as pd
 
     try:
@@ -182,6 +216,34 @@ def _dates(index: Any) -> Times:
     except ValueError as error:
         if "timezone" not in str(error).lower() and "offset" not in str(error).lower():
             raise
-        return pd.DatetimeIndex(
-            pd.to_datetime(index, format="ISO8601", utc=True)
-        )  # offsets that change with summer time
+        times = pd.DatetimeIndex(pd.to_datetime(index, format="ISO8601", utc=True))  # offsets change with summer time
+        zoned = np.array([utc_offset(cell) is not None for cell in index]) | np.asarray(times.isna())
+        if not zoned.all():
+            raise MixedZonesError(str(index[np.argmin(zoned)]), name, first_row, int(np.argmin(zoned))) from None
+        return times
+
+
+class MixedZonesError(ValueError):
+    """A time without a time zone among times that have one; ``position`` is its place."""
+
+    def __init__(self, cell: str, name: str, first_row: int, position: int) -> None:
+        self.cell, self.position = cell, position
+        super().__init__(
+            f"{name!r} contains {cell[:40]!r} in row {first_row + position} without a UTC offset, but other times have "
+            "one. Write all times with an offset, or none."
+        )
+
+
+def utc_offset(cell: Any) -> str | None:
+    """The UTC offset with which a time is written, if it has one.
+
+    >>> utc_offset("2024-03-05 10:42+0200"), utc_offset("2024-03-05T10:42Z"), utc_offset("2024-03-05")
+    ('+02:00', '+00:00', None)
+    """
+    if isinstance(cell, dt.datetime):
+        return None if cell.tzinfo is None else str(cell.isoformat()[-6:])
+    found = _OFFSET.search(cell) if isinstance(cell, str) else None
+    if found is None:
+        return None
+    digits = re.sub(r"\D", "", found[1]).ljust(4, "0")
+    return f"{found[1][0]}{digits[:2]}:{digits[2:]}" if int(digits) else "+00:00"

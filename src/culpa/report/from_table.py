@@ -49,6 +49,8 @@ def content_of_table(
     table = Table(np.concatenate(parts), fitted.columns.known_inputs, pd.DataFrame(index=pd.Index(index)))
     note("explaining")
     try:
+        if len({str(getattr(piece, "tz", None)) for piece in times}) > 1:  # the UTC offset changed
+            times = [piece.tz_convert("UTC") for piece in times]
         known = times[0].append(times[1:]) if times else None
         when = known if known is not None or time is None else read_times(joined[time], time)
         search = Search.taken_from(options, when, time or "time")

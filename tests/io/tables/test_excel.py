@@ -88,3 +88,81 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(TableError, match=r"pip install 'culpa\[excel\]'"):
         read(path, ["a", "b"])
+
+
+def test_unclear_numbers_in_texts_are_asked_about(tmp_path):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2], ["1.234", 3], [4.5, 5]])
+    with pytest.raises(TableError, match=r"'1\.234' may mean 1\.234 or 1234, .* --decimal '\.' or --thousands '\.'"):
+        read(path, ["a", "b"])
+    assert read(path, ["a"], decimal=".")[1].tolist() == [[1], [1.234], [4.5]]
+    assert read(path, ["a"], thousands=".")[1].tolist() == [[1], [1234], [4.5]]
+    assert read(path, ["a"], hints={"decimal": "."})[1].tolist() == [[1], [1.234], [4.5]]
+    late = sheet(tmp_path / "late.xlsx", [["a", "b"], *[[1, 2]] * 500, ["1.234", 3]])
+    with pytest.raises(TableError, match=r"column 'a', row 500: '1\.234' may mean 1\.234 or 1234"):
+        read(late, ["a", "b"])
+    labels = sheet(tmp_path / "labels.xlsx", [["a", "b"], *[[1, "pump"]] * 9, [1, "1.234"]])
+    assert read(labels, ["a"])[1].tolist() == [[1]] * 10
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "decisions"),
+    [
+        ("1.234,5", 1234.5, ["decimal mark ',' in texts", "thousands separator '.' in texts"]),
+        ("1,5", 1.5, ["decimal mark ',' in texts"]),
+        ("1 234", 1234, ["thousands separator ' ' in texts"]),
+        ("1.5", 1.5, []),
+    ],
+)
+def test_marks_in_texts_are_stated(tmp_path, cell, number, decisions):
+    table, X, _ = read(sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2.5], [cell, 3]]), ["a", "b"])
+    assert X.tolist() == [[1, 2.5], [number, 3]]
+    assert table.decisions == decisions
+
+
+@pytest.mark.parametrize("cell", ["１２", "٣"])
+@pytest.mark.parametrize("n", [2, 500])
+def test_digits_of_other_scripts_are_refused(tmp_path, cell, n):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], *[[1, 2]] * n, [cell, 3]])
+    with pytest.raises(TableError, match=f"column 'a' contains '{cell}' in row {n}, which is not a number"):
+        read(path, ["a", "b"])
+
+
+def changed_xml(path, old, new):
+    """The same workbook with other text in the XML of its sheet."""
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    assert old in parts["xl/worksheets/sheet1.xml"]
+    parts["xl/worksheets/sheet1.xml"] = parts["xl/worksheets/sheet1.xml"].replace(old, new)
+    with zipfile.ZipFile(path, "w") as book:
+        for name, content in parts.items():
+            book.writestr(name, content)
+    return path
+
+
+def test_formulas_without_values_are_stated(tmp_path):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b", "c"], [1, 2, 5], [3, "=A3*2", 6], [4, "=A4*2", "=A4"]])
+    table, X, _ = read(path, ["a", "b"])
+    np.testing.assert_array_equal(X, [[1, 2], [3, np.nan], [4, np.nan]])
+    assert table.decisions == [
+        "formulas without saved values are read as missing, in columns 'b' (2), 'c' (1) (open the workbook in Excel and "
+        "save it to compute them)"
+    ]
+    for value in (b"<v />", b"<v></v>", b"<v/>"):
+        with zipfile.ZipFile(path) as book:
+            if b"<f>A4</f>" + value in book.read("xl/worksheets/sheet1.xml"):
+                changed_xml(path, b"<f>A4</f>" + value, b"<f>A4</f><v>4</v>")
+                break
+    table, X, _ = read(path, ["a", "c"])
+    assert X.tolist() == [[1, 5], [3, 6], [4, 4]]
+    assert "column 'b' (2) (open" in table.decisions[0]
+
+
+def test_a_number_of_400_digits(tmp_path):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2], [4711, 3], [5, 6]])
+    changed_xml(path, b"<v>4711</v>", b"<v>" + b"9" * 400 + b"</v>")
+    with pytest.raises(
+        TableError, match=r"column 'a' contains 999999999999\.\.\. \(400 digits\) in row 1, which is too"
+    ):
+        read(path, ["a", "b"])
+    table = open_table([str(path)], Options(), Selection(), print)
+    assert next(table.batches(["b"], ["a"])).carried["a"].to_pylist() == ["1", "9" * 400, "5"]

@@ -178,3 +178,12 @@ def test_tags_that_are_not_there(tmp_path):
     long_frame(200).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(TableError, match="no column 'D'"):
         read(tmp_path / "t.csv", ["A", "D"])
+
+
+def test_an_unclear_mark_far_down_is_asked_about(tmp_path):
+    path = tmp_path / "long.csv"
+    lines = [f"{tag};2024-01-01 {i // 60:02d}:{i % 60:02d};{i}" for i in range(1400) for tag in "ab"]
+    path.write_text("tag;time;value\n" + "\n".join([*lines * 20, "a;2024-01-02 00:00;1.234"]) + "\n")
+    table = open_table([str(path)], Options(long=("tag", "time", "value")), Selection(), print)
+    with pytest.raises(TableError, match=r"column 'value', row 56000: '1\.234' may mean 1\.234 or 1234"):
+        list(table.batches(["a", "b"], []))

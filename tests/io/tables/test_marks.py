@@ -1,5 +1,7 @@
 """Decimal marks and thousands separators: never guessed where a number would change."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,9 @@ def read(tmp_path, text, **options):
         (["1234.567"], ";", ".", None),
         (["1 234,5"], ";", ",", " "),
         (["1'234.5"], ";", ".", "'"),
+        (["1’234"], ";", ".", "’"),
+        (["1\u00a0234,5"], ";", ",", "\u00a0"),
+        (["1\u202f234", "2,5"], ";", ",", "\u202f"),
         (["1.234"], ",", ".", None),
         (["abc", "29.02.2024"], ";", ".", None),
     ],
@@ -80,6 +85,8 @@ def test_grouped_numbers(tmp_path):
     found = read(tmp_path, "a;b\n1.234,5;2,5\n-1.234.567;NA\n")
     np.testing.assert_array_equal(found, [[1234.5, 2.5], [-1234567, np.nan]])
     assert read(tmp_path, "a;b\n1 234,5;2,5\n7;8\n") == [[1234.5, 2.5], [7, 8]]
+    for space in "\u00a0\u202f’":
+        assert read(tmp_path, f"a;b\n1{space}234;2\n7;8\n") == [[1234, 2], [7, 8]]
     assert read(tmp_path, 'a,b\n"1,234.5",2\n') == [[1234.5, 2]]
     assert read(tmp_path, 'a,b\n"1,5",2\n') == [[1.5, 2]]
 
@@ -128,3 +135,47 @@ def test_whole_numbers_at_the_beginning_settle_nothing(tmp_path):
     late = "a;b\n" + "\n".join([*rows, "1.234;2.5"]) + "\n"
     assert read(tmp_path, late, hints={"decimal": "."})[-1] == [1.234, 2.5]
     assert read(tmp_path, "a,b\n1,2\n3,4.5\n", hints={"decimal": ","})[-1] == [3, 4.5]
+
+
+@pytest.mark.parametrize("cell", ["1.234", "1,234", "-12.345"])
+@pytest.mark.parametrize("n", [450, 1_000_000])
+def test_an_unclear_mark_far_down_is_asked_about(tmp_path, cell, n):
+    text = "a;b\n" + "1;2\n" * n + f"{cell};3\n"
+    place = "" if n < 1000 else f" column 'a', row {n}:"
+    with pytest.raises(TableError, match=rf"t\.csv:{place} '{cell}' may mean .*, and no .* tells"):
+        read(tmp_path, text)
+    if n < 1000:
+        mark = "." if "." in cell else ","
+        assert read(tmp_path, text, decimal=mark)[-1][0] == float(cell.replace(",", "."))
+        assert read(tmp_path, text, thousands=mark)[-1][0] == float(cell.replace(mark, ""))
+
+
+def test_marks_far_down_that_other_cells_settle(tmp_path):
+    head = "a;b;c\n" + "1;2;x 1.234\n" * 450
+    assert read(tmp_path, head + "1.234;2.5;x\n")[-1] == [1.234, 2.5]
+    assert read(tmp_path, head + "1.234;2,5;x\n")[-1] == [1234, 2.5]
+    assert read(tmp_path, head + "1.234;2;x\n", hints={"decimal": "."})[-1] == [1.234, 2]
+    assert read(tmp_path, head + "-9.999;2;x\n", missing=("-9.999",))[-1][1] == 2
+    assert read(tmp_path, head.replace(";", ",") + "1.234,2,x\n")[-1] == [1.234, 2]
+    (tmp_path / "t.csv").write_text(head + "1;2;x\n" * 100_000 + "1;2\n1.234;2;x\n")
+    with pytest.raises(TableError, match=r"column 'a', row 100451: '1\.234' may mean"):
+        list(open_source(tmp_path / "t.csv", Options(skip_ragged=True), print).batches(["a", "b"], []))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_unclear_mark_in_a_pipe_is_skipped(monkeypatch, at_once):
+    later = ["3;4\n", "1.234;5\n", "2.5;6\n", "1.234;7\n"]
+    arriving = [b"a;b\n1;2\n", *("".join(lines).encode() for lines in ([later] if at_once else later))]
+
+    class Arriving(io.RawIOBase):
+        def read1(self, size=-1):
+            return arriving.pop(0) if arriving else b""
+
+    monkeypatch.setattr("sys.stdin", type("Input", (), {"buffer": Arriving(), "closed": False}))
+    told = []
+    source = open_source(None, Options(format="csv"), told.append)
+    rows = np.concatenate([batch.X for batch in source.batches(["a", "b"], [])]).tolist()
+    assert rows == [[1, 2], [3, 4], [2.5, 6], [1.234, 7]]
+    assert len(told) == 1
+    assert "row 2: '1.234' may mean 1.234 or 1234, and no cell before it tells" in told[0]
+    assert told[0].endswith("The row is skipped.")

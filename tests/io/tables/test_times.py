@@ -211,3 +211,72 @@ def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
     assert again.time_columns == ["Datum", "Uhrzeit"]
     alone = open_table([str(path)], Options(time="Datum"), Selection(), print)
     assert alone.time_columns == ["Datum"]
+
+
+@pytest.mark.parametrize(
+    ("number", "format", "message"),
+    [
+        (1_700_000_000_000, "s", r"'1700000000000' in row 8, .* seconds since 1970\. If times are milliseconds"),
+        (1_700_000_000_000_000_000, "ms", r"in row 8, .* nanoseconds since 1970, use --time-format ns\."),
+        (1e18, "s", r"in row 8, which is not between the years 1678 and 2261"),
+        (-1e15, "s", r"Correct the cell, or name another format with --time-format"),
+    ],
+)
+def test_numbers_since_1970_that_are_out_of_range(number, format, message):
+    for cells in ([5, number], [str(number), str(number)], pd.array([5.5, number])):
+        text = message.replace("row 8", "row 7") if isinstance(cells[0], str) else message
+        with pytest.raises(ValueError, match=text):
+            TimeFormat(format).read(cells, "t", 7)
+    assert TimeFormat("s").read([-9.1e9, 9.1e9], "t").year.tolist() == [1681, 2258]
+
+
+@pytest.mark.parametrize("bad", ["2024-01-01 24:00", "24:00", "A12"])
+def test_the_cell_that_is_no_time_is_named(bad):
+    cells = ["2024-01-01 21:00", None, "2024-01-01 22:00", bad, "x"]
+    with pytest.raises(ValueError, match=rf"'t' contains {bad!r} in row 13, which is not a time\..*--time-format"):
+        TimeFormat("iso").read(cells, "t", 10)
+    with pytest.raises(ValueError, match="'t' contains '10:x' in row 2, which is not a time"):
+        TimeFormat("iso").read(["10:00", "10:01", "10:x"], "t")
+
+
+def read_times_of(source):
+    return [times for batch in source.batches(["a"], ["t"]) if (times := batch.times()) is not None]
+
+
+def test_several_utc_offsets_are_stated(tmp_path):
+    text = "t,a,b\n2024-10-27 02:30+02:00,1,2\n2024-10-27 02:30+01:00,1,2\n"
+    source = table(tmp_path, text)
+    assert source.time == "t"
+    assert source.decisions[-1] == "times with the UTC offsets +01:00 and +02:00 are shown in UTC"
+    (times,) = read_times_of(source)
+    assert times.astype(str).tolist() == ["2024-10-27 00:30:00+00:00", "2024-10-27 01:30:00+00:00"]
+    one = table(tmp_path, text.replace("+01", "+02"))
+    assert one.time == "t"
+    assert len(one.decisions) == 1
+    assert str(read_times_of(one)[0][0]) == "2024-10-27 02:30:00+02:00"
+
+
+def test_a_utc_offset_that_changes_far_down_is_stated(tmp_path):
+    summer, winter = "2024-10-27 02:30+02:00,1,2\n" * 20_000, "2024-10-27 02:30+01:00,1,2\n" * 200_000
+    source = table(tmp_path, f"t,a,b\n{summer}{winter}")
+    with pytest.warns(
+        UserWarning, match=r"t\.csv: the UTC offset of the times in column 't' changes\. .* from row 0 on"
+    ):
+        assert {str(times.tz) for times in read_times_of(source)} == {"UTC"}
+    assert {str(times.tz) for times in read_times_of(source)} == {"UTC"}  # told once
+    source = table(tmp_path, f"t,a,b\n{summer * 10}{winter}")
+    with pytest.warns(UserWarning, match="from row [1-9]"):
+        assert [str(times.tz) for times in read_times_of(source)][::100] == ["UTC+02:00"]
+
+
+@pytest.mark.parametrize("n", [1, 300_000])
+@pytest.mark.parametrize(
+    ("first", "then"), [("2024-10-27 02:30", "Z"), ("2024-10-27 02:30Z", ""), ("27.10.2024", " 1:00Z")]
+)
+def test_times_with_and_without_utc_offsets_are_refused(tmp_path, n, first, then):
+    other = first.removesuffix("Z") + then
+    source = table(tmp_path, "t,a,b\n" + f"{first},1,2\n" * n + f"{other},1,2\n" * n)
+    with pytest.raises(
+        TableError, match=r"t\.csv: 't' contains '.*' in row \d+ with.* offset, .* Write all times with"
+    ):
+        read_times_of(source)

@@ -4,6 +4,7 @@ Both formats are full of offsets, lengths and indices, and the readers trust som
 full before a cell is used: a damaged file is an error, not a crash or a wrong number.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -106,6 +107,10 @@ class ColumnarTable:
             for start in range(0, batch.num_rows, ROWS):
                 yield batch.slice(start, ROWS)
 
+    def _on_disk(self) -> Any:
+        """The open file. Its name need not be UTF-8."""
+        return pa.OSFile(os.fsencode(str(self.path)))
+
     def _open(self) -> Any:
         """Look at the file; returns its schema."""
         raise NotImplementedError
@@ -129,14 +134,15 @@ class ParquetTable(ColumnarTable):
     def _open(self) -> Any:
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path) as file:
+        with self._on_disk() as disk, pq.ParquetFile(disk) as file:
             self._total = file.metadata.num_rows
             return file.schema_arrow
 
     def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True) as file:
+        options: dict[str, Any] = {"buffer_size": _BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+        with self._on_disk() as disk, pq.ParquetFile(disk, **options) as file:
             yield from file.iter_batches(batch_size=ROWS, columns=list(wanted))
 
 
@@ -149,7 +155,7 @@ class ArrowTable(ColumnarTable):
         if self.path is None:
             self._stream: Any = pa.ipc.open_stream(self.pipe or Pipe())
             return self._stream.schema
-        with pa.OSFile(str(self.path)) as file:
+        with self._on_disk() as file:
             return self._reader(file)[0]
 
     def _pieces(self, wanted: Sequence[str]) -> Iterator[Any]:
@@ -157,7 +163,7 @@ class ArrowTable(ColumnarTable):
             yield from self._stream
             return
         # not a memory map: if another process shortens the file, reading it would end this process
-        with pa.OSFile(str(self.path)) as file:
+        with self._on_disk() as file:
             yield from self._reader(file, [self.schema.names.index(name) for name in wanted])[1]
 
     def _reader(self, file: Any, fields: Sequence[int] = ()) -> tuple[Any, Iterator[Any]]:

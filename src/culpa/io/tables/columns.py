@@ -206,14 +206,21 @@ def plain(array: Any) -> Any:
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = plain(array.dictionary_decode())
     if types.is_run_end_encoded(array.type):
-        import pyarrow.compute as pc
-
-        array = pc.run_end_decode(array)
+        array = _repeated(array)
     if types.is_string_view(array.type):
         return array.cast(pa.string())
     return array.cast(pa.binary()) if types.is_binary_view(array.type) else array
+
+
+def _repeated(array: Any) -> Any:
+    """The cells of runs, whatever their type; pyarrow repeats only some types."""
+    import pyarrow.compute as pc
+
+    positions = pa.array(np.arange(len(array.values), dtype=np.int32))
+    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, positions).slice(array.offset, len(array))
+    return plain(array.values).take(pc.run_end_decode(runs))
 
 
 def without_zeros(array: Any) -> Any:

@@ -1,6 +1,7 @@
 """CSV through pyarrow, a block of whole lines at a time."""
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
-from culpa.io.tables.columns import check_each, check_numeric, find_for_model, take_as_missing, to_matrix
+from culpa.io.tables.columns import check_each, check_numeric, find_for_model, plain, take_as_missing, to_matrix
 from culpa.io.tables.lines import WHITESPACE, Lines, cut_line_at_blanks, has_hidden_breaks, restored
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Grouping, Spelling
@@ -26,6 +27,7 @@ from culpa.io.tables.table import Batch, Column, Source, TableError
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
+_MOST_MARKED = 20_000  # numbers with a mark that are looked at to learn which mark it is
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 _NULLS: tuple[str, ...] = tuple(pa_csv.ConvertOptions().null_values)
@@ -57,6 +59,7 @@ class CsvTable:
         self.coded: frozenset[str] = (
             frozenset()
         )  # carried columns to hand out as dictionaries, because few texts repeat
+        self.numbers: frozenset[str] = frozenset()  # carried columns whose texts are read as numbers later
         self._file: Any = None
         self._pipe = pipe or (Pipe() if path is None else None)
         text = self._sample_text()
@@ -64,7 +67,7 @@ class CsvTable:
             raise TableError(f"{self.name}: the table is empty.")
         text = self._choose_delimiter(text)
         lines = list(_cells(text, self.delimiter))
-        self._choose_marks(lines)
+        self._choose_marks(lines, text)
         missing = Missing((*_NULLS, *KNOWN, *options.missing), self.decimal)
         self.missing, self.spelling = missing, Spelling(missing, self.decimal, self.thousands)
         self._grouping = Grouping(self.spelling)
@@ -111,6 +114,8 @@ class CsvTable:
                 if self._columns[name].row is None or not self.live or self.options.strict:
                     check_numeric(name, self._columns[name], self.name)
             yield from self._batches(features, carried)
+        except marks.UnclearMarkError:
+            raise
         except TableError as error:
             raise (explained(error, self, features) if self.again else error) from None
 
@@ -128,9 +133,13 @@ class CsvTable:
             raise TableError(f"{self.name}: no row could be used.")
 
     def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
-        plain = self._plain_batch(block, features, carried, done) if self.live else None
-        if plain is not None:
-            return plain
+        numbers = [*features, *(name for name in carried if name in self.numbers)]
+        if self._late.is_open and numbers:
+            for piece in block.splitlines(keepends=True) if self.live else [block]:  # the same, however lines arrive
+                self._check_marks(piece, numbers, done)
+        single = self._plain_batch(block, features, carried, done) if self.live else None
+        if single is not None:
+            return single
         ragged = self._note_ragged(done) if self.options.skip_ragged else None
         arrays, n = self._parse(block, features, carried, done, ragged=ragged)
         rows = self._places(done, n)
@@ -139,6 +148,30 @@ class CsvTable:
         self._count_missing(block, features, X)
         back = restored if has_hidden_breaks(block) else _as_it_is
         return Batch(rows, X, {name: back(arrays[f"{name} "]) for name in carried})
+
+    def _check_marks(self, block: bytes, names: Sequence[str], done: int) -> None:
+        """Ask about the first decimal mark or thousands separator of the table, if it is unclear which of them it is."""
+        if not self._late.is_open or not (b"." in block or b"," in block):
+            return
+        ragged: list[int] = []
+
+        def note(row: Any) -> str:
+            ragged.append((row.number or 1) - 1)
+            return "skip"
+
+        arrays, n = self._parse(block, (), names, done, ragged=note)
+        texts = {name: plain(arrays[f"{name} "]) for name in dict.fromkeys(names)}
+        columns = {}
+        for name, array in texts.items():
+            marked = pc.or_(pc.match_substring(array, "."), pc.match_substring(array, ","))
+            some = array.filter(marked).slice(0, max(20, _MOST_MARKED // len(texts))).to_pylist()
+            columns[name] = [cell for cell in some if not self.missing.has(cell.strip())]
+
+        def row_of(name: str, cell: str) -> int:
+            rows = np.setdiff1d(np.arange(n + len(ragged)), np.array(ragged, dtype=int))
+            return done + int(rows[pc.index(texts[name], cell).as_py()])
+
+        self._late.check(columns, row_of)
 
     def _plain_batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch | None:
         """A single row without anything special; ``None`` if there is more to a block."""
@@ -230,15 +263,18 @@ class CsvTable:
             self.decisions.append(f"delimiter {what}")
         return text
 
-    def _choose_marks(self, lines: Sequence[Sequence[str]]) -> None:
+    def _choose_marks(self, lines: Sequence[Sequence[str]], text: str) -> None:
         """Settle decimal mark and thousands separator."""
         given, hints = self.options, self.options.hints
-        decimal, thousands = given.decimal, given.thousands
+        decimal, thousands, bare = given.decimal, given.thousands, False
         if decimal is None and thousands in (".", ","):
             decimal = "," if thousands == "." and self.delimiter != "," else "."
         if decimal is None:
             known = Missing((*_NULLS, *KNOWN, *given.missing))
             found = marks.detect(marks.cells_of_numbers(lines[1:], known.has), self.delimiter)
+            if found.bare and not hints.get("decimal") and _may_show_marks(text, self.delimiter):
+                every = list(_cells(text, self.delimiter, len(text)))[1:]  # the mark may be further down
+                found = marks.detect(marks.cells_of_numbers(every, known.has), self.delimiter)
             if found.unsure is not None and not hints.get("decimal"):
                 raise marks.ask(found, self.name)
             # whole numbers show no mark, so later rows are read as those of the training table
@@ -249,6 +285,7 @@ class CsvTable:
             group = hints.get("thousands", found.thousands if found.bare else None) if recalled else found.thousands
             self.hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
             thousands = thousands or (group if group != decimal else None)
+            bare = found.bare and not hints.get("decimal")
             self.decisions += [f"decimal mark {decimal!r}"] if decimal != "." else []
             self.decisions += [f"thousands separator {thousands!r}"] if thousands and not given.thousands else []
         inside = (
@@ -261,6 +298,7 @@ class CsvTable:
         if thousands == decimal:
             raise TableError(f"{self.name}: {decimal!r} cannot be both the decimal mark and the thousands separator.")
         self.decimal, self.thousands = decimal, thousands
+        self._late = marks.LateMarks(self.name, self.delimiter, decimal, is_open=bare)
         self._by_text = bool(thousands) or decimal == self.delimiter  # pyarrow cannot read such numbers
 
     def _choose_layout(self, lines: Sequence[Sequence[str]]) -> None:
@@ -410,7 +448,7 @@ class CsvTable:
 
     def _stream(self) -> Any:
         try:
-            self._file = pa.OSFile(str(self.path), "rb")
+            self._file = pa.OSFile(os.fsencode(str(self.path)), "rb")  # names need not be UTF-8
             packed = _PACKED.get(self.path.suffix.lower()) if self.path is not None else None
             return self._file if packed is None else _Unpacked(pa.CompressedInputStream(self._file, packed), self.name)
         except pa.ArrowException as error:
@@ -440,9 +478,9 @@ def _whole(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
+def _cells(text: str, delimiter: str, most: int = 400) -> Iterator[list[str]]:
     """The cells of the first lines that are not blank."""
-    lines = [line for line in dialect.lines_of(text)[:400] if line.strip()]
+    lines = [line for line in dialect.lines_of(text)[:most] if line.strip()]
     if delimiter == WHITESPACE:
         yield from map(cut_line_at_blanks, lines)
         return
@@ -450,6 +488,11 @@ def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
         yield from csv.reader(lines, delimiter=delimiter)
     except csv.Error:
         yield from (line.rstrip("\r\n").split(delimiter) for line in lines)
+
+
+def _may_show_marks(text: str, delimiter: str) -> bool:
+    """Whether a cell begins like a number with a decimal mark or a thousands separator."""
+    return re.search(rf'(?:^|[\n\r"]|{re.escape(delimiter)})[ +-]*\d*[.,]\d', text) is not None
 
 
 def _enough(seen: bytes) -> bool:

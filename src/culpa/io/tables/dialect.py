@@ -7,14 +7,29 @@ from collections import Counter
 from collections.abc import Sequence
 
 from culpa.io.tables.lines import WHITESPACE, cut_line_at_blanks, make_decoder, wrong_encoding
+from culpa.io.tables.table import TableError
 from culpa.io.tables.times import readings
 
+_COMPRESSED = {  # the first bytes, the program that decompresses them, and the ending of files that culpa reads
+    b"\x1f\x8b\x08": ("gzip -d", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("zstd -d", ".zst"),
+    b"\x04\x22\x4d\x18": ("lz4 -d", ".lz4"),
+    b"\xfd7zXZ\0": ("xz -d", ""),
+    **{b"BZh%d1AY&SY" % level: ("bzip2 -d", ".bz2") for level in range(1, 10)},
+}
+_MARKS = {  # at the beginning of a text, by encoding; the first that fits counts
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
 DELIMITERS = (",", ";", "\t", "|")
 
 
 def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     """The beginning of a file as text, cut after its last whole line unless it is the whole file."""
     decoder = make_decoder(encoding)
+    _refuse_other_bytes(sample, encoding, table)
     try:
         text = (decoder(sample) + (decoder(b"") if complete else b"")).decode(
             "utf-8", "strict" if complete else "ignore"
@@ -25,6 +40,25 @@ def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
     if not complete and "\n" in text:
         text = text[: text.rindex("\n") + 1]
     return text
+
+
+def _refuse_other_bytes(sample: bytes, encoding: str, table: str) -> None:
+    """Say what bytes are that begin like compressed data, or like a text in another encoding with two bytes or more."""
+    for start, (program, ending) in _COMPRESSED.items():
+        if sample.startswith(start):
+            advice = f"or name the file like table.csv{ending}" if ending else "and pass the result"
+            raise TableError(
+                f"{table} is compressed. Decompress it with {program}"
+                f"{', for example in a pipe before culpa' if table == 'standard input' else f', {advice}'}."
+            )
+    if not encoding.lower().replace("_", "-").startswith("utf-8"):
+        return
+    zeros = sample[:2000].count(b"\0")
+    found = next((name for mark, name in _MARKS.items() if sample.startswith(mark)), None)
+    if found is None and zeros > len(sample[:2000]) / 4:
+        found = "utf-16-be" if sample.startswith(b"\0") else "utf-16-le"
+    if found is not None:
+        raise TableError(f"{table}: the text is not encoded in {encoding}, but in {found}. Add --encoding {found}.")
 
 
 def lines_of(text: str) -> list[str]:
@@ -81,7 +115,8 @@ def is_number(cell: str, decimal: str) -> bool:
     >>> [is_number(cell, ",") for cell in ("1,5", "-2e3", "1.5", "Bad Input")]
     [True, True, False, False]
     """
-    if "_" in cell or (decimal != "." and "." in cell):  # float() accepts more than CSV files mean
+    other = "_" in cell or not cell.strip().isascii()  # float() accepts more than files mean, such as '１２'
+    if other or (decimal != "." and "." in cell):
         return False
     try:
         float(cell.replace(decimal, "."))

@@ -72,6 +72,7 @@ class LongTable:
         for file in inner.files():
             if isinstance(file, CsvTable):
                 file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
+                file.numbers = frozenset({self.roles.value})
                 self.spelling = file.spelling
 
     @property
@@ -163,6 +164,7 @@ class LongTable:
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
         """Interval, position of the tag and value of all good readings of some tags, in portions."""
         where = {name: position for position, name in enumerate(features)}
+        self._zones = self.timed.zones  # which looks at the first cells, so before a pipe is read
         wanted = [name for name in (self.roles.tag, self.roles.time, self.roles.value, self.roles.quality) if name]
         for batch in self.inner.batches([], wanted):
             if not len(batch.rows):
@@ -255,7 +257,7 @@ class LongTable:
         codes, texts = _coded(batch.carried[self.roles.time], keep=True)
         first = int(batch.rows[0])
         try:
-            times = self.timed.time_format.read(texts, self.roles.time, first)
+            times = self._zones.settle(self.timed.time_format.read(texts, self.roles.time, first), first)
         except (TypeError, ValueError) as error:
             raise TableError(f"{self.name}: {error}") from None
         if not isinstance(times, pd.DatetimeIndex):

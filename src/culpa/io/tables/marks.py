@@ -5,7 +5,7 @@ asks.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -13,6 +13,7 @@ from culpa.io.tables.table import TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
 
+_ANY_MARK = re.compile(rf"[.,{_SPACES}]")
 _MOST_HEADERS = 5
 _SHARE_OF_NUMBERS = 0.6  # in a column of numbers; there may be names, units and words for missing cells
 
@@ -33,11 +34,13 @@ class Marks:
     lone: str | None = None
 
 
-def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool]) -> list[str]:
+def cells_of_numbers(
+    lines: Sequence[Sequence[str]], is_missing: Callable[[str], bool], *, or_all: bool = True
+) -> list[str]:
     """The cells of columns of numbers; a number in a column of texts tells nothing about the others.
 
     In short tables, names and units above the numbers may be half of a column, so they are left out one by one. If no
-    column of numbers has a mark, all cells count.
+    column of numbers has a mark, all cells count, unless ``or_all`` is false.
 
     >>> cells_of_numbers([["1.234", "12,5"], ["2.345", "x"]], lambda cell: False)
     ['1.234', '2.345']
@@ -50,7 +53,7 @@ def cells_of_numbers(lines: Sequence[Sequence[str]], is_missing: Callable[[str],
                 found += filled
         if any(re.search(r"\D", cell.strip("+-")) for cell in found):
             return found
-    return [cell for cells in lines for cell in cells]
+    return [cell for cells in lines for cell in cells if or_all and not is_missing(cell.strip())]
 
 
 def _is_like_a_number(cell: str) -> bool:
@@ -69,7 +72,7 @@ def detect(cells: Iterable[str], delimiter: str) -> Marks:
     strong: set[str] = set()  # that do so beside a decimal mark; version numbers have groups, too
     unsure: dict[str, str] = {}  # the first cell that leaves a character open
     for cell in cells:
-        if not ("." in cell or "," in cell or " " in cell or "'" in cell):
+        if not _ANY_MARK.search(cell):
             continue  # whole numbers and words show no mark
         found = _look(cell.strip())
         if found is None:
@@ -126,16 +129,40 @@ def _look(cell: str) -> tuple[str, str, str] | None:
     return grouped[2] or "", grouped[1], ""
 
 
-def ask(marks: Marks, table: str) -> TableError:
-    """The question whether a mark is decimal or groups thousands."""
+class UnclearMarkError(TableError):
+    """A cell may mean two numbers. Its question comes first, because the answer changes what else is wrong."""
+
+
+def ask(marks: Marks, table: str, others: str = "no other cell") -> UnclearMarkError:
+    """The question whether a mark is decimal or groups thousands. ``others`` are the cells that do not answer it."""
     cell = (marks.unsure or "").strip()
     mark = "." if "." in cell else ","
     as_decimal, as_group = cell.replace(mark, "."), cell.replace(mark, "")
-    tells = "no other cell tells" if marks.lone is None else f"only {marks.lone!r} tells, which may be a mistake"
-    return TableError(
+    tells = f"{others} tells" if marks.lone is None else f"only {marks.lone!r} tells, which may be a mistake"
+    return UnclearMarkError(
         f"{table}: {cell!r} may mean {as_decimal} or {as_group}, and {tells}. Choose with --decimal '{mark}' "
         f"or --thousands '{mark}'."
     )
+
+
+class LateMarks:
+    """Marks in the rows after a sample in which no number had one: the first is asked about if it is unclear.
+
+    ``is_open`` is true until a number shows the decimal mark with which the table is read.
+    """
+
+    def __init__(self, table: str, delimiter: str, decimal: str, *, is_open: bool) -> None:
+        self.table, self.delimiter, self.decimal = table, delimiter, decimal
+        self.is_open = is_open and delimiter not in (",", " ")  # no points group thousands in such files
+
+    def check(self, columns: Mapping[str, Sequence[str]], row_of: Callable[[str, str], int]) -> None:
+        """Cells of some rows, by column; ``row_of`` finds the row of a cell in a column."""
+        found = detect((cell for cells in columns.values() for cell in cells), self.delimiter)
+        if found.unsure is not None:
+            name = next(name for name, cells in columns.items() if found.unsure in cells)
+            place = f"column {name!r}, row {row_of(name, found.unsure)}"
+            raise ask(found, f"{self.table}: {place}", "no cell before it")
+        self.is_open = not (found.seen and found.decimal == self.decimal)
 
 
 def ask_about_groups(cells: tuple[str, str], mark: str, column: str) -> TableError:

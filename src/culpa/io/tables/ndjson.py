@@ -5,6 +5,7 @@ A line that cannot be used is reported with its number and skipped, or stops the
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BufferedReader
@@ -22,6 +23,7 @@ from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Line = tuple[int, bytes]
 
@@ -204,14 +206,45 @@ def _split(read: Callable[[int], bytes], name: str) -> Iterator[list[Line]]:
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(line.decode("utf-8-sig"))
+        text = line.decode("utf-8-sig")
+        record = json.loads(text)
+        if isinstance(record, dict) and not (line.count(b'":') == len(record) and _has_tight_colons(line)):
+            record = json.loads(text, object_pairs_hook=_unrepeated)  # which takes longer
     except UnicodeError:
         raise TableError("not UTF-8 text") from None
+    except TableError:
+        raise
     except (ValueError, RecursionError):
         raise TableError("not JSON") from None
     if not isinstance(record, dict):
         raise TableError('not a JSON object, as in {"temperature": 21.5}')
+    if b"\\u" in line and _SURROGATE.search(line):
+        _refuse_halves(record)
     return record
+
+
+def _has_tight_colons(line: bytes) -> bool:
+    return b" :" not in line and b"\t:" not in line and b"\r:" not in line
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a field that it has twice has no certain value."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        name = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+        raise TableError(f"there are several fields {name!r}")
+    return record
+
+
+def _refuse_halves(record: Mapping[str, Any]) -> None:
+    r"""Refuse texts such as "\ud800": half of a pair of codes that would be a character, which no file can hold."""
+    for name, value in record.items():
+        try:
+            name.encode()
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeError:
+            shown = name.encode("ascii", "backslashreplace").decode()
+            raise TableError(f"field '{shown}' contains a broken character (half of a surrogate pair)") from None
 
 
 def _column(value: Any) -> Column:

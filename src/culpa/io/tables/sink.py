@@ -60,6 +60,9 @@ def _finished(sink: "_Arrow | _Ndjson") -> Iterator[Sink]:
     sink.close()
 
 
+_BYTES = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+
+
 def _make(kind: str, file: Any, *, flush: bool) -> "_Arrow | _Ndjson":
     if kind == "ndjson":
         return _Ndjson(file, flush)
@@ -86,12 +89,32 @@ class _Arrow:
     def _begin(self, arrays: Mapping[str, Any]) -> None:
         batch = pa.RecordBatch.from_pydict(dict(arrays))
         self.schema = batch.schema
-        self.writer = self.start(self.file, self.schema)
-        self.writer.write_batch(batch)
+        try:
+            self.writer = self.start(self.file, self.schema)
+        except pa.ArrowException as error:
+            raise self._unwritten(batch, error) from None
+        self._write_batch(batch)
 
     def _go_on(self, columns: Mapping[str, Any]) -> None:
         arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
-        self.writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        self._write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+    def _write_batch(self, batch: Any) -> None:
+        try:
+            self.writer.write_batch(batch)
+        except pa.ArrowException as error:
+            raise self._unwritten(batch, error) from None
+
+    def _unwritten(self, batch: Any, error: Exception) -> TableError:
+        """An error that names the column of a batch that cannot be written."""
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            alone = pa.RecordBatch.from_arrays([array], names=[name])
+            try:
+                with self.start(_Gate(io.BytesIO()), alone.schema) as writer:
+                    writer.write_batch(alone)
+            except pa.ArrowException:
+                return _not_storable(name, array.type)
+        return TableError(" ".join(str(error).split())[:200])
 
     def close(self) -> None:
         if self.writer is not None:
@@ -122,7 +145,7 @@ class _Csv(_Arrow):
         if batch.schema != self.schema:
             self._old.append(self.writer)
             self.schema, self.writer = batch.schema, _open_csv(self.file, batch.schema, header=False)
-        self.writer.write_batch(batch)
+        self._write_batch(batch)
 
 
 class _Disarmed:
@@ -176,7 +199,7 @@ class _Ndjson:
         self.file, self.flush = file, flush
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        lists = [_to_list(cells) for cells in columns.values()]
+        lists = [_to_list(cells, name) for name, cells in columns.items()]
         names = list(columns)
         lines = [
             _json({name: cell for name, cell in zip(names, cells, strict=True) if cell is not ...})
@@ -253,13 +276,31 @@ def _fit(array: Any, field: Any) -> Any:
         ) from None
 
 
-def _to_list(cells: Any) -> list[Any]:
+def _not_storable(name: str, type: Any) -> TableError:
+    if any(is_bytes(type) for is_bytes in _BYTES):
+        return TableError(
+            f"column {name!r} contains bytes that are not UTF-8 text, which this format cannot store. Write "
+            "Parquet instead."
+        )
+    instead = "Parquet or NDJSON" if types.is_nested(type) else "another format"
+    return TableError(
+        f"column {name!r} contains values of the type {str(type)[:60]}, which this format cannot store. Write {instead} "
+        "instead, or leave out the column."
+    )
+
+
+def _to_list(cells: Any, name: str = "") -> list[Any]:
     if isinstance(cells, list):
         return cells
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":  # Arrow would take longer for a line of a pipe
         numbers: list[Any] = cells.tolist()
         return [None if number != number else number for number in numbers] if cells.dtype.kind == "f" else numbers
-    array = _array(cells)
-    if types.is_temporal(array.type) or types.is_decimal(array.type):
-        array = without_zeros(array).cast(pa.string())
+    array = _array(cells, name)
+    try:
+        if types.is_temporal(array.type) or types.is_decimal(array.type):
+            array = without_zeros(array).cast(pa.string())
+        elif any(is_bytes(array.type) for is_bytes in _BYTES):
+            array = array.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowException:
+        raise _not_storable(name, array.type) from None
     return array.to_pylist()  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
 from culpa.io.tables.table import Batch, Column, Source, TableError
-from culpa.io.tables.times import TimeFormat, ask, epoch_unit, first_open, is_called_time, readings
+from culpa.io.tables.times import TimeFormat, Zones, ask, epoch_unit, first_open, is_called_time, readings
 
 _CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?")
 NONE = "none"  # says that there is no time column
@@ -115,6 +115,8 @@ class TimedTable:
             what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
             plain = typed or not self._reads_times
             told.append(f"times in {what}" + ("" if plain else f", written as {self.time_format.words}"))
+        if name is not None and self.inner.time is None and self._reads_times and len(self.zones.offsets) > 1:
+            told.append(f"times with the UTC offsets {' and '.join(self.zones.offsets[:3])} are shown in UTC")
         return told
 
     @property
@@ -172,6 +174,7 @@ class TimedTable:
             yield from self.inner.batches(features, carried)
             return
         name, format = self.time, self.time_format if self._reads_times else None
+        zones = self.zones if format is not None else None  # looks at the first cells, so before a pipe is read
         assert name is not None
         for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
             if self.clock is not None:
@@ -181,7 +184,8 @@ class TimedTable:
 
             def times(cells: Any = cells, first: int = first) -> Any:
                 assert format is not None
-                return self._times(format, cells, first)
+                assert zones is not None
+                return self._times(format, zones, cells, first)
 
             if not self.selection:
                 kept = {other: batch.carried[other] for other in carried}
@@ -194,9 +198,14 @@ class TimedTable:
                 kept = {other: _take(batch.carried[other], keep) for other in carried}
                 yield Batch(batch.rows[keep], batch.X[keep], kept, lambda found=found[keep]: found)  # type: ignore[misc]
 
-    def _times(self, format: TimeFormat, cells: Any, first: int) -> Any:
+    @cached_property
+    def zones(self) -> Zones:
+        """The UTC offsets of the times."""
+        return Zones(self.name, str(self.time), [] if self.time is None else self.inner.look(self.time))
+
+    def _times(self, format: TimeFormat, zones: Zones, cells: Any, first: int) -> Any:
         try:
-            return format.read(cells, str(self.time), first)
+            return zones.settle(format.read(cells, str(self.time), first), first)
         except (TypeError, ValueError) as error:
             raise TableError(f"{self.name}: {error}") from None
 

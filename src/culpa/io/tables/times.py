@@ -6,6 +6,7 @@ order is open: these cells need no question, but nothing is concluded about othe
 
 import datetime as dt
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,15 @@ from typing import Any
 import numpy as np
 
 from culpa.io.tables.table import TableError
-from culpa.monitoring.times import Times, read_times
+from culpa.monitoring.times import MixedZonesError, Times, read_times, utc_offset
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # of numbers since 1970, in nanoseconds
+_FARTHEST = 9.2e18  # nanoseconds from 1970; times of 64 bits do not reach much further
 _EPOCH = (3.15e8, 4.1e9)  # 1980 to 2100 in seconds; the ranges of the four units do not overlap
+_ADVICE = (
+    "Write times like 2024-03-05 10:42 (ISO 8601), name their format with --time-format, or number the rows with "
+    "--time none."
+)
 _WORDS = {
     "iso": "year-month-day",
     "ymd": "year, month, day",
@@ -83,7 +89,7 @@ class TimeFormat:
 
         index = _plain(cells)
         if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or (self.name == "iso"):
-            return read_times(index, column, first_row)
+            return read_times(index, column, first_row, _ADVICE)
         codes, texts = pd.factorize(index, use_na_sentinel=False)
         format = self if self.settled else _order_of(texts, column)
         try:
@@ -93,6 +99,18 @@ class TimeFormat:
             raise ValueError(
                 f"{column!r} contains {str(texts[error.position])[:40]!r} in row {row}, which is not a time written as "
                 f"{self.words}. Name the format with --time-format, or drop rows without a time."
+            ) from None
+        except MixedZonesError as error:
+            row = int(np.argmax(codes == error.position))
+            raise MixedZonesError(str(texts[error.position]), column, first_row, row) from None
+        except _OutOfRange as error:
+            row, number = first_row + int(np.argmax(codes == error.position)), texts[error.position]
+            unit = epoch_unit(np.array([error.number]))
+            advice = "Correct the cell, or name another format with --time-format."
+            advice = f"If times are {_WORDS[unit]}, use --time-format {unit}." if unit else advice
+            raise ValueError(
+                f"{column!r} contains {_as_text(number)[:40]!r} in row {row}, which is not between the years 1678 and 2261 "
+                f"if times are {self.words}. {advice}"
             ) from None
         return found[codes]
 
@@ -113,9 +131,56 @@ class TimeFormat:
         return read_times(pd.Index(isos), "time")
 
 
+class Zones:
+    """The time zones of a table's times, batch by batch: all times have one or none has, and several become UTC."""
+
+    def __init__(self, table: str, column: str, cells: Sequence[Any]) -> None:
+        self.table, self.column = table, column
+        found = {utc_offset(cell) for cell in cells if isinstance(cell, str)} - {None}
+        self.offsets = sorted(offset for offset in found if offset)  # that the first cells show
+        self._several, self._told = len(self.offsets) > 1, len(self.offsets) > 1
+        self._start()
+
+    def _start(self) -> None:
+        self._known = len(self.offsets) == 1
+        self._zone = dt.datetime.fromisoformat(f"2000-01-01T00:00{self.offsets[0]}").tzinfo if self._known else None
+
+    def settle(self, times: Times, first_row: int) -> Times:
+        """The times of the next rows, in UTC after the offset changed, which is told once."""
+        import pandas as pd
+
+        if not isinstance(times, pd.DatetimeIndex) or not len(times):
+            return times
+        if first_row == 0:  # it is read once more
+            self._start()
+        if self._known and (self._zone is None) != (times.tz is None):
+            has, had = ("no UTC offset", "have one") if times.tz is None else ("a UTC offset", "have none")
+            raise ValueError(
+                f"{self.column!r} contains {str(times[0])!r} in row {first_row} with {has}, but the times before {had}. "
+                "Write all times with an offset, or none."
+            )
+        self._several |= self._known and self._zone != times.tz
+        self._known, self._zone = True, times.tz
+        if not self._several or times.tz is None:
+            return times
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"{self.table}: the UTC offset of the times in column {self.column!r} changes. They are shown in UTC from "
+                f"row {first_row} on.",
+                stacklevel=2,
+            )
+        return times.tz_convert("UTC")
+
+
 class _NotATime(Exception):
     def __init__(self, position: int) -> None:
         self.position = position
+
+
+class _OutOfRange(Exception):
+    def __init__(self, position: int, number: float) -> None:
+        self.position, self.number = position, number
 
 
 def _refuse_gaps(good: Any) -> None:
@@ -138,9 +203,12 @@ def _as_text(cell: Any) -> str:
 def _from_epoch(numbers: Any, unit: int) -> Times:
     import pandas as pd
 
+    values = np.asarray(numbers, dtype=np.float64)
+    far = np.abs(values) * unit > _FARTHEST
+    if far.any():
+        raise _OutOfRange(int(np.argmax(far)), float(values[np.argmax(far)]))
     if np.issubdtype(numbers.dtype, np.integer):
         return pd.DatetimeIndex(np.asarray(numbers, dtype=np.int64) * unit, dtype="datetime64[ns]")
-    values = np.asarray(numbers, dtype=np.float64)
     whole = np.floor(values)
     rest = np.round((values - whole) * 1e6) * (unit / 1e6)  # a double keeps microseconds of the present
     return pd.DatetimeIndex((whole.astype(np.int64) * unit) + rest.astype(np.int64), dtype="datetime64[ns]")
