@@ -161,6 +161,14 @@ def scale_array(name, factor):
     return lambda arrays, header: arrays.update({name: factor * arrays[name]})
 
 
+def add_to_one(name, change):
+    def add(arrays, header):
+        arrays[name] = arrays[name].copy()
+        arrays[name][0, 1, -2] += change
+
+    return add
+
+
 def set_abnormal(position):
     def change(arrays, header):
         header.update(abnormal=["row"])
@@ -331,6 +339,7 @@ HOSTILE = {
     "not symmetric": (set_array("model.covariance", np.eye(5) + 0.5 * np.eye(5, k=1)), "not a covariance matrix"),
     "abnormal row between rows": (set_abnormal(0.5), "'abnormal' contains a position that is not a whole number"),
     "forms that do not add up": (scale_array("forms.coefficients", 1.01), "does not add up to the score"),
+    "one coefficient that does not add up": (add_to_one("forms.coefficients", 0.01), "does not add up to the score"),
     "constants that do not add up": (scale_array("forms.constants", 0.0), "does not add up to the score"),
     "features that are lists": (set_header(features=[[1], [2], [3], [4], [5]]), "'features'"),
     "features that are a number": (set_header(features=5), "'features'"),

@@ -4,11 +4,14 @@ A checksum shows that a file is undamaged, not that a fit wrote it. Numbers that
 nonsense much later, when rows are scored or explained.
 """
 
+from typing import cast
+
 import numpy as np
 
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, ModelFileError
+from culpa.models import Distribution
 from culpa.shapley import QuadraticForms
 
 _LARGEST = 1e100  # cells of tables are not larger, and squares must not overflow
@@ -18,7 +21,7 @@ _SMALLEST = 1e-100  # scales and variances
 _MOST_ROWS = 1 << 53  # positions of rows are whole numbers up to here
 _ROUNDING = 1e-4  # relative; models of float32 data have seven digits
 _COVARIANCES = ("model.covariance", "modes.covariance", "context.covariance")
-_N_PROBES = 3  # rows on which forms are compared with the score
+_N_PROBES, _N_NORMAL = 3, 32  # rows on which forms are compared with the score, and more that belong to the model
 
 
 def check_values(arrays: Arrays, noise_variance: float) -> None:
@@ -94,7 +97,10 @@ def _check_limits(fitted: FittedDetector) -> None:
 
 def check_forms(forms: QuadraticForms, fitted: FittedDetector) -> None:
     """Compiled Shapley values and the base value add up to the score, in each replicate."""
-    game, probes = fitted.explainer().game, _probes(forms.n_features)
+    explainer = fitted.explainer()
+    # the scores of normal rows are small, and show what is lost in the large scores of other rows
+    normal = cast(Distribution, explainer.score.distribution).sample(_N_NORMAL, np.random.default_rng(0))
+    game, probes = explainer.game, np.vstack([_probes(forms.n_features), normal])
     everybody = np.arange(game.n_features)
     with np.errstate(all="ignore"):
         base = game.base_values(probes) if game.base_varies else game.base_value
