@@ -49,9 +49,16 @@ def _read(content):
     return Reading(np.array(rows, dtype=float).reshape(-1, 3), rows=kept)
 
 
+def _object(pairs):
+    """Nobody knows the value of a field that occurs twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(pairs)
+    return dict(pairs)
+
+
 def _row(line):
     try:
-        record = json.loads(line.decode())
+        record = json.loads(line.decode(), object_pairs_hook=_object)
     except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or not set(NAMES) <= set(record):
