@@ -231,6 +231,8 @@ HOSTILE = {
     "limits without scores": (set_limits("empirical", {"spe": 5}), "'limits.spe' is missing"),
     "scores without limits": (set_limits("empirical", {}, spe=np.ones(3)), "'limits.spe' is missing or unknown"),
     "more scores than rows": (set_limits("empirical", {"spe": 2}, spe=np.arange(3.0)), "sorted scores, at most 2"),
+    "fewer scores than rows": (set_limits("empirical", {"spe": 9}, spe=np.arange(8.0)), "the 9 largest scores"),
+    "no scores": (set_limits("empirical", {"spe": 9}, spe=np.empty(0)), "the 9 largest scores"),
     "scores not sorted": (
         set_limits("empirical", {"spe": 9}, spe=np.arange(3.0)[::-1].copy()),
         "sorted scores, at most 9",

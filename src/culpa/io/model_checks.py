@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
+from culpa.scores.limits import Tail
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -134,6 +135,8 @@ def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
     largest, total = arrays[f"limits.{name}"], n if isinstance(n, int) else sum(n)
     if largest.ndim != 1 or len(largest) > total or (np.diff(largest) < 0).any():
         raise ModelFileError(f"array 'limits.{name}' does not contain sorted scores, at most {total} of them.")
+    if isinstance(n, int) and len(largest) != Tail.n_kept(n):
+        raise ModelFileError(f"array 'limits.{name}' does not contain the {Tail.n_kept(n)} largest scores.")
     if isinstance(n, list):
         block = arrays[f"limits.{name}.block"]
         if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():

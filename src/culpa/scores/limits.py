@@ -109,8 +109,12 @@ class Tail:
     def of(cls, values: Floats) -> "Tail":
         """Scores of rows; NaN, for rows without any number, does not count."""
         values = np.sort(values[~np.isnan(values)])
-        kept = max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * len(values)))
-        return cls(len(values), values[-kept:] if len(values) else values)
+        return cls(len(values), values[len(values) - cls.n_kept(len(values)) :])
+
+    @staticmethod
+    def n_kept(n: int) -> int:
+        """How many of n scores are kept."""
+        return min(n, max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * n)))
 
     def empirical(self, confidence: float) -> float:
         """The quantile, by linear interpolation."""
