@@ -134,7 +134,7 @@ def matrices(game: Game, X: Floats, players: Players) -> Floats:
     n_players, d = len(players), game.n_features
     if game.quadratic and game.forms_keep_digits and len(X) > 1 + d * (d + 1) // 2:
         pairs = np.triu_indices(n_players)
-        forms = forms_from_probes(game, lambda probes: _from_tables(game, probes, players)[:, pairs[0], pairs[1]])
+        forms = forms_from_probes(game, lambda probes: _from_tables(game, probes, players)[None, :, pairs[0], pairs[1]])
         result = np.empty((len(X), n_players, n_players))
         result[:, pairs[0], pairs[1]] = result[:, pairs[1], pairs[0]] = forms(X).values
         return result

@@ -19,7 +19,7 @@ weighted accordingly.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -49,7 +49,7 @@ class Drawn:
     members: Mask  # (coalitions, d)
     weights: Floats  # (coalitions,): of a mean over each net
 
-    @cached_property
+    @property
     def nets(self) -> Positions:
         """The net of each coalition, (coalitions,)."""
         return np.arange(len(self.members)) * N_NETS // len(self.members)
