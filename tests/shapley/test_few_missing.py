@@ -186,6 +186,20 @@ def test_which_games_share_coalitions(options, by_coalitions, detector_and_rows,
     assert bool(calls) is by_coalitions
 
 
+def test_groups_with_compiled_forms(detector_and_rows):
+    """Differences come from orders, also if complete rows are compiled and one pattern has many rows."""
+    detector, new = detector_and_rows
+    rows = np.nan_to_num(new)
+    rows[:, 4] = np.nan
+    options = {"method": "permutation", "n_orders": 192, "groups": {"both": ["x0", "x1"]}}
+    compiled, plain = (
+        Explainer(detector, **options).compile().explain(rows),
+        Explainer(detector, **options).explain(rows),
+    )
+    size = np.abs(plain.values).max()
+    np.testing.assert_allclose(compiled.values, plain.values, rtol=0, atol=1e-10 * size)
+
+
 def test_features_that_are_exactly_determined_give_no_warning():
     """The contribution of a missing feature, which nobody reads, is infinite in some coalitions."""
     gaussian = LatentGaussian(np.zeros(28), np.ones((28, 1)), 1.0)

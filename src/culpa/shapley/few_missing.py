@@ -52,9 +52,9 @@ _SMALLER = {1: 4, 2: 3, 3: 3}
 # Coalitions for each missing feature and each order of complete rows, and how many features may be missing: with more, the
 # difference takes about as long as all orders. docs/performance.md has the errors.
 _COALITIONS_PER_MISSING, _MOST_MISSING_FROM_COALITIONS = 1 / 32, 8
-_ROWS_THAT_COUNT = (
-    8  # of a pattern, in a table with more than so many patterns: looking for forms of others takes too long
-)
+# In a table with more patterns than this, only patterns with so many rows may get forms: looking for those of others takes
+# too long.
+_ROWS_THAT_COUNT = 8
 SMALLEST_NET = 4  # log2 of the nets of complete rows
 _FEWEST_PRESENT = 20
 _ROWS_PER_TASK = 64
@@ -160,7 +160,7 @@ class FewMissing(NamedTuple):
 
     def _often_and_rest(self, tasks: list[Task]) -> tuple[list[list[Task]], list[Task]]:
         """Tasks by pattern, of patterns that may have forms, and all other tasks."""
-        if self.forms_if_due is None:
+        if self.forms_if_due is None or self.coalitions is None:
             return [], tasks
         few = len({task.pattern for task in tasks}) <= _ROWS_THAT_COUNT
         often = [task for task in tasks if few or len(task.rows) >= _ROWS_THAT_COUNT]
@@ -170,7 +170,7 @@ class FewMissing(NamedTuple):
     def _forms(self, present: Positions, n_rows: int, n_missing: int) -> QuadraticForms | None:
         """Of a pattern, by the features that are present; these are all players."""
         assert self.forms_if_due is not None
-        assert self.coalitions is not None
+        assert self.coalitions is not None  # `_often_and_rest` has looked
         d, n_probes = len(self.players), n_products(len(present)) + 1
         each = self.coalitions.operations(n_missing, self._net(n_missing), d) + N_NETS * d * 2.0 * n_products(d)
         cost = PatternCost(n_probes * each, 0.0, each)
@@ -208,10 +208,8 @@ class FewMissing(NamedTuple):
         Their relative errors are as small as usual, or not much larger than those of the filled-in rows.
         """
         shares = summarise(values, n_evaluations)
-        error, usual = (
-            _relative_error(shares),
-            (N_NETS << self.log2_net) ** -0.5,
-        )  # all orders leave about a third of that
+        error = _relative_error(shares)
+        usual = (N_NETS << self.log2_net) ** -0.5  # all orders leave about a third of that
         good: Mask = error <= usual
         if not good.all():
             complete = self.complete(filled[~good])
