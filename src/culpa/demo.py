@@ -37,6 +37,9 @@ def run(console: Console, output: Path) -> None:
     flagged = detector.predict(new) == -1
     why = detector.explain(new[flagged])
 
+    # first, because the reader of a pipe may stop in the middle, as "head" does
+    report = detector.report(new, title="Strange wines: whose fault is it?", source="wines of scikit-learn")
+    saved = report.save(output)
     console.print(
         f"[bold]culpa demo[/bold]: {len(train)} normal wines, {train.shape[1]} measurements each; "
         f"{len(new)} new wines, {int(other.sum())} of them from another cultivar.\n"
@@ -56,10 +59,7 @@ def run(console: Console, output: Path) -> None:
         style="dim",
     )
     console.print(_NEXT, markup=False, highlight=False)
-    report = detector.report(new, title="Strange wines: whose fault is it?", source="wines of scikit-learn")
-    console.print(
-        f"Report with charts and all details: {report.save(output)}", markup=False, highlight=False, soft_wrap=True
-    )
+    console.print(f"Report with charts and all details: {saved}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _culprits(top: pd.DataFrame, scores: dict[int, float], limit: float) -> Table:
