@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from culpa import PCADetector
-from culpa.datasets import load_cars04, load_odds, load_tennessee_eastman, load_wine_outliers
+from culpa.datasets import load_cars04, load_odds, load_wine_outliers
+from studies.recorded import load_tennessee_eastman
 
 PAGE = Path(__file__).parents[1] / "docs" / "robust.md"
 SHAPES = ((200, 10, 2), (500, 20, 4), (300, 30, 3), (600, 15, 6))

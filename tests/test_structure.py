@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "culpa"
-MODULES = sorted(SOURCE.rglob("*.py"))
+MODULES = sorted([*SOURCE.rglob("*.py"), *(ROOT / "studies").glob("*.py")])
 PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_make"}  # of named tuples
 
 
@@ -33,7 +33,7 @@ def foreign_accesses(node, own=frozenset()):
         yield from foreign_accesses(child, own)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_class_touches_the_underscore_attributes_of_another(path):
     assert not list(foreign_accesses(tree_of(path)))
 
@@ -44,7 +44,7 @@ def test_the_check_finds_what_it_looks_for(tmp_path):
         test_no_class_touches_the_underscore_attributes_of_another(tmp_path / "bad.py")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_functions_are_short(path):
     """At most 60 lines without the docstring; kernels may call few other functions and are excepted."""
     if path.parent.name == "_kernels":
@@ -97,7 +97,8 @@ def test_tests_lie_where_their_modules_do():
         place = path.relative_to(ROOT / "tests")
         if len(place.parts) == 1 or place.as_posix() in ACROSS_MODULES:
             continue
-        module = SOURCE / place.parent / path.stem.removeprefix("test_")
+        room = ROOT if place.parts[0] == "studies" else SOURCE
+        module = room / place.parent / path.stem.removeprefix("test_")
         if not module.with_suffix(".py").exists() and not module.is_dir():
             homeless.append(place.as_posix())
     assert not homeless

@@ -9,9 +9,10 @@ import pytest
 import culpa
 from culpa import PCADetector
 from culpa._core.fit_warning import FitWarning
-from culpa.datasets import DataFileError, load_tennessee_eastman
+from culpa.datasets import DataFileError
 from culpa.models.blocks import BlockMoments
 from culpa.scores import HeldOutScores
+from studies.recorded import load_tennessee_eastman
 
 
 def plant(n, seed, d=8, p=3, shift=0.0):

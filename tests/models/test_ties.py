@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from culpa import FitWarning, PCADetector
-from culpa.datasets import load_tennessee_eastman
 from culpa.models.ties import partial_correlations, suggested_groups, ties_of
+from studies.recorded import load_tennessee_eastman
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6], ids=["alike", "of very different sizes"])

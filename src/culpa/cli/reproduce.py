@@ -11,7 +11,7 @@ from culpa.cli.command import command
 from culpa.cli.console import console_of_width, work_bar
 
 if TYPE_CHECKING:
-    from culpa.experiments.run import Results
+    from culpa.paper.run import Results
 
 
 class Part(StrEnum):
@@ -20,24 +20,12 @@ class Part(StrEnum):
     table1 = "table1"
     table2 = "table2"
     figures = "figures"
-    localisation = "localisation"
     all = "all"
-    limits = "limits"
-    alarms = "alarms"
-    propagation = "propagation"
-    culprits = "culprits"
 
 
 @command
 def reproduce(
-    what: Annotated[
-        Part,
-        typer.Argument(
-            help="Part of the paper to reproduce (table1, table2, figures), or 'all' of them; or one of culpa's own "
-            "experiments (see above).",
-            show_default=False,
-        ),
-    ],
+    what: Annotated[Part, typer.Argument(help="Part of the paper to reproduce.", show_default=False)],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -46,23 +34,13 @@ def reproduce(
             show_default="$CULPA_DATA",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write figures and pages to.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write figures and page to.")] = Path(
         "culpa-reproduction"
     ),
     seeds: Annotated[int, typer.Option(min=2, max=1000, help="Number of runs of Algorithm 1.")] = 20,
     json: options.Json = False,
 ) -> None:
-    """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones.
-
-    There are five more experiments, which 'all' does not include. Each takes some minutes.
-
-    \b
-    localisation  which ranking criterion finds faults injected into twelve data sets
-    alarms        false alarms of the default detector
-    limits        false alarms of other control limits
-    propagation   simulated faults that spread to other features
-    culprits      rankings compared on recorded incidents
-    """
+    """Reproduce the tables and figures of the paper (arXiv:1909.03495), side by side with the published ones."""
     results = _run(what.value, data, output, seeds)
     if json:
         from json import dumps
@@ -73,23 +51,20 @@ def reproduce(
 
 
 def _run(what: str, data: Path | None, output: Path, seeds: int) -> "Results":
-    from culpa.experiments.run import reproduce as run
+    from culpa.paper.run import reproduce as run
 
     with work_bar() as progress:
         return run(what, data=data, output=output, n_seeds=seeds, progress=progress)
 
 
 def _print(results: "Results") -> None:
-    from culpa.experiments.sheets import to_rich
-
     console = console_of_width(150)
     for sheet in results.sheets():
-        console.print(to_rich(sheet), "")
+        console.print(sheet.to_rich(), "")
     missed = [check for check in results.checks if not check.holds]
-    if results.checks:
-        console.print(
-            f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
-        )
+    console.print(
+        f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
+    )
     for check in missed:
         console.print(
             f"{check.what}: expected {check.expected:g}, found {check.found:.4f}", style="red", highlight=False

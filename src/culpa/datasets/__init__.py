@@ -1,4 +1,4 @@
-"""Data sets to try culpa on: those of the paper, two that ship with scikit-learn, recorded plants, a simulated one.
+"""Data sets to try culpa on: those of the paper, two that ship with scikit-learn, two simulated plants.
 
 Loaders look for a file in the folder ``data``, then in the folder named by the environment variable ``CULPA_DATA``, then
 among earlier downloads. If the file is in none of them, they download it and verify its checksum.
@@ -9,22 +9,16 @@ from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
 from culpa.datasets.modes import ModesPlant, make_modes_plant
 from culpa.datasets.plant import Fault, Plant, make_plant
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers
-from culpa.datasets.recorded import SERVERS, Server, TennesseeEastman, load_server, load_tennessee_eastman
 
 __all__ = [
     "ODDS_NAMES",
-    "SERVERS",
     "DataFileError",
     "Dataset",
     "Fault",
     "ModesPlant",
     "Plant",
-    "Server",
-    "TennesseeEastman",
     "load_cars04",
     "load_odds",
-    "load_server",
-    "load_tennessee_eastman",
     "load_wbc",
     "load_wine_outliers",
     "make_modes_plant",

@@ -12,7 +12,7 @@ With z a standardised row, u its movement (distance from the mean in units of wh
 P is the precision of normal rows and G the sum of P z z^T P over the rows. tr(P_FF^-1 G_FF) is how far the sum of squared
 Mahalanobis distances falls when the features F take, in every row, the values that suit the other features best.
 
-The weights are measured: `culpa reproduce culprits` compares these rankings with others on known incidents.
+The weights are measured: `docs/culprits.md` compares these rankings with others on known incidents.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,26 @@
+"""``python -m studies NAME``: run studies, and write their numbers and pages."""
+
+import argparse
+from pathlib import Path
+
+from culpa.cli.console import work_bar
+from studies.runner import DOCS, STUDIES, measure, write_page
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the studies that are named, or write only their pages."""
+    parser = argparse.ArgumentParser(prog="python -m studies", description="Run studies, and write numbers and pages.")
+    parser.add_argument("names", nargs="+", choices=STUDIES, metavar="NAME", help=", ".join(STUDIES))
+    parser.add_argument("-o", "--output", type=Path, default=DOCS, help="folder for numbers and pages (default: docs)")
+    parser.add_argument("--data", type=Path, help="folder with the data files (default: CULPA_DATA)")
+    parser.add_argument("--page", action="store_true", help="write the page from the numbers that are there already")
+    chosen = parser.parse_args(arguments)
+    for name in chosen.names:
+        if not chosen.page:
+            with work_bar() as progress:
+                measure(name, chosen.data, chosen.output, progress)
+        print(f"wrote {write_page(name, chosen.output)}")
+
+
+if __name__ == "__main__":
+    main()
