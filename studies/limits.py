@@ -26,9 +26,9 @@ Draw = Callable[[int], tuple[Floats, Floats]]  # training rows and new normal ro
 CONFIDENCES = (0.95, 0.99)
 # kinds of limit by score; conformal limits hold out rows, so they need a separate model
 KINDS = {
-    "spe": ("jackson-mudholkar", "box", "imhof", "empirical", "conformal"),
-    "t2": ("f", "imhof", "empirical", "conformal"),
-    "combined": ("box", "imhof", "empirical", "conformal"),
+    "spe": ("jackson-mudholkar", "box", "empirical", "conformal"),
+    "t2": ("f", "empirical", "conformal"),
+    "combined": ("box", "empirical", "conformal"),
 }
 _MOST_ROWS = 6000  # of a real data set, drawn again in every run
 _HELD_OUT = 0.2

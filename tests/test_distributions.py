@@ -296,7 +296,7 @@ class TestBoth:
         ("options", "match"),
         [
             ({"model": "student", "game": "retraining"}, "retrains a PCA, and model='student' is none"),
-            ({"model": "student", "limit": "imhof"}, "assumes Gaussian rows"),
+            ({"model": "student", "limit": "jackson-mudholkar"}, "assumes Gaussian rows"),
             ({"model": "student", "smooth": 0.2}, "averages do not follow model='student'"),
             ({"model": "copula", "smooth": 0.2}, "averages do not follow model='copula'"),
             ({"model": "student", "n_components": "mle"}, "'mle' is for Gaussian rows"),

@@ -67,7 +67,7 @@ def _check_model(parameters: Parameters) -> None:
             "game='retraining' retrains a PCA, and model='student' is none: use game='conditional' or "
             "'interventional', or model='ppca'."
         )
-    if model == "student" and limit in ("jackson-mudholkar", "imhof", "f"):
+    if model == "student" and limit in ("jackson-mudholkar", "f"):
         raise ValueError(f"limit={limit!r} assumes Gaussian rows: with {own}, use 'auto' or 'formula'.")
 
 

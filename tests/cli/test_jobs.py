@@ -387,7 +387,7 @@ def test_compiled_explainers_are_stored(folder, library):
     same_as_library(folder / "o.csv", library, "csv")
 
 
-@pytest.mark.parametrize("limit", ["auto", "imhof", "empirical"])
+@pytest.mark.parametrize("limit", ["auto", "box", "empirical"])
 def test_fit_with_missing_cells_equals_the_library(folder, limit):
     table = frame()
     table[np.random.default_rng(0).random(table.shape) < 0.05] = np.nan

@@ -185,7 +185,7 @@ DETECTOR = Parameters(
             "How the control limit is computed, or the limit itself as a number.",
             '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
             'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction '
-            'errors, F for T2 and Box for the others. These formulas and "imhof" assume many Gaussian rows. "f" is only '
+            'errors, F for T2 and Box for the others. These formulas assume many Gaussian rows. "f" is only '
             'for statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the '
             "last rows and takes a quantile of their scores.",
         ),

@@ -14,7 +14,6 @@ from scipy import stats
 from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
-from culpa.scores import chi_squares
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score
@@ -63,17 +62,7 @@ def student_box(eigenvalues: Floats, degrees_of_freedom: float, confidence: floa
     return float(theta1 * (nu - 2) / nu * stats.f.ppf(confidence, theta1 / theta2, nu)) if theta2 else 0.0
 
 
-def imhof(eigenvalues: Floats, confidence: float) -> float:
-    """Limit by the exact distribution (Imhof, 1961), whatever the eigenvalues; an error where it does not converge.
-
-    >>> import numpy as np
-    >>> round(imhof(np.array([0.6, 0.3, 0.1]), 1 - 0.1240), 2)  # his Table 1: 12.40% lie above 2
-    2.0
-    """
-    return chi_squares.quantile(tuple(eigenvalues.tolist()), confidence)
-
-
-_OF_EIGENVALUES = {"jackson-mudholkar": jackson_mudholkar, "box": box, "imhof": imhof}
+_OF_EIGENVALUES = {"jackson-mudholkar": jackson_mudholkar, "box": box}
 
 
 def f_limit(n_components: int, n_samples: float | None, confidence: float) -> float:
