@@ -8,7 +8,6 @@ For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance o
 | pdc, partial decomposition | x_j r_j | Nomikos (1996) |
 | dc, diagonal | M_jj x_j^2 | Qin, Valle and Piovoso (2001) |
 | rbc, reconstruction-based | r_j^2 / M_jj: what the index loses when x_j is chosen best | Alcala and Qin (2009) |
-| abc, angle-based | rbc / index: squared cosine between the row and the feature's axis | Raich and Cinar (1996) |
 | relative | r_j^2 / Var r_j: in units of what normal rows show | Westerhuis, Gurden and Smilde (2000) |
 | z-score | abs(x_j) / standard deviation; no index needed | |
 | leave-one-out | rbc of the Mahalanobis distance: what it loses without feature j | Penny and Jolliffe (1999) |
@@ -16,9 +15,10 @@ For an index q(x) = x^T M x of centred rows, with r = M x and S the covariance o
 | fault-odds | log-odds that feature j is at fault, see `culpa.ranking.fault_odds` | Box and Tiao (1968) |
 | propagated | log-odds that a fault which travels on entered at j, see `culpa.ranking.propagation` | Li and others (2024) |
 
-The first six are analysed together by Alcala and Qin (2011). cdc and pdc add up to the index. pdc is a Shapley value: of
-the game in which absent features sit at their mean; up to the base line also of the interventional game, which takes the
-formula from here. Contributions are large for suspects; only pdc and log-odds can be negative.
+Alcala and Qin (2011) analyse the first five together. Their angle-based contributions (abc) rank as rbc does. cdc and pdc
+add up to the index. pdc is a Shapley value: of the game in which absent features sit at their mean; up to the base line
+also of the interventional game, which takes the formula from here. Contributions are large for suspects; only pdc and
+log-odds can be negative.
 
 An index is handed over as a root F with M = F^T F, because squares of residuals keep digits that M x would lose.
 """
@@ -73,11 +73,6 @@ def rbc(X: Floats, root: Floats) -> Floats:
     return _ratio(response(X, root) ** 2, _diagonal(root))
 
 
-def abc(X: Floats, root: Floats) -> Floats:
-    """Angle-based: reconstruction-based contributions as a share of the index, 0 to 1."""
-    return _ratio(rbc(X, root), ((X @ root.T) ** 2).sum(axis=1, keepdims=True))
-
-
 def relative(X: Floats, root: Floats, covariance: Floats) -> Floats:
     """Squared response over its mean for rows with this covariance."""
     seen = _diagonal(root) > 0
@@ -91,7 +86,7 @@ def z_scores(X: Floats, covariance: Floats) -> Floats:
     return _ratio(np.abs(X), np.sqrt(np.diag(covariance)))
 
 
-_BY_INDEX: dict[str, Callable[[Floats, Floats], Floats]] = {"cdc": cdc, "pdc": pdc, "dc": dc, "rbc": rbc, "abc": abc}
+_BY_INDEX: dict[str, Callable[[Floats, Floats], Floats]] = {"cdc": cdc, "pdc": pdc, "dc": dc, "rbc": rbc}
 
 
 def root_of(matrix: ArrayLike) -> Floats:
