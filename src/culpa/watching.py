@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
-from culpa._core.optional import require
 from culpa._core.native import emptied
+from culpa._core.optional import require
 from culpa.columns import Reading
 from culpa.judging import JudgesRows
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
