@@ -11,10 +11,10 @@ import pytest
 
 HIDE = """
 import sys
+HIDDEN = "pandas polars pyarrow numba llvmlite typer click rich jinja2 plotly matplotlib".split()
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"pandas", "polars", "pyarrow", "numba", "llvmlite", "typer", "click", "rich", "jinja2",
-                                      "plotly", "matplotlib"}:
+        if name.partition(".")[0] in HIDDEN:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hidden())
 import importlib.util
