@@ -175,21 +175,22 @@ class Explanation:
         if set(self.parts) < set(PART_NAMES):
             return markup.block(f"Explanation of {self.score_name}: {self._size}", markup.note(", ".join(self.parts)))
         shown = self[:_ROWS_SHOWN]._but(native=None)
-        lines = shown.top(_CULPRITS_SHOWN)
-        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines) else 1.0
-        first = lines["rank"].eq(1).tolist()
+        lines = shown.top_columns(_CULPRITS_SHOWN)
+        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines["value"]) else 1.0
+        first = [bool(rank == 1) for rank in lines["rank"]]
+        names = ("row", "score", "feature", "value", "actual", "expected", "score_if_fixed")
         rows = [
             (
-                one.row if one.rank == 1 else "",
-                one.score if one.rank == 1 else "",
-                one.feature,
-                markup.bar(abs(one.value) / (longest or 1.0), markup.RAISES if one.value > 0 else markup.LOWERS),
-                one.value,
-                one.actual,
-                one.expected,
-                one.score_if_fixed,
+                label if begins else "",
+                score if begins else "",
+                feature,
+                markup.bar(abs(value) / (longest or 1.0), markup.RAISES if value > 0 else markup.LOWERS),
+                value,
+                *others,
             )
-            for one in lines.itertuples()
+            for begins, label, score, feature, value, *others in zip(
+                first, *(lines[name] for name in names), strict=True
+            )
         ]
         headers = ("row", self.score_name, "culprit", "", "blame", "actual", "expected", f"{self.score_name} if fixed")
         rest = len(self) - len(shown)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from culpa._core.optional import require
 from culpa._core.version import __version__
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
@@ -53,11 +54,8 @@ def load_model(model_uri: str) -> PCADetector:
 
 def _mlflow() -> Any:
     """MLflow takes seconds to import, so it is imported when it is used."""
-    try:
-        import mlflow.pyfunc
-    except ImportError:
-        raise ImportError("culpa.mlflow needs MLflow 3 or later: pip install 'culpa[mlflow]'.") from None
-    return mlflow
+    require("mlflow.pyfunc", "culpa.mlflow", "mlflow")
+    return require("mlflow", "culpa.mlflow", "mlflow")
 
 
 def _stored(fitted: FittedDetector, folder: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 from culpa._core.native import emptied
+from culpa._core.optional import require
 from culpa.columns import Reading
 from culpa.judging import JudgesRows
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
@@ -166,6 +167,8 @@ class WatchesRows(JudgesRows):
         Report
             With ``save(path)``, ``to_html()``, ``to_json()`` and ``to_dict()``, all with the same content.
         """
+        for package in ("pandas", "pyarrow", "jinja2", "plotly"):
+            require(package, "A report")
         fitted = self.fitted
         features, times, name = split_time(X, time)
         table = self.read(features)

@@ -7,6 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+from parameters_page import page
 
 from culpa import PPCA, Explainer, PCADetector, StudentPPCA, calibrate
 from culpa._core import kinds
@@ -14,7 +15,6 @@ from culpa._core.choices import RANKINGS, suggestion
 from culpa._core.kinds import FRACTION, AnyOf, Choice, Flag, Number, Text, Whole
 from culpa._core.parameter import check_keywords
 from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, STUDENT_PARAMETERS
-from culpa._core.parameters_page import page
 from culpa.calibration import Plan
 
 DESCRIBED = {
@@ -119,4 +119,4 @@ def test_suggestions():
 
 def test_the_page_is_up_to_date():
     written = Path(__file__).parents[2] / "docs" / "parameters.md"
-    assert written.read_text() == page(), "run: python -m culpa._core.parameters_page docs/parameters.md"
+    assert written.read_text() == page(), "run: python tests/parameters_page.py"

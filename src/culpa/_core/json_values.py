@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.optional import require
+
 
 def to_json_value(value: Any) -> Any:
     """Arrays as lists, times as ISO 8601 texts, what is no finite number as None, anything else unknown as text.
@@ -23,8 +25,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_json_value(item) for item in value]
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        import pandas as pd
-
+        pd = require("pandas", "A time in JSON")
         value = (pd.Timestamp if isinstance(value, np.datetime64) else pd.Timedelta)(value)
     if isinstance(value, np.generic):
         value = value.item()

@@ -6,6 +6,8 @@ recognised by the name of its package, so that the error says how to turn it int
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -110,17 +112,26 @@ def column_labels(native: Any, names: Sequence[str]) -> list[Any]:
 
 
 def frame_like(native: Any, columns: Mapping[Any, Any], labels: NDArray[Any] | None = None) -> DataFrame:
-    """A table of the kind the user works with; pandas where the input was a bare array.
+    """A table of the kind the user works with.
 
-    ``labels`` are the rows' labels in the user's table. They become the index where the user's table has one.
+    Where the input was a bare array, it is the first kind that is installed of pandas, polars and pyarrow, else a NumPy
+    record array. ``labels`` are the rows' labels in the user's table. They become the index where the user's table has one.
     """
     frame = to_frame(native)
-    backend = frame.implementation if isinstance(frame, nw.DataFrame) else "pandas"
+    backend: Any = frame.implementation if isinstance(frame, nw.DataFrame) else _installed_kind()
+    if backend is None:
+        records: DataFrame = np.rec.fromarrays([np.asarray(cells) for cells in columns.values()], names=list(columns))
+        return records
     result = nw.from_dict(dict(columns), backend=backend).to_native()
     if labels is not None and _index(native) is not None:
         result.index = index_of(native, labels)
     given: DataFrame = _as_given(native, result)
     return given
+
+
+@cache
+def _installed_kind() -> str | None:
+    return next((kind for kind in ("pandas", "polars", "pyarrow") if find_spec(kind) is not None), None)
 
 
 def same_kind(native: Any, values: NDArray[np.float64], names: Sequence[str] | None = None) -> Any:

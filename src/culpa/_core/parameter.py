@@ -2,9 +2,10 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from culpa._core.choices import suggestion
 from culpa._core.kinds import Kind
@@ -51,12 +52,48 @@ class Parameter:
         return next((given for given in (value, other) if given is not None), self.default)
 
 
+class Value(NamedTuple):
+    """The values that a parameter takes, as an attribute of a class whose docstring explains it; see `Parameter`."""
+
+    kind: Kind
+    default: Any
+    optional: bool = False
+    alias: str = ""
+    option: str = ""
+
+
 class Parameters(Mapping[str, Parameter]):
     """The parameters of one thing, by name."""
 
     def __init__(self, owner: str, parameters: Iterable[Parameter]) -> None:
         self.owner = owner
         self._by_name = {parameter.name: parameter for parameter in parameters}
+
+    @classmethod
+    def of(cls, owner: str, described: type) -> "Parameters":
+        """From a class with a `Value` for each parameter.
+
+        Its docstring has one entry per parameter: the name, then an indented line of help, then paragraphs with more.
+
+        >>> from culpa._core.kinds import POSITIVE
+        >>> class Described:
+        ...     \"\"\"Parameters of a pump.
+        ...
+        ...     speed
+        ...         Revolutions per minute.
+        ...
+        ...         Slow pumps last longer.
+        ...     \"\"\"
+        ...
+        ...     speed = Value(POSITIVE, 60.0)
+        >>> speed = Parameters.of("Pump", Described)["speed"]
+        >>> speed.help, speed.more, speed.default
+        ('Revolutions per minute.', 'Slow pumps last longer.', 60.0)
+        """
+        text = inspect.cleandoc(described.__doc__ or "")  # python -OO has none
+        entries = dict(re.findall(r"^(\w+)\n((?:(?: .*)?\n?)+)", text, re.MULTILINE))
+        values = {name: value for name, value in vars(described).items() if isinstance(value, Value)}
+        return cls(owner, [_explained(name, value, entries.get(name, "")) for name, value in values.items()])
 
     def __getitem__(self, name: str) -> Parameter:
         return self._by_name[name]
@@ -84,6 +121,11 @@ class Parameters(Mapping[str, Parameter]):
             if each.alias in result:
                 result[each.name] = each.either(result.get(each.name), result.pop(each.alias))
         return result
+
+
+def _explained(name: str, value: Value, entry: str) -> Parameter:
+    first, *others = (" ".join(paragraph.split()) for paragraph in entry.strip().split("\n\n"))
+    return Parameter(name, value.kind, value.default, first, " ".join(others), *value[2:])
 
 
 def check_keywords(given: Iterable[str], known: Iterable[str], owner: str) -> None:

@@ -1,11 +1,10 @@
 """Every parameter of the detector, the model, the explainer and the calibration, described once.
 
-The same description serves the checks of constructors and model files, the options of the command line and their help,
-the docstrings, and the page `docs/parameters.md`. This module imports neither NumPy nor scikit-learn, so that
+The attributes of a class below are parameters with the values that they take and their defaults. Its docstring explains
+them. The same description serves the checks of constructors and model files, the options of the command line and their
+help, the docstrings, and the page `docs/parameters.md`. This module imports neither NumPy nor scikit-learn, so that
 ``culpa --help`` stays fast.
 """
-
-from dataclasses import replace
 
 from culpa._core.choices import (
     DEVICES,
@@ -40,512 +39,435 @@ from culpa._core.kinds import (
     anything,
     list_of,
 )
-from culpa._core.parameter import Parameter, Parameters
+from culpa._core.parameter import Parameters, Value
 
 EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten seconds to compile for any number of rows
 
-
 _COUNT_OR_SHARE = Whole(1), Number(above=0, below=1, note="a share of the variance")
-_SHARE_OF_VARIANCE = (
-    "For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features."
-)
-_COMPONENTS = Parameter(
-    "n_components",
-    AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))),
-    0.95,
-    "Number of components, or the share of variance that they must explain.",
-    f'{_SHARE_OF_VARIANCE} "mle" is Minka\'s estimate.',
-    option="components",
-)
-_NOISE = Parameter(
-    "noise",
-    POSITIVE,
-    1.0,
-    "Noise variance of the model, as a multiple of its maximum-likelihood estimate.",
-    "The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they "
-    "rely more on them.",
-)
-_SHRINKAGE = Parameter(
-    "shrinkage",
-    SHARE,
-    0.0,
-    "How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.",
-    "With n_components = d - 1 the model is the shrunk covariance itself.",
-)
-_GAME = Parameter(
-    "game",
-    Choice(GAME_NAMES),
-    "conditional",
-    "Coalition game whose Shapley values explain a score.",
-    'The game says how the score is computed if only some features are known. "conditional": the others follow from the '
-    'known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn at '
-    'random, independently of the known ones. "minimal": the others take the values near the row that make the score '
-    "smallest.",
-)
-_RANKING = Parameter(
-    "ranking",
-    Choice(RANKINGS),
-    "shapley",
-    "Criterion that ranks the features of a row (see docs/localisation.md).",
-    '"shapley" ranks by Shapley value. The others are the criteria of `culpa.ranking`. "leave-one-out" is good at finding '
-    'a single wrong feature, and "fault-odds" at finding one or several. "propagated" is for faults that spread. It looks '
-    "for the feature at which the fault entered.",
-)
-_GROUPS = Parameter(
-    "groups",
-    GROUPS,
-    None,
-    "Features that are blamed together, such as those of one subsystem.",
-    "Features that are in no group are blamed individually.",
-    optional=True,
-)
-_SEED = Parameter(
-    "seed",
-    Whole(0),
-    0,
-    "Seed of the random numbers: the same seed gives the same result.",
-)
+_FAULTS = list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}")
 
-_MODES = Parameter(
-    "n_modes",
-    AnyOf((Whole(1), Choice(("auto",)))),
-    "auto",
-    "Number of operating modes, each with a PPCA of its own.",
-    '"auto" takes the number with the lowest BIC (Bayesian information criterion). In the BIC, rows that resemble the row '
-    "before them count less.",
-)
 
-FORGET = Parameter(
-    "forget",
-    Number(at_least=0, below=1),
-    0.0,
-    "Forgetting rate: with each new row, all earlier rows lose this share of their weight.",
-    "With 0.001, a row has half of its weight after 693 more rows, and all weights add up to about 1,000 rows. 0 forgets "
-    "nothing.",
-)
+class _Update:
+    """Parameters of `update`.
 
-UPDATE = Parameters("update", [FORGET])
+    forget
+        Forgetting rate: with each new row, all earlier rows lose this share of their weight.
 
-DETECTOR = Parameters(
-    "PCADetector",
-    [
-        replace(
-            _COMPONENTS,
-            kind=AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))),
-            default="auto",
-            more=f'{_COMPONENTS.more} "auto" takes the number with the highest held-out likelihood. For the statistics '
-            '"spe" and "mse", it takes as many components as explain 95% of the variance. '
-            "`culpa.calibration.components_by_detection` finds the number with the highest detection rate of injected "
-            "faults.",
-        ),
-        Parameter(
-            "model",
-            Choice(MODEL_NAMES),
-            "ppca",
-            "Distribution of normal rows.",
-            '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
-            "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
-            'docs/distributions.md. "mixture" is the same as modes="auto".',
-        ),
-        Parameter(
-            "modes",
-            _MODES.kind,
-            None,
-            "Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).",
-            f"{_MODES.more} With modes, the score of a row is divided by the limit of its mode. None fits one model to all "
-            "rows.",
-            optional=True,
-        ),
-        Parameter(
-            "scale",
-            Flag(),
-            True,
-            "Divide each column by its standard deviation in the training rows.",
-            "The standard deviation has the divisor n - 1; scikit-learn's StandardScaler uses n. A constant column keeps "
-            "scale 1.",
-        ),
-        Parameter(
-            "statistic",
-            Choice(STATISTIC_NAMES),
-            "auto",
-            "Score that is compared with the limit and explained.",
-            '"auto" is the Mahalanobis distance if the number of components is also "auto". Otherwise it is the '
-            'reconstruction error "spe".',
-        ),
-        Parameter(
-            "confidence",
-            FRACTION,
-            0.99,
-            "Share of normal rows that should stay below the limit.",
-        ),
-        Parameter(
-            "limit",
-            AnyOf((POSITIVE, Choice(LIMIT_KINDS))),
-            "auto",
-            "How the control limit is computed, or the limit itself as a number.",
-            '"auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other '
-            'nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction '
-            'errors, F for T2 and Box for the others. These formulas assume many Gaussian rows. "f" is only '
-            'for statistic="t2". "empirical" is a quantile of the training rows\' own scores. "conformal" holds out the '
-            "last rows and takes a quantile of their scores.",
-        ),
-        Parameter(
-            "contamination",
-            Number(above=0, at_most=0.5, note="0.05 means 5%"),
-            None,
-            "Share of the training rows that are abnormal.",
-            "The limit is set so that this share of the training rows is flagged, as in scikit-learn's detectors. Without "
-            "it, the limit follows from ``confidence``.",
-            optional=True,
-        ),
-        Parameter(
-            "holdout",
-            Number(above=0, below=1, note="0.2 means 20%"),
-            0.2,
-            "Conformal limit: share of the rows to hold out, taken from the end.",
-        ),
-        Parameter(
-            "trim",
-            Number(at_least=0, below=0.5),
-            0.0,
-            "Share of the training rows to leave out. The most abnormal rows are left out, because they may be faulty.",
-        ),
-        Parameter(
-            "robust",
-            Choice(ROBUSTNESS),
-            None,
-            "Protect the fit from wrong values in the training rows.",
-            '"cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other '
-            "cells of their rows are still used.",
-            optional=True,
-        ),
-        Parameter(
-            "lags",
-            Whole(0),
-            0,
-            "Number of preceding rows that are judged together with each row (dynamic PCA).",
-            "Rows must be consecutive. The blame of a feature covers its present and its past values.",
-        ),
-        Parameter(
-            "given",
-            FEATURES,
-            None,
-            "Columns that describe the context, such as load or grade. Rows are compared with what is normal in their "
-            "context.",
-            "Given columns are never flagged and never blamed. Their effect on the other columns is learned by linear "
-            "regression.",
-            optional=True,
-        ),
-        replace(
-            _GROUPS,
-            more=f"{_GROUPS.more} `explain(X, groups=None)` blames single features. `suggested_groups` lists columns that "
-            "imply each other.",
-            option="group",
-        ),
-        Parameter(
-            "smooth",
-            Number(above=0, at_most=1),
-            None,
-            "Judge a moving average of the rows, to find small, persistent faults (MEWMA). The value is the weight of the "
-            "current row.",
-            "Rows must be consecutive. 0.2 is a usual choice. None and 1 judge each row alone.",
-            optional=True,
-        ),
-        _NOISE,
-        replace(_SHRINKAGE, more=f"{_SHRINKAGE.more} `culpa.calibrate` can choose the value."),
-        _GAME,
-        _RANKING,
-        Parameter(
-            "noun",
-            Text(30),
-            "feature",
-            "Word for a column in sentences and in the report, such as 'sensor' or 'metric'.",
-        ),
-    ],
-)
+        With 0.001, a row has half of its weight after 693 more rows, and all weights add up to about 1,000 rows. 0
+        forgets nothing.
+    """
 
-_MAX_ITER = Parameter("max_iter", Whole(1), 1000, "Maximum number of steps of expectation-maximisation.")
-_TOL = Parameter(
-    "tol",
-    NOT_NEGATIVE,
-    1e-8,
-    "Expectation-maximisation stops when a step changes the model by less than this, relative to its size.",
-)
+    forget = Value(Number(below=1, at_least=0), 0.0)
 
-PPCA_PARAMETERS = Parameters(
-    "PPCA",
-    [
-        _COMPONENTS,
-        _NOISE,
-        _SHRINKAGE,
-        Parameter(
-            "method",
-            Choice(FIT_METHODS),
-            "auto",
-            "How the model is fitted.",
-            '"auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are '
-            "missing.",
-        ),
-        _MAX_ITER,
-        _TOL,
-    ],
-)
 
-STUDENT_PARAMETERS = Parameters(
-    "StudentPPCA",
-    [
-        replace(
-            _COMPONENTS,
-            kind=AnyOf(_COUNT_OR_SHARE),
-            more=_SHARE_OF_VARIANCE,
-        ),
-        Parameter(
-            "degrees_of_freedom",
-            AnyOf((Number(above=2), Choice(("auto",)))),
-            "auto",
-            "Degrees of freedom of the Student-t distribution. The fewer, the heavier the tails.",
-            '"auto" estimates them, between 3 and 1000.',
-        ),
-        _NOISE,
-        _SHRINKAGE,
-        _MAX_ITER,
-        _TOL,
-    ],
-)
+class _Detector:
+    """Parameters of `PCADetector`.
 
-MIXTURE_PARAMETERS = Parameters(
-    "MixturePPCA",
-    [
-        _MODES,
-        Parameter(
-            "n_components",
-            AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))),
-            0.95,
-            "Number of components of each mode, or the share of its variance that they must explain.",
-            "A list needs a fixed number of modes.",
-        ),
-        Parameter("max_modes", Whole(1), 8, 'Largest number of modes that n_modes="auto" tries.'),
-        _NOISE,
-        _SHRINKAGE,
-        Parameter("n_init", Whole(1), 5, "Number of starts (k-means++); the one with the highest likelihood is kept."),
-        Parameter("max_iter", Whole(1), 200, "Maximum number of steps of expectation-maximisation."),
-        Parameter(
-            "tol",
-            NOT_NEGATIVE,
-            1e-6,
-            "Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.",
-        ),
-        _SEED,
-    ],
-)
+    n_components
+        Number of components, or the share of variance that they must explain.
 
-EXPLAINER = Parameters(
-    "Explainer",
-    [
-        Parameter(
-            "score",
-            AnyOf((Choice(SCORE_NAMES), FUNCTION)),
-            None,
-            "Score that is explained.",
-            "None means the model's own score. For a PCADetector this is its statistic, for a covariance estimator the "
-            'Mahalanobis distance, and for a PCA "spe". "mse" is "spe" divided by the number of features, or in the '
-            "retraining game by the number of features in the coalition. If score is a function of rows, pass normal "
-            "and no model.",
-            optional=True,
-            alias="statistic",
-        ),
-        replace(
-            _GAME, default=None, optional=True, more=f"None means the model's own, usually conditional. {_GAME.more}"
-        ),
-        Parameter(
-            "method",
-            Choice(METHODS),
-            "auto",
-            "How Shapley values are computed.",
-            '"auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen` '
-            'shows the choice. "permutation" samples orders. "kernel" samples coalitions and computes values by '
-            "regression. It needs fewer coalitions but more time for each, so use it only if coalition values are "
-            'expensive to compute (see docs/sampling.md). "algorithm1" is the Monte Carlo method of the paper.',
-        ),
-        Parameter(
-            "normal",
-            anything("a table of rows or a culpa model"),
-            None,
-            "Normal rows, or a culpa model of them. Needed if the score says nothing about normal rows.",
-            "Unknown features are drawn from this model, given the known ones. If you pass rows, culpa fits probabilistic "
-            "PCA to them. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.",
-            optional=True,
-        ),
-        Parameter(
-            "reconstruct",
-            anything("a function, a torch module, an ONNX session or an estimator with `predict`"),
-            None,
-            "Function that returns the reconstruction of rows, to explain its squared error.",
-            "Needs normal.",
-            optional=True,
-        ),
-        Parameter(
-            "reconstruct_matrix",
-            anything("a matrix or a pair of a matrix and a vector"),
-            None,
-            "Matrix M, or a pair (M, c), of a linear reconstruction M x + c, to explain its squared error exactly.",
-            "Without c, the mean of normal rows is reconstructed perfectly. Needs normal.",
-            optional=True,
-        ),
-        Parameter(
-            "max_evaluations",
-            Whole(1),
-            None,
-            "Maximum number of evaluations per row, if the score is a function.",
-            "None means 512 times the number of players. Standard errors fall with the square root of this number.",
-            optional=True,
-        ),
-        replace(
-            _RANKING, default=None, optional=True, more=f"None means the model's own, usually shapley. {_RANKING.more}"
-        ),
-        Parameter(
-            "features",
-            FEATURES,
-            None,
-            "Explain the reconstruction error of these features only.",
-            'Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.',
-            optional=True,
-        ),
-        replace(
-            _GROUPS,
-            kind=AnyOf((GROUPS, Choice(("own",)))),
-            default="own",
-            more=f'{_GROUPS.more} "own" means the groups of a PCADetector. None blames single features.',
-        ),
-        Parameter(
-            "given",
-            FEATURES,
-            None,
-            "Features that belong to every coalition, so they are never blamed.",
-            "The base value of a row is then the expected score given the values of these features.",
-            optional=True,
-        ),
-        Parameter(
-            "upstream",
-            CHAINS,
-            None,
-            "Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].",
-            "Values are then asymmetric Shapley values. They only use orders in which causes join before their effects, so "
-            "a cause is also blamed for what it implies about its effects. A wrong flow sheet gives misleading values.",
-            optional=True,
-        ),
-        Parameter(
-            "tolerance",
-            AnyOf((POSITIVE, TOP)),
-            0.01,
-            "Sampled values: relative standard error to reach, or top3 to sample until the 3 highest values are certain.",
-            "The relative standard error of a row is the norm of its standard errors divided by the norm of its values. "
-            "culpa draws some rows from the model, and samples until the median of their relative standard errors is at "
-            'most the tolerance. With "top3" (or another number), each row is sampled until the order of its 3 highest '
-            "Shapley values is certain at 95%, or until max_coalitions (by default 12,288 orders) is reached. A warning "
-            "then says so, and why.certain_ranks(3) shows how many ranks are certain.",
-        ),
-        Parameter(
-            "max_coalitions",
-            Whole(1),
-            None,
-            "Sampled values: maximum number of coalitions to evaluate, even if the tolerance is not reached.",
-            optional=True,
-        ),
-        Parameter(
-            "n_orders",
-            Whole(1),
-            None,
-            "Sampled values: number of orders, instead of a tolerance.",
-            'For method="algorithm1", it is the number of orders per feature, and None means 1000. For method="kernel", '
-            "culpa samples as many coalitions as these orders contain.",
-            optional=True,
-        ),
-        Parameter(
-            "exact_operations",
-            NOT_NEGATIVE,
-            EXACT_OPERATIONS,
-            'Maximum number of operations per row for which method="auto" is exact.',
-            "The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue. With a GPU, "
-            "64 times as many operations are allowed, which is enough for 31 features.",
-        ),
-        Parameter(
-            "device",
-            Choice(DEVICES),
-            "auto",
-            "Where Shapley values are computed.",
-            '"auto" uses an NVIDIA GPU if there is one, CuPy is installed (culpa[gpu]) and the job is large enough. "gpu" '
-            "raises an error if there is none. See docs/gpu.md.",
-        ),
-        Parameter(
-            "memory_bytes",
-            NOT_NEGATIVE,
-            5e8,
-            "Maximum size of compiled quadratic forms, in bytes.",
-        ),
-        Parameter(
-            "retraining_rank",
-            Choice(RETRAINING_RANKS),
-            "components",
-            "Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.",
-        ),
-        Parameter(
-            "locality",
-            POSITIVE,
-            0.01,
-            "Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.",
-            "Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score "
-            "and d the number of features. With a small value, unknown features may move far. With a large value, they "
-            "stay near the row.",
-        ),
-        replace(_SEED, alias="random_state"),
-        Parameter(
-            "n_jobs",
-            Whole(None, note="-1 means all cores"),
-            -1,
-            "Number of threads, as in scikit-learn; None means 1.",
-            optional=True,
-        ),
-        Parameter(
-            "progress",
-            AnyOf((Flag(), FUNCTION)),
-            None,
-            "True for a progress bar, or a function that is called with the share of the work done and the current "
-            "relative error.",
-            "The error is None if values are exact.",
-            optional=True,
-        ),
-    ],
-)
+        For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features. "mle"
+        is Minka's estimate. "auto" takes the number with the highest held-out likelihood. For the statistics "spe" and
+        "mse", it takes as many components as explain 95% of the variance. `culpa.calibration.components_by_detection`
+        finds the number with the highest detection rate of injected faults.
+    model
+        Distribution of normal rows.
 
-CALIBRATION = Parameters(
-    "calibrate",
-    [
-        Parameter(
-            "kinds",
-            list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}"),
-            None,
-            "Kinds of faults to inject.",
-            'None means all of them. With lags, a fault begins some rows before the row that is judged. "drift" needs '
-            "lags.",
-            optional=True,
-        ),
-        Parameter(
-            "at_once",
-            list_of(Whole(1), "a list of whole numbers of at least 1"),
-            (1, 2, 3),
-            "How many columns a fault changes at once.",
-        ),
-        Parameter("n_folds", Whole(2), 5, "Number of consecutive folds; each is held out once."),
-        Parameter("n_trials", Whole(1), 1800, "Number of faults to inject, over all folds.", option="trials"),
-        _SEED,
-        Parameter(
-            "progress",
-            AnyOf((Flag(), FUNCTION)),
-            None,
-            "True for a progress bar, or a function that is called with the share of the work done and the name of "
-            "the current step.",
-            optional=True,
-        ),
-    ],
-)
+        "ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula"
+        turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See
+        docs/distributions.md. "mixture" is the same as modes="auto".
+    modes
+        Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).
+
+        "auto" takes the number with the lowest BIC (Bayesian information criterion). In the BIC, rows that resemble the
+        row before them count less. With modes, the score of a row is divided by the limit of its mode. None fits one
+        model to all rows.
+    scale
+        Divide each column by its standard deviation in the training rows.
+
+        The standard deviation has the divisor n - 1; scikit-learn's StandardScaler uses n. A constant column keeps
+        scale 1.
+    statistic
+        Score that is compared with the limit and explained.
+
+        "auto" is the Mahalanobis distance if the number of components is also "auto". Otherwise it is the
+        reconstruction error "spe".
+    confidence
+        Share of normal rows that should stay below the limit.
+    limit
+        How the control limit is computed, or the limit itself as a number.
+
+        "auto" cuts the training rows into ten consecutive blocks, scores each block with a model fitted to the other
+        nine, and takes a quantile of these held-out scores. "formula" is Jackson-Mudholkar for reconstruction errors, F
+        for T2 and Box for the others. These formulas assume many Gaussian rows. "f" is only for
+        statistic="t2". "empirical" is a quantile of the training rows' own scores. "conformal" holds out the last rows
+        and takes a quantile of their scores.
+    contamination
+        Share of the training rows that are abnormal.
+
+        The limit is set so that this share of the training rows is flagged, as in scikit-learn's detectors. Without it,
+        the limit follows from ``confidence``.
+    holdout
+        Conformal limit: share of the rows to hold out, taken from the end.
+    trim
+        Share of the training rows to leave out. The most abnormal rows are left out, because they may be faulty.
+    robust
+        Protect the fit from wrong values in the training rows.
+
+        "cells" finds suspicious cells, treats them as missing, and lists them in ``suspicious_cells_``. The other cells
+        of their rows are still used.
+    lags
+        Number of preceding rows that are judged together with each row (dynamic PCA).
+
+        Rows must be consecutive. The blame of a feature covers its present and its past values.
+    given
+        Columns that describe the context, such as load or grade. Rows are compared with what is normal in their
+        context.
+
+        Given columns are never flagged and never blamed. Their effect on the other columns is learned by linear
+        regression.
+    groups
+        Features that are blamed together, such as those of one subsystem.
+
+        Features that are in no group are blamed individually. `explain(X, groups=None)` blames single features.
+        `suggested_groups` lists columns that imply each other.
+    smooth
+        Judge a moving average of the rows, to find small, persistent faults (MEWMA). The value is the weight of the
+        current row.
+
+        Rows must be consecutive. 0.2 is a usual choice. None and 1 judge each row alone.
+    noise
+        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
+
+        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
+        rely more on them.
+    shrinkage
+        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
+
+        With n_components = d - 1 the model is the shrunk covariance itself. `culpa.calibrate` can choose the value.
+    game
+        Coalition game whose Shapley values explain a score.
+
+        The game says how the score is computed if only some features are known. "conditional": the others follow from
+        the known ones. "retraining": the model is retrained without the others. "interventional": the others are drawn
+        at random, independently of the known ones. "minimal": the others take the values near the row that make the
+        score smallest.
+    ranking
+        Criterion that ranks the features of a row (see docs/localisation.md).
+
+        "shapley" ranks by Shapley value. The others are the criteria of `culpa.ranking`. "leave-one-out" is good at
+        finding a single wrong feature, and "fault-odds" at finding one or several. "propagated" is for faults that
+        spread. It looks for the feature at which the fault entered.
+    noun
+        Word for a column in sentences and in the report, such as 'sensor' or 'metric'.
+    """
+
+    n_components = Value(AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))), "auto", option="components")
+    model = Value(Choice(MODEL_NAMES), "ppca")
+    modes = Value(AnyOf((Whole(1), Choice(("auto",)))), None, optional=True)
+    scale = Value(Flag(), True)
+    statistic = Value(Choice(STATISTIC_NAMES), "auto")
+    confidence = Value(FRACTION, 0.99)
+    limit = Value(AnyOf((POSITIVE, Choice(LIMIT_KINDS))), "auto")
+    contamination = Value(Number(above=0, at_most=0.5, note="0.05 means 5%"), None, optional=True)
+    holdout = Value(Number(above=0, below=1, note="0.2 means 20%"), 0.2)
+    trim = Value(Number(below=0.5, at_least=0), 0.0)
+    robust = Value(Choice(ROBUSTNESS), None, optional=True)
+    lags = Value(Whole(0), 0)
+    given = Value(FEATURES, None, optional=True)
+    groups = Value(GROUPS, None, optional=True, option="group")
+    smooth = Value(Number(above=0, at_most=1), None, optional=True)
+    noise = Value(POSITIVE, 1.0)
+    shrinkage = Value(SHARE, 0.0)
+    game = Value(Choice(GAME_NAMES), "conditional")
+    ranking = Value(Choice(RANKINGS), "shapley")
+    noun = Value(Text(30), "feature")
+
+
+class _PPCA:
+    """Parameters of `PPCA`.
+
+    n_components
+        Number of components, or the share of variance that they must explain.
+
+        For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features. "mle"
+        is Minka's estimate.
+    noise
+        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
+
+        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
+        rely more on them.
+    shrinkage
+        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
+
+        With n_components = d - 1 the model is the shrunk covariance itself.
+    method
+        How the model is fitted.
+
+        "auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are missing.
+    max_iter
+        Maximum number of steps of expectation-maximisation.
+    tol
+        Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
+    """
+
+    n_components = Value(AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))), 0.95, option="components")
+    noise = Value(POSITIVE, 1.0)
+    shrinkage = Value(SHARE, 0.0)
+    method = Value(Choice(FIT_METHODS), "auto")
+    max_iter = Value(Whole(1), 1000)
+    tol = Value(NOT_NEGATIVE, 1e-08)
+
+
+class _Student:
+    """Parameters of `StudentPPCA`.
+
+    n_components
+        Number of components, or the share of variance that they must explain.
+
+        For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features.
+    degrees_of_freedom
+        Degrees of freedom of the Student-t distribution. The fewer, the heavier the tails.
+
+        "auto" estimates them, between 3 and 1000.
+    noise
+        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
+
+        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
+        rely more on them.
+    shrinkage
+        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
+
+        With n_components = d - 1 the model is the shrunk covariance itself.
+    max_iter
+        Maximum number of steps of expectation-maximisation.
+    tol
+        Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
+    """
+
+    n_components = Value(AnyOf(_COUNT_OR_SHARE), 0.95, option="components")
+    degrees_of_freedom = Value(AnyOf((Number(above=2), Choice(("auto",)))), "auto")
+    noise = Value(POSITIVE, 1.0)
+    shrinkage = Value(SHARE, 0.0)
+    max_iter = Value(Whole(1), 1000)
+    tol = Value(NOT_NEGATIVE, 1e-08)
+
+
+class _Mixture:
+    """Parameters of `MixturePPCA`.
+
+    n_modes
+        Number of operating modes, each with a PPCA of its own.
+
+        "auto" takes the number with the lowest BIC (Bayesian information criterion). In the BIC, rows that resemble the
+        row before them count less.
+    n_components
+        Number of components of each mode, or the share of its variance that they must explain.
+
+        A list needs a fixed number of modes.
+    max_modes
+        Largest number of modes that n_modes="auto" tries.
+    noise
+        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
+
+        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
+        rely more on them.
+    shrinkage
+        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
+
+        With n_components = d - 1 the model is the shrunk covariance itself.
+    n_init
+        Number of starts (k-means++); the one with the highest likelihood is kept.
+    max_iter
+        Maximum number of steps of expectation-maximisation.
+    tol
+        Expectation-maximisation stops when a step raises the log-likelihood per row by less than this.
+    seed
+        Seed of the random numbers: the same seed gives the same result.
+    """
+
+    n_modes = Value(AnyOf((Whole(1), Choice(("auto",)))), "auto")
+    n_components = Value(AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))), 0.95)
+    max_modes = Value(Whole(1), 8)
+    noise = Value(POSITIVE, 1.0)
+    shrinkage = Value(SHARE, 0.0)
+    n_init = Value(Whole(1), 5)
+    max_iter = Value(Whole(1), 200)
+    tol = Value(NOT_NEGATIVE, 1e-06)
+    seed = Value(Whole(0), 0)
+
+
+class _Explainer:
+    """Parameters of `Explainer`.
+
+    score
+        Score that is explained.
+
+        None means the model's own score. For a PCADetector this is its statistic, for a covariance estimator the
+        Mahalanobis distance, and for a PCA "spe". "mse" is "spe" divided by the number of features, or in the
+        retraining game by the number of features in the coalition. If score is a function of rows, pass normal and no
+        model.
+    game
+        Coalition game whose Shapley values explain a score.
+
+        None means the model's own, usually conditional. The game says how the score is computed if only some features
+        are known. "conditional": the others follow from the known ones. "retraining": the model is retrained without
+        the others. "interventional": the others are drawn at random, independently of the known ones. "minimal": the
+        others take the values near the row that make the score smallest.
+    method
+        How Shapley values are computed.
+
+        "auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen`
+        shows the choice. "permutation" samples orders. "kernel" samples coalitions and computes values by regression.
+        It needs fewer coalitions but more time for each, so use it only if coalition values are expensive to compute
+        (see docs/sampling.md). "algorithm1" is the Monte Carlo method of the paper.
+    normal
+        Normal rows, or a culpa model of them. Needed if the score says nothing about normal rows.
+
+        Unknown features are drawn from this model, given the known ones. If you pass rows, culpa fits probabilistic PCA
+        to them. A model may also be Student-t, a copula or a mixture. See docs/any-detector.md.
+    reconstruct
+        Function that returns the reconstruction of rows, to explain its squared error.
+
+        Needs normal.
+    reconstruct_matrix
+        Matrix M, or a pair (M, c), of a linear reconstruction M x + c, to explain its squared error exactly.
+
+        Without c, the mean of normal rows is reconstructed perfectly. Needs normal.
+    max_evaluations
+        Maximum number of evaluations per row, if the score is a function.
+
+        None means 512 times the number of players. Standard errors fall with the square root of this number.
+    ranking
+        Criterion that ranks the features of a row (see docs/localisation.md).
+
+        None means the model's own, usually shapley. "shapley" ranks by Shapley value. The others are the criteria of
+        `culpa.ranking`. "leave-one-out" is good at finding a single wrong feature, and "fault-odds" at finding one or
+        several. "propagated" is for faults that spread. It looks for the feature at which the fault entered.
+    features
+        Explain the reconstruction error of these features only.
+
+        Needs score="spe" or "mse". A column of a Pipeline stands for all features made from it.
+    groups
+        Features that are blamed together, such as those of one subsystem.
+
+        Features that are in no group are blamed individually. "own" means the groups of a PCADetector. None blames
+        single features.
+    given
+        Features that belong to every coalition, so they are never blamed.
+
+        The base value of a row is then the expected score given the values of these features.
+    upstream
+        Flow sheet: chains of features or groups, causes before effects, such as [('feed', 'reactor', 'product')].
+
+        Values are then asymmetric Shapley values. They only use orders in which causes join before their effects, so a
+        cause is also blamed for what it implies about its effects. A wrong flow sheet gives misleading values.
+    tolerance
+        Sampled values: relative standard error to reach, or top3 to sample until the 3 highest values are certain.
+
+        The relative standard error of a row is the norm of its standard errors divided by the norm of its values. culpa
+        draws some rows from the model, and samples until the median of their relative standard errors is at most the
+        tolerance. With "top3" (or another number), each row is sampled until the order of its 3 highest Shapley values
+        is certain at 95%, or until max_coalitions (by default 12,288 orders) is reached. A warning then says so, and
+        why.certain_ranks(3) shows how many ranks are certain.
+    max_coalitions
+        Sampled values: maximum number of coalitions to evaluate, even if the tolerance is not reached.
+    n_orders
+        Sampled values: number of orders, instead of a tolerance.
+
+        For method="algorithm1", it is the number of orders per feature, and None means 1000. For method="kernel", culpa
+        samples as many coalitions as these orders contain.
+    exact_operations
+        Maximum number of operations per row for which method="auto" is exact.
+
+        The default allows up to 25 features, or 24 if the noise is below 1e-5 of the largest eigenvalue. With a GPU, 64
+        times as many operations are allowed, which is enough for 31 features.
+    device
+        Where Shapley values are computed.
+
+        "auto" uses an NVIDIA GPU if there is one, CuPy is installed (culpa[gpu]) and the job is large enough. "gpu"
+        raises an error if there is none. See docs/gpu.md.
+    memory_bytes
+        Maximum size of compiled quadratic forms, in bytes.
+    retraining_rank
+        Retraining game: what a retrained PCA keeps, the number of components or their share of the variance.
+    locality
+        Minimal game: what it costs to move a feature that is not known, relative to the mean curvature of the score.
+
+        Moving a standardised feature by delta costs locality * Tr(A) / d * delta^2, with A the matrix of the score and
+        d the number of features. With a small value, unknown features may move far. With a large value, they stay near
+        the row.
+    seed
+        Seed of the random numbers: the same seed gives the same result.
+    n_jobs
+        Number of threads, as in scikit-learn; None means 1.
+    progress
+        True for a progress bar, or a function that is called with the share of the work done and the current relative
+        error.
+
+        The error is None if values are exact.
+    """
+
+    score = Value(AnyOf((Choice(SCORE_NAMES), FUNCTION)), None, optional=True, alias="statistic")
+    game = Value(Choice(GAME_NAMES), None, optional=True)
+    method = Value(Choice(METHODS), "auto")
+    normal = Value(anything("a table of rows or a culpa model"), None, optional=True)
+    reconstruct = Value(
+        anything("a function, a torch module, an ONNX session or an estimator with `predict`"), None, optional=True
+    )
+    reconstruct_matrix = Value(anything("a matrix or a pair of a matrix and a vector"), None, optional=True)
+    max_evaluations = Value(Whole(1), None, optional=True)
+    ranking = Value(Choice(RANKINGS), None, optional=True)
+    features = Value(FEATURES, None, optional=True)
+    groups = Value(AnyOf((GROUPS, Choice(("own",)))), "own", optional=True)
+    given = Value(FEATURES, None, optional=True)
+    upstream = Value(CHAINS, None, optional=True)
+    tolerance = Value(AnyOf((POSITIVE, TOP)), 0.01)
+    max_coalitions = Value(Whole(1), None, optional=True)
+    n_orders = Value(Whole(1), None, optional=True)
+    exact_operations = Value(NOT_NEGATIVE, EXACT_OPERATIONS)
+    device = Value(Choice(DEVICES), "auto")
+    memory_bytes = Value(NOT_NEGATIVE, 500000000.0)
+    retraining_rank = Value(Choice(RETRAINING_RANKS), "components")
+    locality = Value(POSITIVE, 0.01)
+    seed = Value(Whole(0), 0, alias="random_state")
+    n_jobs = Value(Whole(None, note="-1 means all cores"), -1, optional=True)
+    progress = Value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+
+
+class _Calibration:
+    """Parameters of `calibrate`.
+
+    kinds
+        Kinds of faults to inject.
+
+        None means all of them. With lags, a fault begins some rows before the row that is judged. "drift" needs lags.
+    at_once
+        How many columns a fault changes at once.
+    n_folds
+        Number of consecutive folds; each is held out once.
+    n_trials
+        Number of faults to inject, over all folds.
+    seed
+        Seed of the random numbers: the same seed gives the same result.
+    progress
+        True for a progress bar, or a function that is called with the share of the work done and the name of the
+        current step.
+    """
+
+    kinds = Value(_FAULTS, None, optional=True)
+    at_once = Value(list_of(Whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
+    n_folds = Value(Whole(2), 5)
+    n_trials = Value(Whole(1), 1800, option="trials")
+    seed = Value(Whole(0), 0)
+    progress = Value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+
+
+UPDATE = Parameters.of("update", _Update)
+FORGET = UPDATE["forget"]
+DETECTOR = Parameters.of("PCADetector", _Detector)
+PPCA_PARAMETERS = Parameters.of("PPCA", _PPCA)
+STUDENT_PARAMETERS = Parameters.of("StudentPPCA", _Student)
+MIXTURE_PARAMETERS = Parameters.of("MixturePPCA", _Mixture)
+EXPLAINER = Parameters.of("Explainer", _Explainer)
+CALIBRATION = Parameters.of("calibrate", _Calibration)

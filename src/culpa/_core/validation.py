@@ -6,7 +6,6 @@ Inside, arrays are float64, two-dimensional and free of infinities; NaN means mi
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -82,11 +81,13 @@ def read_cells(X: Any, position: int, name: str | None = None) -> NDArray[Any]:
 def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int = 1, min_features: int = 2) -> Table:
     """Read ``X`` for a scikit-learn style estimator: same names in the same order as in ``fit``, else an error."""
     table = read_table(X, min_rows=min_rows, min_features=min_features if reset else 1)
-    if not reset and _has_fitted_columns(estimator, table):
+    if reset:
+        _set_columns(estimator, table)
         return table
-    header = table.array[:0] if table.names is None else _header(table.names)
+    if _has_fitted_columns(estimator, table):
+        return table
     try:
-        validate_data(estimator, header, reset=reset, skip_check_array=True)
+        validate_data(estimator, _header(table), reset=False, skip_check_array=True)
     except ValueError as error:
         raise ValueError(
             f"{str(error).rstrip()}\n"
@@ -151,12 +152,20 @@ def _has_fitted_columns(estimator: Any, table: Table) -> bool:
     return table.names is None if names is None else table.names == tuple(names)
 
 
-@lru_cache(maxsize=16)  # a fit asks for the same one a dozen times
-def _header(names: tuple[str, ...]) -> Any:
-    # scikit-learn reads names directly from pandas frames, so pass it an empty one
-    import pandas as pd
+def _set_columns(estimator: Any, table: Table) -> None:
+    """What scikit-learn notes of the columns of a fit."""
+    estimator.n_features_in_ = table.array.shape[1]
+    if table.names is not None:
+        estimator.feature_names_in_ = np.array(table.names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
 
-    return pd.DataFrame(np.empty((0, len(names))), columns=list(names))  # of one array, which wide tables need
+
+def _header(table: Table) -> Any:
+    """A table without rows for scikit-learn's own check; it reads names from data frames only."""
+    if table.names is None:
+        return table.array[:0]
+    return frame_like(table.native, {name: np.empty(0) for name in table.names})
 
 
 def _read_frame(frame: nw.DataFrame[Any], native: Any, argument: str) -> Table:
@@ -200,7 +209,7 @@ def _read_column(series: Any, name: object, argument: str) -> Rows:
 
 def _numbers_or_nothing(series: Any) -> Rows | None:
     """A column of numbers and pandas' NA, which is no number; or nothing where there is anything else."""
-    import pandas as pd
+    import pandas as pd  # no other kind has columns of objects
 
     cells = series.to_numpy()
     try:

@@ -1,10 +1,12 @@
 """What a model file says of a fitted detector: arrays, and a header that says what they mean."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from culpa._core.json_values import to_json_value
+from culpa._core.types import Floats
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, is_number
@@ -49,10 +51,13 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         arrays |= {f"margins.{name}": array for name, array in fitted.model.margins.to_arrays().items()}
     abnormal = _abnormal(fitted)
     if abnormal is not None:
-        arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
+        arrays["abnormal"] = _numbers(abnormal[name] for name in ABNORMAL_COLUMNS)
     if (cells := fitted.suspicious_cells) is not None:
-        numbers = cells[:_MOST_CELLS].assign(feature=cells["feature"].map(fitted.columns.names.index))
-        arrays["suspicious"] = numbers[list(CELL_COLUMNS)].to_numpy(dtype=np.float64)
+        columns = {name: np.asarray(cells[name])[:_MOST_CELLS] for name in CELL_COLUMNS}
+        columns["feature"] = np.array(
+            [fitted.columns.names.index(name) for name in columns["feature"]], dtype=np.float64
+        )
+        arrays["suspicious"] = _numbers(columns.values())
     forms = fitted.explainer().forms
     if forms is not None:
         arrays |= {f"forms.{name}": array for name, array in forms.to_arrays().items()}
@@ -108,6 +113,10 @@ def _noise_variance(ppca: PPCA | MixturePPCA) -> float:
 def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
     """Of held-out scores, by block."""
     return tail.n_per_block.tolist() if isinstance(tail, HeldOutScores) else tail.n
+
+
+def _numbers(columns: Iterable[Any]) -> Floats:
+    return np.column_stack([np.asarray(cells, dtype=np.float64) for cells in columns])
 
 
 def _abnormal(fitted: FittedDetector) -> Any:

@@ -104,8 +104,9 @@ def decisive_stretches(before: Stretches, after: Stretches) -> Decisive | None:
 
 
 def _when(first: Any, last: Any) -> str:
-    import pandas as pd
+    if isinstance(first, np.datetime64):
+        import pandas as pd
 
-    first, last = (pd.Timestamp(each) if isinstance(each, np.datetime64) else each for each in (first, last))
+        first, last = pd.Timestamp(first), pd.Timestamp(last)
     told = Clock(None, dated=True).span(first, last)
     return told[0].lower() + told[1:]

@@ -165,7 +165,7 @@ def _about_faults(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:
     abnormal = fitted.abnormal_training_rows
     if abnormal is None or fitted.degrees_of_freedom is None or fitted.limits.held_out(fitted.statistic) is None:
         return
-    gross = int(((abnormal["times_limit"] > GROSS) & ~abnormal["trimmed"]).sum())
+    gross = int(((np.asarray(abnormal["times_limit"]) > GROSS) & ~np.asarray(abnormal["trimmed"])).sum())
     share = gross / fitted.ppca.n_samples_
     if share > 1 - fitted.confidence:
         yield (

@@ -2,10 +2,12 @@
 
 import datetime as dt
 import re
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
+from culpa._core.optional import require
 from culpa._core.words import count
 
 Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
@@ -27,8 +29,7 @@ def read_times(cells: Any, name: str, first_row: int = 0, advice: str = _ADVICE)
 
     ``advice`` says what to do about cells that are not times.
     """
-    import pandas as pd
-
+    pd = require("pandas", "Reading times")
     if hasattr(cells, "to_pandas"):  # polars, Arrow
         cells = cells.to_pandas()
     if np.ndim(cells) != 1:
@@ -45,18 +46,19 @@ def read_times(cells: Any, name: str, first_row: int = 0, advice: str = _ADVICE)
     return index
 
 
+def _are_dates(times: Times | None) -> bool:
+    pandas = sys.modules.get("pandas")  # whoever made them has imported it
+    return pandas is not None and isinstance(times, pandas.DatetimeIndex)
+
+
 def over_several_days(times: Times) -> bool:
     """Whether ascending times span several days, so that their dates must be shown."""
-    import pandas as pd
-
-    return isinstance(times, pd.DatetimeIndex) and len(times) > 0 and times[0].date() != times[-1].date()
+    return _are_dates(times) and len(times) > 0 and times[0].date() != times[-1].date()
 
 
 def only_days(times: Times) -> bool:
     """Whether all times are days, so that the time of day need not be shown."""
-    import pandas as pd
-
-    if not isinstance(times, pd.DatetimeIndex):
+    if not _are_dates(times):
         return False
     local = times.tz_localize(None)
     return bool((local == local.normalize()).all())
@@ -81,12 +83,11 @@ def refuse_times(n_times: int, n_rows: int) -> NoReturn:
 
 def read_gap(gap: Any, times: Times | None) -> int | Span:
     """A number of rows, or a time span such as ``"5min"`` or a timedelta (only with dates or durations)."""
-    import pandas as pd
-
     if isinstance(gap, (int, np.integer)) and not isinstance(gap, (bool, np.timedelta64)):  # NumPy's spans are integers
         if gap < 0:
             raise ValueError(f"gap must not be negative, got {gap}.")
         return int(gap)
+    pd = require("pandas", "A gap that is a time span")
     try:
         if not isinstance(gap, (str, dt.timedelta, np.timedelta64)):
             raise TypeError

@@ -1,6 +1,7 @@
 """Times, row labels and names as sentences show them."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,9 +66,8 @@ class Clock:
 
 
 def _is_time(label: Any) -> bool:
-    import pandas as pd
-
-    return isinstance(label, (pd.Timestamp, pd.Timedelta))
+    pandas = sys.modules.get("pandas")  # whoever made such a label has imported it
+    return pandas is not None and isinstance(label, (pandas.Timestamp, pandas.Timedelta))
 
 
 def _shown(label: Any) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from culpa._core.optional import require
 from culpa.paper.figures import AGAINST, N_ORDERS, Figure, Figures
 from culpa.paper.table1 import SweepPoint
 from culpa.plots import palette
@@ -20,7 +21,7 @@ FORMATS = ("png", "svg")
 
 def require_matplotlib() -> None:
     """Raise an error that says what to install, before anything is computed."""
-    shared.require_matplotlib("drawing figures needs", "reproduce")
+    require("matplotlib", "A figure of the paper", "reproduce")
 
 
 def draw(figures: Figures) -> dict[str, bytes]:

@@ -1,12 +1,12 @@
 """Fewer and simpler numbers: non-negative values, and the fewest players that account for most of a score."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.native import frame_like
 from culpa._core.types import DataFrame, Floats, Mask
 from culpa._core.words import count
 
@@ -99,13 +99,12 @@ class Shortest:
         """`Explanation.top`, with only as many lines per row as it needs."""
         why = replace(self.explanation, ranking="shapley", suspicion=None)
         most = max(1, int(self.counts.max(initial=0)))
-        listed: Any = why.top(most)
-        table = nw.from_native(listed, eager_only=True)
+        columns = why.top_columns(most)
         observed = np.minimum(why.observed.sum(axis=1), most)
         lines = np.where(np.isnan(why.score), 0, observed)  # that the table has of each row
-        wanted = table.get_column("rank").to_numpy() <= np.repeat(self.counts, lines)
-        kept: DataFrame = table.filter(wanted.tolist()).to_native()
-        return kept
+        wanted = columns["rank"] <= np.repeat(self.counts, lines)
+        kept = {name: np.asarray(cells)[wanted] for name, cells in columns.items()}
+        return frame_like(why.native, kept, kept["row"])
 
     def __repr__(self) -> str:
         head = f"<Shortest explanations of {self.explanation.score_name}, {self.share:.0%} of the excess>"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from culpa._core.optional import require
 from culpa.io.tables.columns import find_all
 
 DataFrame = Any  # of classic Spark or of Spark Connect, which are different classes
@@ -13,10 +14,7 @@ DataFrame = Any  # of classic Spark or of Spark Connect, which are different cla
 
 def require_pyspark() -> None:
     """Raise an error that says how to install PySpark."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise ImportError("culpa.spark needs PySpark 4 or later: pip install 'culpa[spark]'.") from None
+    require("pyspark", "culpa.spark", "spark")
 
 
 def feature_names(df: DataFrame, columns: Sequence[str] | None, *others: str | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.optional import require
 from culpa._core.types import Floats
 from culpa.plots import palette
 from culpa.plots.content import RowAxis
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
 BAR_HEIGHT = 0.72
 
 
-def require_matplotlib(purpose: str = "plots need", extra: str = "plots") -> None:
+def require_matplotlib() -> None:
     """Say what to install, before anything is computed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ImportError(f"{purpose} matplotlib: pip install 'culpa[{extra}]'.") from None
+    require("matplotlib", "A plot", "plots")
 
 
 def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":

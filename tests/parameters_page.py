@@ -1,9 +1,8 @@
 """The page `docs/parameters.md`, written from the description of the parameters.
 
-``python -m culpa._core.parameters_page docs/parameters.md`` writes it; a test says when it is out of date.
+``python tests/parameters_page.py`` writes it; a test says when it is out of date.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,4 +85,4 @@ def _details(parameters: Parameters) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    (Path(__file__).parent.parent / "docs" / "parameters.md").write_text(page(), encoding="utf-8")
