@@ -5,7 +5,6 @@ A rate holds if it is between 0.3 and 2 times what was asked, or inside the 95% 
 """
 
 import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
+from culpa._core.warning import without_warnings
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_tennessee_eastman
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, silent
@@ -85,8 +85,7 @@ class AlarmRates:
 
 def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progress: Progress = silent) -> AlarmRates:
     """Measure; simulated rows are drawn ``5 n_seeds`` times, the largest ones less often."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with without_warnings(FitWarning):
         real, sets = [], list(_real_sets(data))
         for k, (name, rows) in enumerate(sets):
             progress(0.5 * k / len(sets), name)

@@ -10,7 +10,6 @@ and the first two culprits of its onset are compared with the features next to t
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ import pandas as pd
 from culpa._core.choices import Criterion
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats, Mask
+from culpa._core.warning import without_warnings
 from culpa.datasets.recorded import SERVERS, Server, load_server, load_tennessee_eastman
 from culpa.detector import PCADetector
 from culpa.experiments.published import Progress, silent
@@ -93,8 +93,7 @@ def run(
     data: str | os.PathLike[str] | None = None, *, servers: Sequence[str] = SERVERS, progress: Progress = silent
 ) -> Culprits:
     """Measure on servers and on all fault runs in the folder ``data``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # about the data, which are what they are
+    with without_warnings(FitWarning):  # about the data, which are what they are
         return _measured(data, servers, progress)
 
 

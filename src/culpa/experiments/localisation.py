@@ -6,7 +6,6 @@ into the other rows.
 """
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName, ScoreName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
+from culpa._core.warning import without_warnings
 from culpa.calibration.by_hits import most_hits
 from culpa.calibration.evaluation import Entry, Estimator, Setting, Verdict, blame, judge, ranked, settings, verdicts
 from culpa.calibration.injection import Trials, inject
@@ -159,8 +159,7 @@ def other_models(
 
 def _detector(model: ModelName, training: Floats) -> PCADetector:
     # Nothing is flagged here, so a formula will do. Scores of several modes are in units of limits, so these take theirs.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with without_warnings(FitWarning):
         return PCADetector(model=model, limit="auto" if model == "mixture" else "formula").fit(training)
 
 
