@@ -1,16 +1,25 @@
 """Threads and processes that use one detector get the numbers that it gives alone, and none waits for ever."""
 
 import copy
+import decimal
 import importlib
+import locale
+import os
 import pickle
 import pkgutil
+import random
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -174,3 +183,109 @@ def test_a_detector_that_has_learned_from_few_rows_can_be_pickled():
         detector = PCADetector(n_components=3).fit(X[:60])
     again, scores = pickle.loads(pickle.dumps(detector)), -detector.score_samples(3 * X)
     np.testing.assert_array_equal(again.fitted.p_values(scores), detector.fitted.p_values(scores))
+
+
+def state_of_the_process():
+    """What belongs to the whole process, and to the user."""
+    return {
+        "warnings": list(warnings.filters),
+        "shown by": warnings.showwarning,
+        "floating point": np.geterr(),
+        "blas": blas_threads(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "random": random.getstate(),
+        "numpy random": str(np.random.get_state()),  # noqa: NPY002
+        "signal": signal.getsignal(signal.SIGINT),
+        "folder": str(Path.cwd()),
+        "environment": dict(os.environ),
+        "decimals": decimal.getcontext().prec,
+        "printed": np.get_printoptions(),
+    }
+
+
+X = pd.DataFrame(normal_rows(), columns=[f"x{j}" for j in range(9)])
+NEW = X.iloc[:40].copy()
+NEW.iloc[20:26, 2] += 6
+HOLES = NEW.where(np.random.default_rng(1).random(NEW.shape) > 0.1)
+EMPTY = HOLES.copy()
+EMPTY.iloc[3] = np.nan  # of which a report gives no warning
+
+
+def saved(detector):
+    with tempfile.TemporaryDirectory() as folder:
+        detector.save(Path(folder) / "plant.culpa")
+        return culpa.load(Path(folder) / "plant.culpa").explain(NEW).values
+
+
+# with a detector and an explainer that all threads use
+CALLS = {
+    "predict": lambda d, e: d.predict(NEW),
+    "score": lambda d, e: d.score_samples(NEW.iloc[::-1]),
+    "statistics": lambda d, e: d.statistics(HOLES)["spe"],
+    "exact": lambda d, e: d.explain(NEW).values,
+    "missing": lambda d, e: d.explain(HOLES).values,
+    "sampled": lambda d, e: d.explain(NEW, method="permutation", seed=1, n_orders=60).values,
+    "kernel": lambda d, e: d.explain(NEW.iloc[:3], method="kernel", seed=1).values,
+    "retraining": lambda d, e: d.explain(NEW, game="retraining", score="spe").values,
+    "groups": lambda d, e: d.explain(NEW, groups={"a": ["x0", "x1"]}, n_jobs=2).values,
+    "compiled": lambda d, e: e.compile().explain(NEW).values,
+    "explainer": lambda d, e: e.explain(HOLES).values,
+    "counterfactual": lambda d, e: d.explain(NEW.iloc[20:23]).counterfactual().score_if_changed,
+    "incidents": lambda d, e: [(one.first, one.last, one.score) for one in d.incidents(NEW)],
+    "report": lambda d, e: [len(d.report(EMPTY).to_dict()["incidents"])],
+    "fix": lambda d, e: d.fix(NEW, ["x2"]).score_if_fixed,
+    "contributions": lambda d, e: d.contributions(NEW).to_numpy(),
+    "drift": lambda d, e: [d.drift(X).to_dict()["n_rows"]],
+    "saved": lambda d, e: saved(d),
+    "pickled": lambda d, e: pickle.loads(pickle.dumps(d)).explain(NEW).values,
+    "copied": lambda d, e: copy.deepcopy(e).explain(NEW).values,
+    "fit": lambda d, e: PCADetector(3).fit(X).score_samples(NEW),
+    "fit with missing cells": lambda d, e: PCADetector(3).fit(X.where(X < 3)).score_samples(NEW),
+    "fit to dirty rows": lambda d, e: PCADetector(3, robust="cells").fit(X).score_samples(NEW),
+    "fit modes": lambda d, e: PCADetector(2, modes=2).fit(X).score_samples(NEW),
+    "update": lambda d, e: PCADetector(3).fit(X.iloc[:100]).partial_fit(X.iloc[100:]).score_samples(NEW),
+    "fit again": lambda d, e: d.fit(X).score_samples(NEW),
+}
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The answers of fresh objects, each used once."""
+    found = {}
+    for name, call in CALLS.items():
+        detector = PCADetector(n_components=3).fit(X)
+        found[name] = np.asarray(call(detector, Explainer(detector)))
+    return found
+
+
+@pytest.mark.usefixtures("alone")  # so that all packages are loaded: some draw random numbers meanwhile
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_leaves_the_process_as_it_was(name):
+    detector = PCADetector(n_components=3).fit(X)
+    explainer = Explainer(detector)
+    with np.errstate(under="raise"), warnings.catch_warnings(), threadpool_limits(2, user_api="blas"):
+        warnings.simplefilter("always", ResourceWarning)
+        before = state_of_the_process()
+        CALLS[name](detector, explainer)
+        assert state_of_the_process() == before
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("seed", range(2))
+def test_threads_that_do_different_things_get_the_same_answers_and_leave_the_process_as_it_was(alone, seed):
+    detector = PCADetector(n_components=3).fit(X)
+    explainer = Explainer(detector)
+    start = threading.Barrier(8)
+
+    def work(k):
+        order = np.random.default_rng([seed, k]).choice(list(CALLS), 12, replace=False)
+        start.wait(60)
+        return {name: np.asarray(CALLS[name](detector, explainer)) for name in order}
+
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(8) as pool:
+        before = state_of_the_process()
+        for found in pool.map(work, range(8), timeout=240):
+            for name, values in found.items():
+                scale = np.abs(alone[name]).max()
+                np.testing.assert_allclose(values, alone[name], rtol=0, atol=1e-9 * scale, err_msg=name)
+        assert state_of_the_process() == before

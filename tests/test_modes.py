@@ -11,6 +11,7 @@ import culpa as package
 from culpa import MixturePPCA, PCADetector
 from culpa.datasets import make_modes_plant
 from culpa.io.model_file import ModelFileError
+from culpa.models import Moments
 from culpa.modes import blocks_within
 
 
@@ -218,7 +219,10 @@ def test_the_command_line(plant, names, new, tmp_path):
     [
         ({"game": "retraining"}, "game='retraining' is not available with modes"),
         ({"statistic": "combined"}, "statistic='combined' is not available with modes"),
+        ({"game": "interventional"}, "game='interventional' is not available with modes"),
+        ({"game": "minimal"}, "game='minimal' is not available with modes"),
         ({"limit": "formula"}, "limit='formula' is not available with modes"),
+        ({"limit": 3.0}, "limit=3.0 is not available with modes"),
         ({"smooth": 0.2}, "smooth=0.2 is not available with modes"),
         ({"n_components": "mle"}, "n_components='mle' is not available with modes"),
         ({"model": "student"}, "do not go with model='student'"),
@@ -232,7 +236,7 @@ def test_what_modes_exclude(plant, parameters, message):
         PCADetector(**({"modes": 2} | parameters)).fit(plant.normal[:200])
 
 
-def test_what_a_fitted_detector_refuses(plant, detector):
+def test_what_a_fitted_detector_refuses(plant, detector, new):
     with pytest.raises(ValueError, match="drift is not available with modes"):
         detector.drift(plant.new)
     with pytest.raises(AttributeError, match="partial_fit") as error:
@@ -242,6 +246,16 @@ def test_what_a_fitted_detector_refuses(plant, detector):
         detector.plot.loadings()
     with pytest.raises(ValueError, match="does not tell modes apart"):
         PCADetector().fit(plant.normal[:100]).operating_modes(plant.new)
+    with pytest.raises(ValueError, match="several modes"):
+        detector.explain(new[:2], features=new.columns[:1].tolist())
+    with pytest.raises(ValueError, match="cannot be compiled"):
+        detector.explainer().compile()
+    with pytest.raises(ValueError, match="counterfactual"):
+        detector.explain(new[:2]).counterfactual()
+    with pytest.raises(ValueError, match="sample_weight cannot be combined with modes"):
+        PCADetector(modes=2).fit(plant.normal, sample_weight=np.ones(len(plant.normal)))
+    with pytest.raises(ValueError, match="needs the rows themselves"):
+        PCADetector(modes=2).fit_moments(Moments.of(plant.normal))
 
 
 def test_calibration_is_refused(plant):

@@ -1,6 +1,5 @@
 """PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from culpa._core.validation import (
     default_names,
     feature_positions,
 )
+from culpa._core.warning import warn, without_warnings
 from culpa._core.words import count
 from culpa.adopting import PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
@@ -163,8 +163,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
         other weights only the proportions matter. They apply to the model, the number of components and the limit.
         """
-        with _all_or_nothing(self), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what is odd about the model is said once, below
+        with _all_or_nothing(self), without_warnings(ConvergenceWarning):  # said once, below
             table = self._fit(X, sample_weight)  # read once, because some tables are streams
         return self._warned(about_table(table))
 
@@ -183,6 +182,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
             fitted = fit_weighted(recipe, rows, weights, labels)
+        if (
+            self.robust and self.contamination is not None
+        ):  # a share of the rows as given, not of the rows without cells
+            fitted = recipe.limited(fitted, recipe.columns.read(table).features[self.lags :])
         self._set_fitted(replace(fitted, suspicious_cells=cells))
         return table
 
@@ -432,7 +435,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _warned(self, more: Sequence[str], *, oddly: bool = True) -> Self:
         for text in [*more, *(oddities(self.fitted) if oddly else [])]:
-            warnings.warn(text, FitWarning, stacklevel=3)
+            warn(text, FitWarning, stacklevel=3)
         return self
 
     def blocks_so_far(self) -> BlockMoments:

@@ -1,6 +1,5 @@
 """model + score + game + engine -> Explanation."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, Self
@@ -31,6 +30,7 @@ from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.progress import as_progress
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
+from culpa._core.warning import warn
 from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
 from culpa.explanation import FIELDS_OF_PARTS, Explanation
@@ -276,7 +276,7 @@ class Explainer(CopiedInUse):
                 raise ValueError(f"game={self.game_name!r} with method={self.method!r} cannot be compiled.")
             self._engine.compile()
         if self.forms is None:
-            warnings.warn(
+            warn(
                 "not compiled, because the noise is so small compared with the components that compiled values would lose "
                 "digits. Each row is computed separately.",
                 UserWarning,

@@ -170,6 +170,8 @@ class TestDetector:
             detector.explain(new.iloc[[3, 50, 51, 52]])
         with pytest.warns(UserWarning, match="the row labels have gaps"):
             PCADetector(lags=1).fit(normal.sample(frac=1, random_state=0))
+        with pytest.warns(UserWarning, match="the row labels have gaps"):
+            detector.predict(new[::3])
         times = new.set_index(
             pd.date_range("2026-01-01", periods=300, freq="min") + pd.to_timedelta(0.1 * (np.arange(300) % 2), "s")
         )

@@ -60,6 +60,40 @@ def test_numbers_are_positions_and_an_index_holds_labels(detector, frame):
     np.testing.assert_array_equal(detector.explain(numbered, rows=flagged).data, numbered.loc[flagged].to_numpy())
 
 
+def test_a_mask_with_an_index_belongs_to_the_rows_with_the_same_labels(detector, frame):
+    flagged = pd.Series(np.arange(48) % 7 == 3, frame.index)
+    expected = detector.explain(frame, rows=np.flatnonzero(flagged))
+    rng = np.random.default_rng(1)
+    for mask in (
+        flagged,
+        flagged.sort_values(),
+        flagged[::-1],
+        flagged.astype("boolean").sample(frac=1, random_state=0),
+    ):
+        np.testing.assert_array_equal(detector.explain(frame, rows=mask).data, expected.data)
+        np.testing.assert_array_equal(
+            detector.explain(frame, rows=mask).data, frame[mask.astype(bool).reindex(frame.index)]
+        )
+    shuffled = frame.iloc[rng.permutation(48)]
+    assert (
+        detector.explain(shuffled, rows=flagged).row_labels.tolist() == shuffled.index[flagged[shuffled.index]].tolist()
+    )
+    levels = frame.set_axis(pd.MultiIndex.from_product([["a", "b"], range(24)]))
+    several = flagged.set_axis(levels.index)
+    np.testing.assert_array_equal(detector.explain(levels, rows=several[::-1]).data, expected.data)
+    twice = frame.set_axis(
+        np.arange(48) // 2
+    )  # labels that do not tell rows apart are those of X, in its order, or refused
+    same = flagged.set_axis(twice.index)
+    np.testing.assert_array_equal(detector.explain(twice, rows=same).data, expected.data)
+    for wrong in (same[::-1], flagged.reset_index(drop=True), flagged.shift(freq="h")):
+        with pytest.raises(ValueError, match="a mask whose index is not that of X"):
+            detector.explain(twice if wrong.index[0] == 23 else frame, rows=wrong)
+    np.testing.assert_array_equal(
+        PCADetector(1).fit(frame.to_numpy()).explain(frame.to_numpy(), rows=flagged).data, expected.data
+    )
+
+
 def test_labels_of_several_levels(detector, frame):
     levels = frame.set_axis(pd.MultiIndex.from_product([["a", "b"], range(24)]))
     for rows, positions in ((("b", 2), [26]), ([("b", 2), ("a", 0)], [26, 0]), ("b", range(24, 48))):

@@ -183,6 +183,19 @@ def test_no_column_loses_more_than_two_fifths():
     assert flag_cells(X).mask[:, 0].mean() <= 0.4
 
 
+def test_a_row_loses_more_than_half_only_by_cells_that_are_far_off():
+    X, _ = simulated(d=12)
+    rng = np.random.default_rng(0)
+    X[0] = 1e6
+    X[1, :10] += rng.choice([-1, 1], 10) * rng.uniform(8, 20, 10)
+    X[2:40, :10] += rng.choice([-1, 1], (38, 10)) * rng.uniform(1, 3, (38, 10))
+    flags = flag_cells(X)
+    assert flags.mask[:2].sum(axis=1).tolist() == [12, 10]
+    location, scale = location_and_scale(X)
+    near = np.abs(X - location) <= 3 * scale
+    assert flags.mask[(flags.mask & near).any(axis=1)].sum(axis=1).max() in (4, 5, 6)
+
+
 def test_few_rows_are_refused():
     with pytest.raises(ValueError, match="9 rows are too few"):
         flag_cells(np.zeros((9, 3)))

@@ -87,6 +87,15 @@ def test_with_lags_a_suspicious_cell_is_missing_wherever_it_appears():
     assert detector.limit_ == pytest.approx(again.limit_)
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"lags": 1}, {"smooth": 0.3}, {"model": "copula"}, {"given": [0]}, {"modes": 2}], ids=str
+)
+def test_contamination_is_a_share_of_the_rows_as_given(more):
+    X, _ = dirtied(plant(), 0.01)
+    detector = PCADetector(3, robust="cells", contamination=0.05, **more).fit(X)
+    assert (detector.predict(X) == -1).sum() == 20
+
+
 def test_rows_are_needed():
     detector = PCADetector(3, robust="cells")
     with pytest.raises(

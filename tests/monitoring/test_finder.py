@@ -68,6 +68,21 @@ def test_a_process_that_moved_as_a_whole_is_an_upset():
     assert all(culprit.against == "normal" for culprit in incident.onset.culprits)
 
 
+def test_whoever_is_compared_with_normal_rows_has_no_probability():
+    """At the onset and in the worst row, which are judged apart."""
+    detector, kinds = PCADetector().fit(rows_of(1000, d=24)), set()
+    for seed in range(6):
+        X = rows_of(200, seed=seed, d=24)
+        X[100:160] += np.random.default_rng(seed).choice([-1.0, 1.0], 24) * np.linspace(0.5, 3, 60)[:, None]
+        X[150, seed] += 100
+        for one in detector.incidents(X, gap=3):
+            assert one.kind != "upset" or all(culprit.against == "normal" for culprit in one.onset.culprits)
+            for culprit in (*one.onset.culprits, *one.worst.culprits):
+                assert np.isnan(culprit.probability) == (culprit.against == "normal")
+            kinds |= {(one.kind, culprit.against) for culprit in one.worst.culprits}
+    assert {("upset", "others"), ("features", "others")} <= kinds
+
+
 def test_nobody_below_two_standard_deviations_is_a_culprit(detector):
     X = rows_of(5000, seed=2)
     found = detector.incidents(X)

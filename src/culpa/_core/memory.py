@@ -4,8 +4,9 @@ What is available is read from ``/proc/meminfo`` and the limits of control group
 files, nothing is refused.
 """
 
-import warnings
 from pathlib import Path
+
+from culpa._core.warning import warn
 
 _LITTLE = 1 << 26  # bytes that nobody needs to ask for
 _LARGE = 1 << 31  # bytes from which on the need is stated in a warning
@@ -37,7 +38,7 @@ def claim(n_bytes: float, what: str, remedy: str) -> None:
             f"{what} needs about {in_words(n_bytes)} of memory, and {in_words(left)} are free. {remedy}"
         )
     if n_bytes >= _LARGE:
-        warnings.warn(f"{what} needs about {in_words(n_bytes)} of memory.", MemoryWarning, stacklevel=3)
+        warn(f"{what} needs about {in_words(n_bytes)} of memory.", MemoryWarning, stacklevel=3)
 
 
 def claim_fit(n_rows: float, n_columns: int, *, thin: bool) -> None:

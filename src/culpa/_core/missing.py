@@ -1,12 +1,12 @@
 """Rows that miss the same features are treated together: one pattern, one small linear-algebra problem."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.warning import EmptyRowsWarning, warn
 from culpa._core.words import count
 
 _FEW_ROWS = 16  # up to which patterns are fast enough
@@ -69,7 +69,7 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
 def warn_about_empty_rows(labels: NDArray[Any], *, context: bool = False) -> None:
     """Warn about rows without a score: rows in which all features are missing, or with a ``context`` a given one."""
     shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-    warnings.warn(f"{without_score(len(labels), context=context)}: {shown}", UserWarning, stacklevel=4)
+    warn(f"{without_score(len(labels), context=context)}: {shown}", EmptyRowsWarning, stacklevel=4)
 
 
 def without_score(n: int, *, context: bool = False) -> str:

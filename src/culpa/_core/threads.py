@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from culpa._core.locks import Lock
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 _ROWS_WORTH_LIMITING = 2000  # rows; setting the number of threads takes a fraction of a millisecond
@@ -56,11 +58,13 @@ class _OneBlasThread:
     """Limits BLAS to one thread while at least one thread is inside; the number of BLAS threads belongs to the process."""
 
     def __init__(self) -> None:
-        self.forget()
+        self._changing = Lock(1.0)
+        self._n_inside = 0
 
     def forget(self) -> None:
-        """Start anew: after a fork, nobody is inside."""
-        self._changing = threading.Lock()
+        """Start anew: after a fork, the threads inside are gone."""
+        if self._n_inside:
+            self._limit.restore_original_limits()
         self._n_inside = 0
 
     def __enter__(self) -> None:
@@ -71,9 +75,9 @@ class _OneBlasThread:
 
     def __exit__(self, *_: object) -> None:
         with self._changing:
-            self._n_inside -= 1
-            if not self._n_inside:
+            if self._n_inside == 1:
                 self._limit.restore_original_limits()
+            self._n_inside = max(0, self._n_inside - 1)  # 0 already in a process that was forked inside
 
 
 _limited = _OneBlasThread()
@@ -142,7 +146,7 @@ def in_threads(
             _this_thread.given_up = None
 
     with _limited:
-        others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+        others = [_pool(threads - 1).submit(copy_context().run, work) for _ in range(threads - 1)]
         try:
             work(progress)  # this thread is there anyway
             _wait_for(others)

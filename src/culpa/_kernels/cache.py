@@ -18,16 +18,18 @@ import os
 import shutil
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from culpa._core.locks import Lock
+from culpa._core.warning import warn
+
 _HERE = Path(__file__).parent
 _MARKER = "compiled"
-_setting = threading.Lock()
+_setting = Lock()
 _warned = threading.Event()
 
 
@@ -74,7 +76,7 @@ def warn_uncached(reason: str) -> None:
     """Say once per process that kernels are compiled without a cache."""
     if not _warned.is_set():
         _warned.set()
-        warnings.warn(
+        warn(
             f"compiled kernels are not kept on disk: {reason}. Every process compiles them again, which takes seconds. "
             "Set NUMBA_CACHE_DIR to a folder that culpa can write to.",
             stacklevel=2,

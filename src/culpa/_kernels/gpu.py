@@ -1,6 +1,5 @@
 """GPUs: whether there is one, when it pays, and how the kernels of the `.cu` files are compiled and launched."""
 
-import threading
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -8,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from culpa._core.locks import Lock
 from culpa._core.types import Array, Floats
 
 MISSING = (
@@ -186,7 +186,7 @@ class _Loading:
     """The GPU of this process, and the work done so far without it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._device: Device | None = None
         self._operations_without = 0.0
 

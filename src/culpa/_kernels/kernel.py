@@ -12,11 +12,14 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
+from culpa._core.locks import Lock
 from culpa._core.threads import InterruptAfterwards, in_own_thread
 from culpa._kernels.cache import CompiledOnDisk, folder_for_numba, warn_uncached
 from culpa._kernels.vectors import FAST_MATH
 
 _READING_SPEEDUP = 8  # reading a compiled kernel from disk is about so many times faster than compiling it
+
+_COMPILE_SECONDS = 10.0  # that a fork waits: numba has locks of its own, and would never finish in the child
 
 _OPTIONS: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}  # of numba
 
@@ -37,7 +40,7 @@ class Kernel:
         self.function, self.worth, self.calls = function, worth, calls
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
-        self._compiling = threading.RLock()
+        self._compiling = Lock(_COMPILE_SECONDS)
         self._operations_without = 0.0
 
     def __call__(self, *arguments: Any) -> Any:

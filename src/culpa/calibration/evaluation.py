@@ -5,7 +5,6 @@ numbers measure the result: Hits@1, the share of trials in which the feature ran
 faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from sklearn.base import clone
 from culpa._core.choices import FAULT_KINDS, FaultKind, GameName, Ranking, ScoreName
 from culpa._core.fit_warning import FitWarning
 from culpa._core.types import Floats
+from culpa._core.warning import without_warnings
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.columns import Reading
 from culpa.detector import PCADetector
@@ -159,8 +159,7 @@ def verdicts(
 
 def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
     # no row is flagged here, so a formula will do, and nobody needs to be warned of it; faults are in single features
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with without_warnings(FitWarning):
         fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula", groups=None).fit(training)
     return fitted
 

@@ -1,12 +1,14 @@
 """What commands say to people: messages on standard error, one-sentence errors, progress on a terminal."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
+from culpa._core.warning import warnings_told_to
 from culpa._core.words import count as count
 
 if TYPE_CHECKING:
@@ -77,17 +79,30 @@ def remember_words(words: Sequence[str]) -> None:
 
 
 @contextmanager
+def _warnings_of_others_told() -> Iterator[None]:
+    """Show warnings of other packages as one line, except about styles and extensions of Excel files."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
+        if "openpyxl" not in filename:
+            warn(str(message))
+
+    before = warnings.showwarning
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+@contextmanager
 def guarded() -> Iterator[None]:
     """Turn errors into one sentence, warnings into one line, an interrupt into its exit code; stop when a pipe closes."""
     import signal
-    import warnings
 
     from culpa._core.interrupts import say_interrupted, signal_received
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        with warnings_told_to(warn), _warnings_of_others_told():
             yield
     except (KeyboardInterrupt, Exception) as error:
         if isinstance(error, KeyboardInterrupt) or signal_received():

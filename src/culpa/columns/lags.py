@@ -5,7 +5,6 @@ References
 Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic principal component analysis".
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
@@ -18,6 +17,7 @@ from culpa._core.choices import one_of
 from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input, check_width, default_names, read_table
+from culpa._core.warning import warn
 from culpa.columns.columns import Arranged, Columns, Reading
 from culpa.columns.smoothing import Smoother
 
@@ -217,8 +217,9 @@ def _warn_about_jumps(index: Any, lags: int, smooth: float | None) -> None:
     if labels is None or labels.dtype.kind not in "iufM" or len(labels) < 3:
         return
     steps = np.diff(labels.astype(np.int64 if labels.dtype.kind == "M" else np.float64))
-    if (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
-        warnings.warn(
+    sliced = getattr(index, "step", 1) != 1  # of a RangeIndex: table[::3]
+    if sliced or (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
+        warn(
             f"the row labels have gaps, but {f'lags={lags}' if lags else f'smooth={smooth:g}'} assumes that each row "
             "follows the one above it. Pass whole stretches of consecutive rows, and choose the rows to explain with "
             "explain(X, rows=...).",

@@ -33,12 +33,25 @@ def picked(rows: Any, labels: NDArray[Any], native: Any) -> slice | NDArray[np.i
     if array.dtype.kind == "b":
         if len(array) != n:
             raise ValueError(f"rows is a mask of {count(len(array), 'row')}, but X has {count(n, 'row')}.")
-        return np.flatnonzero(array)
+        return np.flatnonzero(array[_in_order_of(getattr(rows, "index", None), labels, native)])
     if array.dtype.kind in "iu":
         if (outside := (array < -n) | (array >= n)).any():
             raise ValueError(f"rows contains position {array[outside][0]}, but X has {count(n, 'row')}.")
         return np.asarray(np.arange(n)[array])
     return _by_labels(array.tolist() if array.dtype.kind in "OUSf" else list(array), labels, native)
+
+
+def _in_order_of(own: Any, labels: NDArray[Any], native: Any) -> slice | NDArray[np.intp]:
+    """Where the cells of a mask are that belong to the rows of X: those with the same labels, as in pandas."""
+    if getattr(native, "index", None) is None or not hasattr(own, "get_indexer"):
+        return slice(None)
+    index = index_of(native, labels)
+    if index.equals(own):
+        return slice(None)
+    at = own.get_indexer(index) if own.is_unique else np.array([-1])
+    if (at < 0).any():
+        raise ValueError("rows is a mask whose index is not that of X: use the index of X, or rows.to_numpy().")
+    return np.asarray(at, dtype=np.intp)
 
 
 def _are_tuples(rows: Any) -> bool:

@@ -4,8 +4,8 @@ A transformer that is known here is traced by its fitted attributes, never by th
 not known, every output may be made from all inputs. So all of them are blamed together, and no single one wrongly.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import singledispatch
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeGuard
@@ -332,10 +332,10 @@ def _inverted(step: Any, known: Known) -> Known:
     if rows is None:
         return [None] * len(known)
     block = np.column_stack([cells if _is_number(cells) else np.zeros(rows) for cells in known])
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        # some versions of scikit-learn miss the names of the columns on the way back
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        inputs = np.asarray(step.inverse_transform(block))
+    nameless = copy(step)  # which does not warn about the names that the block lacks
+    vars(nameless).pop("feature_names_in_", None)
+    with np.errstate(all="ignore"):
+        inputs = np.asarray(nameless.inverse_transform(block))
     return [_tidy(inputs[:, i]) if _is_number(cells) else None for i, cells in enumerate(known)]
 
 

@@ -5,7 +5,6 @@ pass scores the rows of each block with the model of the other blocks. Missing c
 robust fits, conformal limits, Student models and copulas keep the features in memory instead.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table, feature_positions
+from culpa._core.warning import without_warnings
 from culpa.calibration.plan import thinned
 from culpa.columns import History
 from culpa.columns.groups import named_groups
@@ -52,9 +52,7 @@ def fit(
     numbers as they are. ``note`` receives the current step once all rows have been read.
     """
     check_columns(detector, features)
-    with warnings.catch_warnings():  # the caller is told instead
-        warnings.simplefilter("ignore", FitWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with without_warnings(FitWarning, ConvergenceWarning):  # the caller is told instead
         suspicions = _fit(_Job(detector, source, features, progress, note, complete_only))
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
         report(text)

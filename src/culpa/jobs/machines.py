@@ -4,7 +4,6 @@ Engines bring the rows of a machine together and sort them. A partition is then 
 follow each other, so that memory does not grow with the rows of a machine, except for fits.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -17,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.validation import Table
+from culpa._core.warning import without_warnings
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
@@ -111,9 +111,7 @@ def machine_fits(
 def _fit(X: Any, names: tuple[str, ...], options: Mapping[str, Any]) -> PCADetector:
     if len(X) < 2:
         raise ValueError(f"at least 2 rows are needed to learn from, got {len(X)}.")
-    with warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter("ignore", FitWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with without_warnings(FitWarning, ConvergenceWarning), one_blas_thread():
         return PCADetector(**options).fit(Table(X, names))
 
 

@@ -1,7 +1,6 @@
 """A mixture of probabilistic PCAs as a scikit-learn estimator: normal rows that have several operating modes."""
 
 import numbers
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -16,6 +15,7 @@ from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import MIXTURE_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
+from culpa._core.warning import warn
 from culpa.models import mixture_em
 from culpa.models.estimator import KnowsRows
 from culpa.models.mixture import LatentMixture
@@ -240,7 +240,7 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
 
     def _warn(self, found: mixture_em.Fitted) -> None:
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: ask for fewer modes or "
                 "components, or allow more steps (max_iter of MixturePPCA).",
                 ConvergenceWarning,
@@ -248,7 +248,7 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
             )
         if self.n_modes_ > 1 and found.collapsed:
             mode = int(np.argmin(self.noise_variances_))
-            warnings.warn(
+            warn(
                 f"mode {mode + 1} of {self.n_modes_} has hardly any noise: its rows repeat each other, or its components "
                 "explain them completely. Ask for fewer modes or components.",
                 ConvergenceWarning,

@@ -2,7 +2,6 @@
 
 import math
 import numbers
-import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
+from culpa._core.warning import warn
 from culpa._core.words import count_are
 from culpa.models.em import NothingVariesError, em, expected_covariance
 from culpa.models.estimator import KnowsRows
@@ -221,7 +221,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._keep_em(model, X, mean)
         self.n_iter_ = roughly + steps
         if not self.converged_:
-            warnings.warn(
+            warn(
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging. Use fewer components, "
                 "leave out columns or rows with many missing cells, or allow more steps (max_iter of PPCA).",
                 ConvergenceWarning,

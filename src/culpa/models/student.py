@@ -1,7 +1,6 @@
 """Probabilistic PCA with Student-t rows as a scikit-learn estimator."""
 
 import numbers
-import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import STUDENT_PARAMETERS
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
+from culpa._core.warning import warn
 from culpa.models.latent import LatentGaussian
 from culpa.models.moments import Moments
 from culpa.models.ppca import PPCA, refuse_constant, refuse_empty_columns
@@ -87,7 +87,7 @@ class StudentPPCA(PPCA):
         result = student_em(rows, start, self._fixed_degrees, max_iter=self.max_iter, tol=self.tol)
         self._keep_student(result._replace(n_iter=roughly + result.n_iter), rows, centre)
         if not self.converged_:
-            warnings.warn(
+            warn(
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: take fewer components, "
                 "leave out columns or rows with many missing cells, or allow more steps (max_iter of StudentPPCA).",
                 ConvergenceWarning,

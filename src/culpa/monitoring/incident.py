@@ -27,7 +27,8 @@ class Disagreement:
 class Culprit:
     """A feature (or group of features) to blame, at one moment of an incident.
 
-    ``probability`` is that of a fault in this feature; NaN in a process upset, where features move without being faulty.
+    ``probability`` is that of a fault in this feature; NaN against "normal" operation, when the process as a whole moved at
+    this moment, and features move without being faulty.
     ``value`` is its Shapley value and ``share`` that value over the score. ``actual`` was read, and ``expected`` plus or
     minus one ``expected_sd`` was to be expected ``against`` the "others" (the features that are not culprits of this
     moment imply it) or against "normal" operation. ``deviation`` is the difference in units of ``expected_sd``.

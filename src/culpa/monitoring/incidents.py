@@ -1,7 +1,6 @@
 """Incidents: flagged rows that follow each other, as one story with a beginning, an end, and culprits."""
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, Unpack, overload
@@ -16,6 +15,7 @@ from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
 from culpa._core.types import DataFrame, Mask
 from culpa._core.validation import Table, frame_like
+from culpa._core.warning import warn
 from culpa._core.words import count
 from culpa.explainer import Explainer
 from culpa.explanation import Explanation
@@ -144,7 +144,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     gap = read_gap(search.gap, times) if stretches is None else 0
     check = GapCheck(gap)
     if text := check.add(times) or check.finish():
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warn(text, UserWarning, stacklevel=3)
     finder = IncidentFinder(
         fitted,
         explainer,

@@ -1,11 +1,11 @@
 """What a report says, as plain data: everything that the page shows, and nothing else."""
 
-import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Unpack
 
 from culpa._core.validation import Table
+from culpa._core.warning import EmptyRowsWarning, without_warnings
 from culpa.fitted import FittedDetector
 from culpa.monitoring import find_incidents
 from culpa.monitoring.digits import decimals_of_columns
@@ -72,8 +72,7 @@ def content(
 ) -> Content:
     """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
     explainer = fitted.explainer(**options)
-    with warnings.catch_warnings():  # the report itself tells how many rows are empty
-        warnings.filterwarnings("ignore", "[0-9,]+ rows? ha(s|ve) no observed feature", UserWarning)
+    with without_warnings(EmptyRowsWarning):  # the report itself tells how many rows are empty
         found = find_incidents(fitted, table, search, **options)
         chart = ControlChart.of_table(fitted, table, search.times, incidents=found)
         caps = Caps.of(len(table.array), len(found))

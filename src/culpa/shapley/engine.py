@@ -4,7 +4,6 @@
 `culpa.shapley.plan`, and remembers what it found: down-sets, the size of the sampling rule, and compiled forms.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 
 from culpa._core.choices import DeviceName, Method
 from culpa._core.kinds import top_of
+from culpa._core.locks import Lock
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu, plan
@@ -73,16 +73,12 @@ class Engine:
         self._forms_refused = False  # because they would lose digits
         self._pattern_forms, self._exact_patterns = PatternForms(), ExactPatterns(game, players)
         self._few_missing_forms = PatternForms()
-        self._compiling = threading.RLock()
+        self._compiling = Lock()
         self._n_rows = 0  # explained so far
 
     def __getstate__(self) -> dict[str, Any]:
-        # locks cannot be copied, and the others may take much room
-        left_out = ("_compiling", "_down_sets", "_missing_coalitions")
+        left_out = ("_down_sets", "_missing_coalitions")  # which may take much room
         return {name: value for name, value in dict(vars(self)).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _compiling=threading.RLock())
 
     @property
     def chosen(self) -> str:

@@ -1,6 +1,5 @@
 """Which ranks of the most blamed players are certain, and sampling until they are."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from culpa._core.types import Floats
+from culpa._core.warning import warn
 from culpa._core.words import count
 from culpa.shapley.shares import Progress, Shares
 
@@ -99,7 +99,7 @@ def warn_about_doubts(doubts: Doubts, k: int | None, stacklevel: int = 2) -> Non
     """Say once what is uncertain, and what to do about it in Python."""
     if text := doubts.sentence(k):
         remedy = f"certain_ranks({k}) of the explanation shows how many ranks of each row are certain."
-        warnings.warn(f"{text} {remedy} Raise max_coalitions to sample more.", UserWarning, stacklevel=stacklevel)
+        warn(f"{text} {remedy} Raise max_coalitions to sample more.", UserWarning, stacklevel=stacklevel)
 
 
 def on_command_line(k: int | None) -> str:

@@ -9,14 +9,14 @@ With up to a dozen players, the values of all coalitions are found once, as form
 pattern are a small matrix product, so that all patterns have forms.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from culpa._core.locks import Lock
 from culpa._core.missing import kinds_of_rows, sorted_by_pattern
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
@@ -147,7 +147,7 @@ class ExactPatterns:
         self._found = PatternForms()
         self._coalitions: CoalitionForms | None = None
         self._n_rows = 0  # with missing cells, so far
-        self._finding = threading.Lock()
+        self._finding = Lock()
 
     def share_out(self, rows: Floats, find: FindForms, memory: float, n_jobs: int | None) -> Served:
         """Rows with missing cells, those whose patterns have forms.
@@ -187,12 +187,6 @@ class ExactPatterns:
                     self._found.keep(seen, forms, memory)
             result.append(forms)
         return result
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in dict(vars(self)).items() if name != "_finding"}  # locks cannot be copied
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _finding=threading.Lock())
 
     def _forms(self, observed: Mask, n_rows: int, find: FindForms) -> QuadraticForms | None:
         members = [[feature for feature in player if observed[feature]] for player in self.players]

@@ -1,11 +1,11 @@
 """How many samples are needed until values are accurate enough."""
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from culpa._core.warning import warn
 from culpa.shapley.shares import Progress, Shares
 
 
@@ -43,7 +43,7 @@ def size_for_tolerance(
         if size >= effort.largest:
             if warning is not None:
                 taken, remedy = warning(size)
-                warnings.warn(
+                warn(
                     f"the tolerance {tolerance:g} was not reached with {taken} (error {error:.2g}). {remedy} std_error "
                     "shows the error of each value.",
                     UserWarning,

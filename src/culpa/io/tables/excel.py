@@ -270,13 +270,10 @@ class _Book:
             raise TableError(
                 f"{self.path}: Excel files need openpyxl. Install it with: pip install 'culpa[excel]'"
             ) from None
-        import warnings
 
         self.file = self.path.open("rb")  # which openpyxl would leave open if it is damaged
         try:
-            with warnings.catch_warnings():  # of styles and extensions that do not matter here
-                warnings.simplefilter("ignore")
-                self.book = openpyxl.load_workbook(self.file, read_only=True, data_only=True)
+            self.book = openpyxl.load_workbook(self.file, read_only=True, data_only=True)
         except Exception as error:  # openpyxl raises many kinds for damaged files
             self.file.close()
             raise self._damaged(error) from None

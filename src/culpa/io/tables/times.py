@@ -6,13 +6,13 @@ order is open: these cells need no question, but nothing is concluded about othe
 
 import datetime as dt
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from culpa._core.warning import warn
 from culpa.io.tables.table import TableError
 from culpa.monitoring.times import MixedZonesError, Times, read_times, utc_offset
 
@@ -165,7 +165,7 @@ class Zones:
             return times
         if not self._told:
             self._told = True
-            warnings.warn(
+            warn(
                 f"{self.table}: the UTC offset of the times in column {self.column!r} changes. They are shown in UTC from "
                 f"row {first_row} on.",
                 stacklevel=2,
