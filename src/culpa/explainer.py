@@ -114,7 +114,7 @@ class Explainer(CopiedInUse):
         subject = subject_of(
             model, EXPLAINER["score"].either(score, statistic), normal, reconstruct, reconstruct_matrix, self.seed
         )
-        self.model, own = subject.model, subject.model.own
+        self.model, own, self._witness = subject.model, subject.model.own, subject.witness
         self.method: Method = method
         self.game_name: GameName = own.game if game is None else game
         self.ranking: Ranking = own.ranking if ranking is None else ranking
@@ -181,6 +181,8 @@ class Explainer(CopiedInUse):
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
+        if self._witness is not None:
+            self._witness.check(reading.features, reading.labels)
         if "values" in wanted:
             self.count_rows(reading.features)
             if self.compiling_is_due:

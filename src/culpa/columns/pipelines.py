@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.native import for_steps
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names, read_cells, refuse_infinity
 from culpa.columns.columns import Cells, Columns, Reading
@@ -72,7 +73,7 @@ class Traced(Columns):
     def _transform(self, X: Any) -> Floats:
         if not len(X):
             return np.empty((0, len(self.inner.inputs)))
-        rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+        rows = for_steps(X)
         for _, step in self.steps:
             rows = step.transform(rows)
         return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
