@@ -19,22 +19,31 @@ from culpa.scores.by_name import score_by_name
 from culpa.scores.score import Score
 
 _OWN = (FittedModel, LatentGaussian, LatentMixture, PPCA, MixturePPCA)
+_EPS = float(np.finfo(np.float64).eps)
 _SAME = 1e-4  # relative difference of two scores that are computed in different ways
 _ROUNDING = 256  # times the last digit of a number, which ways to compute a score may differ by
 _TIMES = 30  # what such differences of all numbers do to a score, in one direction, to be safe in all
 
 
-def refuse_difference(estimator: Any, own: Floats, ours: Floats, slack: Floats | float, labels: NDArray[Any]) -> None:
+def refuse_difference(
+    estimator: Any, own: Floats, ours: Floats, slack: Callable[[], Floats], labels: NDArray[Any]
+) -> None:
     """Raise an error if culpa's scores of rows are not those of the estimator; ``slack`` is what rounding may do."""
-    apart = np.abs(own - ours) - _SAME * np.maximum(np.abs(own), np.abs(ours)) - slack
-    apart = np.where(np.isnan(own) & np.isnan(ours), -np.inf, apart)
-    if not (apart <= 0).all():
-        row = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
+    both = np.isnan(own) & np.isnan(ours)
+    apart = np.where(both, 0.0, np.abs(own - ours) - _SAME * np.maximum(np.abs(own), np.abs(ours)))
+    if not (apart <= 0).all() and not ((apart := apart - slack()) <= 0).all():
+        row = int(np.argmax(np.where(np.isnan(apart) & ~both, np.inf, apart)))
         raise ValueError(
             f"row {labels[row]} has the score {own[row]:.6g} by {kind_of(estimator)} itself, but {ours[row]:.6g} by what "
             "culpa read from it. If it was fitted again, start again from it. Otherwise, explain its score as a function "
             "(score=... and normal=...)."
         )
+
+
+def rounding(score: Callable[[Floats], Floats], rows: Floats, at: Floats, last_digit: float = _EPS) -> Floats:
+    """About how far rounding may move the scores of rows, which are ``at``."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=rows.shape[1])
+    return _TIMES * np.abs(score(rows + _ROUNDING * last_digit * signs * np.abs(rows)) - at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +85,13 @@ class Witness:
         if not len(rows):
             return
         ours = self.score(self.model.standardise(rows))
-        eps = _last_digit(_parts(self.estimator)[1])
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=rows.shape[1])
-        moved = rows + _ROUNDING * eps * signs * (np.abs(rows) + np.abs(self.model.location))
-        slack = _TIMES * np.abs(self.score(self.model.standardise(moved)) - ours)
-        slack += _TIMES * eps * _condition(_parts(self.estimator)[1]) * np.abs(ours)
+        last = _parts(self.estimator)[1]
+
+        def slack() -> Floats:
+            eps = _last_digit(last)
+            moved = rounding(lambda moved: self.score(self.model.standardise(moved)), rows, ours, eps)
+            return moved + _TIMES * eps * _condition(last) * np.abs(ours)
+
         refuse_difference(self.estimator, np.asarray(self.ask(rows)), ours, slack, labels[complete])
 
 
