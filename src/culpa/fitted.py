@@ -258,7 +258,7 @@ class FittedDetector:
         """What the detector says about explanations; features that are ``given`` leave their groups."""
         EXPLAINER["given"].check(given)
         own = {name: self.parameters[name] for name in ("game", "ranking")}
-        groups = without_given(self.groups, given or [], self.columns.names)
+        groups = without_given(self.groups, self.columns.named(given or [], "given"))
         return {"score": self.statistic.name, "groups": groups or None} | own
 
     def explain(

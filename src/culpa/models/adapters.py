@@ -150,14 +150,14 @@ def _scaling(step: Any, d: int) -> tuple[Floats, Floats] | None:
         for stretch in (scale, one)
         if shift is not None and stretch is not None and (shift is not zero or stretch is not one)
     ]
-    return next((pair for pair in pairs if _scales(step, *pair)), None)
+    return next((pair for pair in pairs if _scales(step, d, *pair)), None)
 
 
-def _scales(step: Any, shift: Floats, stretch: Floats) -> bool:
+def _scales(step: Any, d: int, shift: Floats, stretch: Floats) -> bool:
     """Whether a step shifts and stretches so, wherever a number is."""
-    if shift.shape != stretch.shape:
+    if shift.shape != (d,) or stretch.shape != (d,):
         return False
-    wanted = _SIZES[:, None] * np.random.default_rng(0).uniform(0.5, 1.0, size=(len(_SIZES), len(shift)))
+    wanted = _SIZES[:, None] * np.random.default_rng(0).uniform(0.5, 1.0, size=(len(_SIZES), d))
     try:
         found = np.asarray(step.transform(with_names(step, shift + stretch * wanted)), dtype=np.float64)
     except (AttributeError, TypeError, ValueError):
