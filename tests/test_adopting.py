@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.ensemble import IsolationForest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PowerTransformer, RobustScaler, StandardScaler
 
 import culpa
 from culpa import Explainer, PCADetector
@@ -89,7 +89,7 @@ def test_incremental_pca():
 
 @pytest.mark.parametrize("limit", ["formula", "empirical", "conformal", 25.0])
 def test_other_limits(pca, limit):
-    adopted = PCADetector.from_pca(pca, plant(1000, 0), limit=limit, confidence=0.95)
+    adopted = PCADetector.from_pca(pca, plant(1000, limit == "conformal"), limit=limit, confidence=0.95)
     assert adopted.limit_kind_ == {"formula": "jackson-mudholkar", 25.0: "given"}.get(limit, limit)
     assert limit == 25.0 or 0.02 < (adopted.predict(plant(5000, 3)) == -1).mean() < 0.08
 
@@ -105,7 +105,11 @@ def test_what_is_refused(pca):
     with pytest.raises(TypeError, match=r"but got an IsolationForest of sklearn\. For other steps"):
         PCADetector.from_pca(IsolationForest(n_estimators=2).fit(X), X)
     with pytest.raises(TypeError, match="but got a Pipeline of sklearn"):
-        PCADetector.from_pca(make_pipeline(MinMaxScaler(), PCA(3)).fit(X), X)
+        PCADetector.from_pca(make_pipeline(PowerTransformer(), PCA(3)).fit(X), X)
+    with pytest.raises(ValueError, match="the PCA keeps all 8 components"):
+        PCADetector.from_pca(PCA().fit(X), X, statistic="t2")
+    with pytest.raises(ValueError, match="limit='conformal' needs rows that the PCA was not fitted to"):
+        PCADetector.from_pca(PCA(3).fit(X), X, limit="conformal")
     with pytest.raises(TypeError, match="from_pca has no parameter 'lags'"):
         PCADetector.from_pca(pca, X, lags=1)
     with pytest.raises(TypeError, match="from_pca has no parameter 'confidenc'; did you mean 'confidence'"):
@@ -114,3 +118,65 @@ def test_what_is_refused(pca):
         PCADetector.from_pca(pca, X.rename(columns={"tag 1": "tag one"}))
     with pytest.raises(ValueError, match="column 'tag 0' of X is NaN in row 3, but from_pca needs complete rows"):
         PCADetector.from_pca(pca, X.mask(X.index.to_series() == 3))
+
+
+SCALERS = {
+    "nothing": (),
+    "passthrough": ("passthrough",),
+    "standard": (StandardScaler(),),
+    "centred": (StandardScaler(with_std=False),),
+    "not centred": (StandardScaler(with_mean=False),),
+    "smallest and largest": (MinMaxScaler((-1, 3)),),
+    "largest": (MaxAbsScaler(),),
+    "quartiles": (RobustScaler(with_centering=False),),
+    "several": (RobustScaler(), MinMaxScaler(), StandardScaler()),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(SCALERS))
+def test_any_scalers_before_the_pca_give_its_own_scores_and_the_rate_that_is_stated(kind):
+    X, new = plant(400, 0), plant(5000, 3)
+    pipeline = Pipeline([(str(i), step) for i, step in enumerate(SCALERS[kind])] + [("pca", PCA(3))]).fit(X)
+    adopted = PCADetector.from_pca(pipeline, X, confidence=0.95)
+    seen = pipeline[:-1].transform(new) if SCALERS[kind] else new
+    errors = (np.asarray(seen - pipeline[-1].inverse_transform(pipeline[-1].transform(seen))) ** 2).sum(axis=1)
+    np.testing.assert_allclose(-adopted.score_samples(new), errors, rtol=1e-7)
+    assert (adopted.predict(new) == -1).mean() == pytest.approx(0.05, abs=0.025)
+    assert adopted.false_alarm_rate_.value == pytest.approx(0.05, abs=0.015)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_constant_column_and_short_numbers_do_not_hide_the_training_rows(dtype):
+    """Few rows of many columns: a PCA's own training rows have far lower scores than new ones."""
+    X, new = (wide(n, seed) for n, seed in ((120, 0), (3000, 1)))
+    X, new = X.astype(dtype), new.astype(dtype)
+    adopted = PCADetector.from_pca(make_pipeline(StandardScaler(), PCA(20)).fit(X), X, confidence=0.95)
+    assert (adopted.predict(new) == -1).mean() < 0.1
+
+
+def wide(n, seed):
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.normal(size=(n, 40)) + 300, np.full(n, 0.1)])
+
+
+def test_more_rows_do_not_replace_the_pca(pca, tmp_path):
+    adopted = PCADetector.from_pca(pca, plant(400, 5))
+    adopted.save(tmp_path / "model.culpa")
+    for detector in (adopted, culpa.load(tmp_path / "model.culpa")):
+        before = detector.score_samples(plant(20, 6))
+        with pytest.raises(ValueError, match="a PCA that was fitted before"):
+            detector.partial_fit(plant(100, 7))
+        np.testing.assert_array_equal(detector.score_samples(plant(20, 6)), before)
+
+
+class Bent(PCA):
+    """A PCA that does not do what its attributes say."""
+
+    def inverse_transform(self, X):
+        return super().inverse_transform(X) * 1.01
+
+
+def test_a_pca_is_asked_for_its_own_errors():
+    X = plant(100, 0).to_numpy()
+    with pytest.raises(ValueError, match="by a Bent of"):
+        PCADetector.from_pca(Bent(3).fit(X), X)

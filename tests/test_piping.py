@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, RobustScaler, StandardScaler
 
 from culpa import Explainer, PCADetector, PipelineDetector, calibrate
 from culpa.datasets import make_plant
@@ -175,3 +175,70 @@ def test_what_is_refused(plant):
     assert repr(PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(normal))) == (
         "<PipelineDetector: 1 step before a PCADetector>"
     )
+
+
+STEPS = [
+    (),
+    (StandardScaler(),),
+    (MinMaxScaler((-3, 1)),),
+    (MinMaxScaler(clip=True),),
+    (SimpleImputer(), RobustScaler()),
+    (StandardScaler(copy=False),),
+    (PowerTransformer(),),
+    (StandardScaler(), PCA(5)),
+]
+OPTIONS = [
+    {},
+    {"model": "copula"},
+    {"model": "copula", "lags": 1},
+    {"model": "student"},
+    {"modes": 2},
+    {"given": [1]},
+    {"smooth": 0.4},
+    {"statistic": "combined", "confidence": 0.9},
+    {"limit": "empirical"},
+]
+
+
+def check_against_the_pipeline(detector, pipeline, new):
+    given = new.copy()
+    np.testing.assert_allclose(detector.score_samples(given), pipeline.score_samples(new.copy()), rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(detector.predict(given), pipeline.predict(new.copy()))
+    assert detector.fitted.limit == pipeline[-1].limit_
+    np.testing.assert_allclose(-detector.explain(given[:6]).score, pipeline.score_samples(new[:6].copy()), rtol=1e-6)
+    np.testing.assert_array_equal(given, new)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_is_the_pipeline_whatever_happens_to_that(plant, seed):
+    """Fits, updates of the limit and new settings in between: scores and alarms are those of the Pipeline, always."""
+    rng = np.random.default_rng(seed)
+    tables = [table.to_numpy()[:, :6] for table in plant]
+    tables[1] = np.concatenate([tables[1][:60], tables[1][:10] * 3])
+    options = OPTIONS[rng.integers(len(OPTIONS))]
+    pipeline = make_pipeline(*STEPS[rng.integers(len(STEPS))], PCADetector(2, **options)).fit(tables[0][:300].copy())
+    detector = PipelineDetector(pipeline)
+    check_against_the_pipeline(detector, pipeline, tables[1])
+    pipeline.fit(tables[0][300:600] * 2 + 1)
+    check_against_the_pipeline(detector, pipeline, tables[1])
+    seen = tables[0][600:900].copy()
+    for step in (step for _, step in pipeline.steps[:-1]):
+        seen = step.transform(seen)
+    pipeline[-1].calibrate_limit(seen)
+    check_against_the_pipeline(detector, pipeline, tables[1])
+    pipeline[-1].set_params(noun="tag")
+    assert detector.fitted.noun == "tag"
+
+
+@pytest.mark.parametrize("options", [{"model": "copula"}, {"model": "copula", "lags": 1}], ids=str)
+def test_a_copula_is_in_the_units_of_the_columns(plant, options):
+    normal, new = (table.iloc[:, :6].assign(still=2.5) for table in plant)
+    new.loc[3, "still"] = 4.0
+    steps = [FrozenEstimator(StandardScaler().fit(normal * 3 + np.arange(len(normal))[:, None]))]
+    detector = PipelineDetector(make_pipeline(*steps, PCADetector(2, **options)).fit(normal))
+    rows = new[:50]
+    np.testing.assert_allclose(detector.score_samples(rows), detector.pipeline.score_samples(rows), rtol=1e-6)
+    why = detector.explain(rows)
+    np.testing.assert_allclose(why.data, rows, rtol=1e-9)
+    plain = PCADetector(2, **options).fit(normal.drop(columns="still")).explain(rows.drop(columns="still"))
+    np.testing.assert_allclose(why.expected[:, :6].mean(axis=0), plain.expected.mean(axis=0), rtol=0.05)

@@ -11,48 +11,67 @@ from culpa.fitted import FittedDetector
 from culpa.learning import Recipe
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
+from culpa.models.moments import mean_and_spread
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits, named_score
+from culpa.scores.agreement import Witness
 from culpa.training_scores import Judge, limits_from_rows, range_of
 from culpa.weighting import limits_by_blocks
 
 # of PCADetector: the others say how a model is fitted, and here it is fitted already
 PARAMETERS = ("statistic", "confidence", "limit", "contamination", "groups", "game", "ranking", "noun")
+ADOPTED = 0  # steps that culpa took to fit the model
+_ROUNDING = 64  # times the last digit of a mean
 _SAME = 1e-6  # of a standard deviation, up to which a mean is that of the same rows
 
 
 def read_pca(pca: Any) -> tuple[Any, FittedModel]:
-    """The PCA itself, and its model in the units of the rows; it may follow a StandardScaler in a Pipeline."""
+    """The PCA itself, and its model in the units of the rows; it may follow scalers in a Pipeline."""
     from sklearn.decomposition import PCA, IncrementalPCA
     from sklearn.pipeline import Pipeline
 
-    steps = [step for _, step in pca.steps] if isinstance(pca, Pipeline) else [pca]
-    scalers = [type(step).__name__ for step in steps[:-1]]
-    if not isinstance(steps[-1], (PCA, IncrementalPCA)) or scalers not in ([], ["StandardScaler"]):
+    last = pca[-1] if isinstance(pca, Pipeline) else pca
+    model = as_fitted_model(pca) if isinstance(last, (PCA, IncrementalPCA)) else None
+    if model is None or model.encoding is not None:
         raise TypeError(
-            f"from_pca takes a fitted scikit-learn PCA or IncrementalPCA, or a Pipeline of a StandardScaler and one of "
-            f"them, but got {kind_of(pca)}. For other steps, fit a Pipeline that ends in a PCADetector."
+            f"from_pca takes a fitted scikit-learn PCA or IncrementalPCA, or a Pipeline of scalers and one of them, but "
+            f"got {kind_of(pca)}. For other steps, fit a Pipeline that ends in a PCADetector."
         )
-    return steps[-1], as_fitted_model(pca)
+    if model.no_residuals:
+        raise ValueError(
+            f"the PCA keeps all {model.gaussian.n_features} components, so it reconstructs every row: fit it with fewer."
+        )
+    return last, model
 
 
-def adopt(recipe: Recipe, pca: Any, model: FittedModel, table: Table) -> FittedDetector:
-    """The fitted detector: the model of the PCA, and limits from complete normal rows.
+def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Table) -> FittedDetector:
+    """The fitted detector: the model of the PCA, which ``source`` ends in, and limits from complete normal rows.
 
-    If these are the rows that the PCA was fitted to, each block of them is scored by a PCA of the others. Otherwise all of
-    them are new to the PCA, which scores them itself.
+    If these are the rows that the PCA was fitted to, each block of them is scored by a PCA of the others, scaled as they
+    are. Otherwise all of them are new to the PCA, which scores them itself.
     """
     X, p = table.array, model.gaussian.n_components
     moments = Moments.of(X).scaled(model.centre, model.scale)
     ppca = _estimator(pca, model, moments)
     own = ppca.scaled(model.centre, model.scale, recipe.columns)
+    witness = Witness.of(source, own)
+    assert witness is not None  # a PCA reconstructs rows
+    witness.check(X, table.row_labels())
     statistic = named_score(recipe.statistic, own, confidence=recipe.parameters["confidence"])
     blocks, trained = BlockMoments.of(X), _was_fitted_to(pca, model, X)
 
     def judge(k: int) -> Judge:
-        return recipe.judge(recipe.learn_moments(blocks.without(k), p=p).model if trained else own)
+        if not trained:
+            return recipe.judge(own)
+        others = PPCA(p).fit_moments(blocks.without(k).scaled(model.location, model.scale))
+        return recipe.judge(others.scaled(model.location, model.scale, recipe.columns))
 
     limits = None
+    if trained and recipe.limit_kind == "conformal":
+        raise ValueError(
+            "limit='conformal' needs rows that the PCA was not fitted to, and these are the rows that it was fitted to: "
+            "pass others, or use limit='auto'."
+        )
     if recipe.limit_kind == "auto":
         limits = limits_by_blocks(own, X, judge)
     elif recipe.limit_kind in ("empirical", "conformal"):
@@ -81,12 +100,14 @@ def _estimator(pca: Any, model: FittedModel, moments: Moments) -> PPCA:
     """The model as culpa's own estimator; the covariance is that of the normal rows."""
     ppca = PPCA(model.gaussian.n_components)
     ppca.n_features_in_, ppca.n_samples_ = model.gaussian.n_features, moments.n
-    ppca.n_iter_, ppca.converged_ = 1, True
+    ppca.n_iter_, ppca.converged_ = ADOPTED, True
     return ppca.restore(model.gaussian, np.asarray(pca.components_, dtype=np.float64), moments.sample)
 
 
 def _was_fitted_to(pca: Any, model: FittedModel, X: Floats) -> bool:
     """Whether these are the rows that the PCA knows."""
     n = getattr(pca, "n_samples_seen_", getattr(pca, "n_samples_", None))
-    away = np.abs(X.mean(axis=0) - model.location) / np.maximum(X.std(axis=0), np.finfo(float).tiny)
-    return n is not None and int(n) == len(X) and bool((away < _SAME).all())
+    mean, scale = mean_and_spread(X)
+    rounding = _ROUNDING * np.finfo(np.asarray(pca.mean_).dtype).eps * (np.abs(mean) + np.abs(model.centre))
+    away = np.abs(mean - model.location)
+    return n is not None and int(n) == len(X) and bool((away <= _SAME * scale + rounding).all())

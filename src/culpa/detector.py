@@ -30,7 +30,7 @@ from culpa._core.validation import (
 )
 from culpa._core.warning import warn, without_warnings
 from culpa._core.words import count
-from culpa.adopting import PARAMETERS, adopt, read_pca
+from culpa.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.compatibility import check_combinations, check_weighted
@@ -307,10 +307,11 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         Parameters
         ----------
         pca
-            A fitted PCA or IncrementalPCA, or a Pipeline of a StandardScaler and one of them. Its model stays as it is.
+            A fitted PCA or IncrementalPCA, or a Pipeline of scalers and one of them. Its model stays as it is, so
+            `partial_fit` is refused.
         normal
             Complete normal rows: those that the PCA was fitted to, or others. Limits are checked on held-out rows in both
-            cases.
+            cases. ``limit="conformal"`` needs others.
         parameters
             Of the detector: ``statistic``, ``confidence``, ``limit``, ``contamination``, ``groups``, ``game``, ``ranking``
             and ``noun``.
@@ -326,13 +327,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """
         check_keywords(parameters, PARAMETERS, "from_pca")
         estimator, model = read_pca(pca)
-        scale = estimator is not pca
-        detector = cls(n_components=model.gaussian.n_components, scale=scale, **parameters)
+        scaled = bool((model.scale != 1).any())
+        detector = cls(n_components=model.gaussian.n_components, scale=scaled, **parameters)
         detector._check_parameters()
         table = check_estimator_input(detector, normal, reset=True, min_rows=2)
         check_width(table, model.gaussian.n_features, model.feature_names, "normal")
         complete_rows(table, "from_pca")
-        detector._set_fitted(adopt(detector._recipe(), estimator, model, table))
+        detector._set_fitted(adopt(detector._recipe(), pca, estimator, model, table))
         return detector._warned([])
 
     @classmethod
@@ -446,6 +447,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if self.fitted.parameters.get("model", "ppca") != "ppca":
             raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
+        if self.model_.n_iter_ == ADOPTED:
+            raise ValueError(
+                "the model is a PCA that was fitted before, which more rows would replace: use fit instead."
+            )
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean

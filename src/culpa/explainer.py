@@ -24,7 +24,6 @@ from culpa._core.choices import (
 from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
 from culpa._core.missing import warn_about_empty_rows
-from culpa._core.native import emptied
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
 from culpa._core.progress import as_progress
@@ -114,7 +113,7 @@ class Explainer(CopiedInUse):
         subject = subject_of(
             model, EXPLAINER["score"].either(score, statistic), normal, reconstruct, reconstruct_matrix, self.seed
         )
-        self.model, own = subject.model, subject.model.own
+        self.model, own, self._witness = subject.model, subject.model.own, subject.witness
         self.method: Method = method
         self.game_name: GameName = own.game if game is None else game
         self.ranking: Ranking = own.ranking if ranking is None else ranking
@@ -127,18 +126,27 @@ class Explainer(CopiedInUse):
         checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
         EXPLAINER.check(checked | {"game": game} | chosen_players)
+        # positions are those of columns in the user's table, whatever else is given: from here on, all have names
+        named = self.model.columns.named
+        features, given = (
+            None if listed is None else named(listed, argument)
+            for listed, argument in ((features, "features"), (given, "given"))
+        )
+        upstream = [named(chain, "upstream") for chain in upstream or ()]
         if groups == "own":
-            groups = without_given(self.model.own_groups, given or [], self.model.columns.names) or None
+            groups = without_given(self.model.own_groups, given or []) or None
+        elif groups is not None:
+            groups = {group: named(members, f"group {group!r}") for group, members in groups.items()}
         self.columns = _columns(self.model, features, groups, given, upstream)
         names = self.columns.names
-        chosen = None if features is None else feature_positions(features, names, "features")
+        chosen = None if features is None else sorted(set(feature_positions(features, names, "features")))
         self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
         if given is not None:
             self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
         self._check_game(features, upstream)
-        self._engine = self._make_engine(_partial_order(upstream or (), names, self.columns, self.groups))
+        self._engine = self._make_engine(_partial_order(upstream, names, self.columns, self.groups))
 
     def _hide(self, given: list[int]) -> None:
         """Columns that are given are no players."""
@@ -181,6 +189,8 @@ class Explainer(CopiedInUse):
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
+        if self._witness is not None:
+            self._witness.check(reading.features, reading.labels)
         if "values" in wanted:
             self.count_rows(reading.features)
             if self.compiling_is_due:
@@ -216,7 +226,7 @@ class Explainer(CopiedInUse):
     def _explanation(self, reading: Reading, answer: Answer) -> Explanation:
         if len(answer.empty):
             warn_about_empty_rows(reading.labels[answer.empty], context=self.model.context is not None)
-        sampled = answer.n_replicates > 0
+        sampled, reading = answer.n_replicates > 0, reading.owned()
         left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
         return Explanation(
             **(left_out | {"base_value": self._base_value} | answer.fields),
@@ -231,7 +241,7 @@ class Explainer(CopiedInUse):
             game=self.game_name,
             ranking=self.ranking,
             method=self._engine.method_used(exact=not sampled),
-            native=emptied(reading.native),
+            native=reading.native,
             origin=Origin.of(self, reading),
         )
 
@@ -459,7 +469,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
 
 
 def _partial_order(
-    upstream: Sequence[Sequence[str | int]],
+    upstream: Sequence[Sequence[str]],
     names: Sequence[str],
     columns: Columns,
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None,
@@ -470,8 +480,7 @@ def _partial_order(
     players = list(columns.names) if groups is None else [name for name, _ in groups]
     group_of = {columns.names[i]: name for name, members in groups or () for i in members}
 
-    def position(player: str | int) -> int:
-        name = player if isinstance(player, str) else names[feature_positions([player], names, "upstream")[0]]
+    def position(name: str) -> int:
         if name in players:
             return players.index(name)
         if name in group_of:

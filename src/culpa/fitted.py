@@ -210,7 +210,11 @@ class FittedDetector:
     def score(self, X: Any) -> Floats:
         """Score of every row by the detector's own statistic; NaN and a warning for rows without any observed feature."""
         reading = self.read(X)
-        return self._warned(self._values(reading, self.statistic), reading)
+        return self._warned(self.values(reading), reading)
+
+    def values(self, reading: Reading) -> Floats:
+        """The same, without a warning."""
+        return self._values(reading, self.statistic)
 
     def is_flagged(self, score: Floats) -> Mask:
         """Which scores of the detector's own statistic exceed the limit; a missing score does not."""
@@ -254,7 +258,7 @@ class FittedDetector:
         """What the detector says about explanations; features that are ``given`` leave their groups."""
         EXPLAINER["given"].check(given)
         own = {name: self.parameters[name] for name in ("game", "ranking")}
-        groups = without_given(self.groups, given or [], self.columns.names)
+        groups = without_given(self.groups, self.columns.named(given or [], "given"))
         return {"score": self.statistic.name, "groups": groups or None} | own
 
     def explain(

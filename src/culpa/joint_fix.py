@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from culpa._core.native import emptied
 from culpa._core.types import DataFrame, Floats, Positions
-from culpa._core.validation import feature_positions, frame_like
+from culpa._core.validation import frame_like
 from culpa._core.words import count
 from culpa.columns import Reading
 from culpa.explainer import Explainer
@@ -83,7 +83,7 @@ def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: 
     if isinstance(features, (int, np.integer)):
         which = _worst_culprits(explainer, rows, int(features), len(names))
     else:
-        chosen = list(dict.fromkeys(feature_positions(features, names, "features")))
+        chosen = list(dict.fromkeys(columns.find(features, "features", names)))
         if not chosen:
             raise ValueError("features must name at least one feature.")
         which = np.tile(chosen, (n, 1))

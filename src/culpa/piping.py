@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.copies import CopiedInUse
-from culpa._core.native import given_as, to_frame
+from culpa._core.native import for_steps, given_as, to_frame
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names, feature_positions, refuse_infinity
 from culpa._core.words import count, kind_of
@@ -21,6 +20,8 @@ from culpa.columns.units import units_in_headers
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models.blocks import BlockMoments
+from culpa.models.margins import EmpiricalMargins
+from culpa.scores.agreement import refuse_difference, rounding
 from culpa.watching import WatchesRows
 
 _PROBES = np.array([0.0, 1.0, -0.5, 0.25, 2.0])  # outputs that show whether the way back is a straight line
@@ -71,12 +72,12 @@ class PipelineDetector(CopiedInUse, WatchesRows):
             raise TypeError(f"PipelineDetector takes a Pipeline whose last step is a PCADetector, but got {what}.")
         check_is_fitted(pipeline[-1], "model_")
         self.pipeline = pipeline
-        self._steps = [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+        self._made: _Made | None = None
 
     def __repr__(self) -> str:
-        return f"<PipelineDetector: {count(len(self._steps), 'step')} before a PCADetector>"
+        return f"<PipelineDetector: {count(len(_steps(self.pipeline)), 'step')} before a PCADetector>"
 
-    @cached_property
+    @property
     def outputs(self) -> Outputs:
         """What the detector sees of the columns."""
         return outputs_of(self.pipeline)
@@ -87,35 +88,71 @@ class PipelineDetector(CopiedInUse, WatchesRows):
         detector: PCADetector = self.pipeline[-1]
         return detector
 
-    @cached_property
-    def _core(self) -> FittedDetector:
-        return in_units_of_columns(self.detector.fitted, self.outputs)
-
     @property
     def fitted(self) -> FittedDetector:
-        """The fitted core, in terms of the columns of the Pipeline."""
-        return self._core
+        """The fitted core, in terms of the columns of the Pipeline, as the Pipeline is now."""
+        return self._now.core
+
+    @property
+    def _now(self) -> "_Made":
+        """What the Pipeline is now: it may have been fitted again, or have got another limit."""
+        inner, outputs = self.detector.fitted, self.outputs
+        made = self._made
+        if made is None or not made.is_of(inner, outputs):
+            made = self._made = _Made(inner, outputs, in_units_of_columns(inner, outputs))
+        return made
 
     def read(self, X: Any, min_rows: int = 1) -> Table:
-        """What the steps make of a table, in the columns' units where they only scale."""
+        """What the steps make of a table, in the columns' units where they only scale; its scores are the Pipeline's."""
         frame = to_frame(X)
         native = None if frame is X else given_as(X, frame)
         if len(X) < min_rows:
             raise ValueError(f"X has {count(len(X), 'row')}, but at least {min_rows} are needed.")
-        table = Table(transformed(self._steps, X, len(self.outputs.names)), self.outputs.names, native)
-        refuse_infinity(table, "what the Pipeline makes of X")
-        return replace(table, array=self.outputs.shift + self.outputs.stretch * table.array)
+        inner, outputs, core = self._now
+        seen = Table(transformed(_steps(self.pipeline), X, len(outputs.names)), outputs.names, native)
+        refuse_infinity(seen, "what the Pipeline makes of X")
+        table = replace(seen, array=outputs.shift + outputs.stretch * seen.array)
+        own = inner.values(inner.read(replace(seen, names=inner.columns.known_inputs)))
+        ours = core.values(core.read(table))
+
+        def slack() -> Floats:
+            return rounding(lambda rows: core.values(core.read(replace(table, array=rows))), table.array, ours)
+
+        refuse_difference(self.pipeline, own, ours, slack, table.row_labels())
+        return table
 
     def _unsmoothed(self, X: Any) -> Reading:
         table = self.read(X)
         return self.fitted.read(table) if self.fitted.columns.smooth is None else Reading.of(table)
 
 
+class _Made(NamedTuple):
+    """The detector in terms of the columns, and what it was made of."""
+
+    inner: FittedDetector
+    outputs: Outputs
+    core: FittedDetector
+
+    def is_of(self, inner: FittedDetector, outputs: Outputs) -> bool:
+        """Whether it was made of these."""
+        return (
+            self.inner is inner
+            and (self.outputs.names, self.outputs.groups) == (outputs.names, outputs.groups)
+            and np.array_equal(self.outputs.shift, outputs.shift)
+            and np.array_equal(self.outputs.stretch, outputs.stretch)
+        )
+
+
+def _steps(pipeline: Pipeline) -> list[Any]:
+    """The steps before the detector."""
+    return [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+
+
 def transformed(steps: Sequence[Any], X: Any, n_outputs: int) -> Floats:
     """What the steps make of a table."""
     if not len(X):
         return np.empty((0, n_outputs))
-    rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+    rows = for_steps(X)
     for step in steps:
         rows = step.transform(rows)
     return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
@@ -124,7 +161,7 @@ def transformed(steps: Sequence[Any], X: Any, n_outputs: int) -> Floats:
 def outputs_of(pipeline: Pipeline) -> Outputs:
     """Trace the outputs of all steps but the last back to the columns."""
     inner = pipeline[-1].fitted.columns
-    steps = [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+    steps = _steps(pipeline)
     n_in, n_out = pipeline.n_features_in_, len(inner.inputs)
     known = getattr(pipeline, "feature_names_in_", None)
     columns = default_names(n_in) if known is None else tuple(map(str, known))
@@ -176,13 +213,12 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
     given = [i for i in range(len(columns.inputs)) if i not in shown]
     reference = columns.reference if isinstance(columns, Lagged) else None
     encoding = Lagged(outputs.names, len(outputs.names), columns.lags, given, columns.smooth, reference)
-    new = replace(
-        model,
-        centre=shift + stretch * model.centre,
-        scale=stretch * model.scale,
-        encoding=encoding,
-        feature_names=None,
-    )
+    new = replace(model, encoding=encoding, feature_names=None)
+    if model.margins is None:
+        new = replace(new, centre=shift + stretch * model.centre, scale=stretch * model.scale)
+    else:  # which lead to the same normal scores
+        assert isinstance(model.margins, EmpiricalMargins)
+        new = replace(new, margins=model.margins.moved(shift, stretch))
     names = [outputs.names[i] for i in shown]
     own = {
         title: [outputs.names[i] for i in feature_positions(members, columns.inputs, "groups")]

@@ -51,6 +51,23 @@ def to_frame(X: Any, argument: str = "X") -> Any:
     return X
 
 
+def with_names(estimator: Any, rows: NDArray[Any]) -> Any:
+    """Rows as a fitted estimator wants them: a data frame if it was fitted to one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=names)
+
+
+def for_steps(X: Any) -> Any:
+    """A table for the steps of a Pipeline, which may work in place: a copy, and no Arrow table."""
+    if type(X).__module__.startswith("pyarrow"):
+        return X.to_pandas()
+    return X.copy() if hasattr(X, "copy") else X
+
+
 def _from_arrow(X: Any) -> Any:
     """A table that speaks Arrow, such as a record batch; ``X`` itself if it is a single array."""
     import pyarrow as pa

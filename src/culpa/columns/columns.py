@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.native import emptied
 from culpa._core.types import Floats
-from culpa._core.validation import Table, check_width, default_names, read_table
+from culpa._core.validation import Table, check_width, default_names, feature_positions, read_table
 from culpa.columns.picking import picked
 
 Cells = NDArray[Any]  # float64, or objects where there are texts among them
@@ -47,6 +48,15 @@ class Reading:
             labels=np.concatenate([part.labels for part in parts]),
             shrink=np.concatenate(shrinks) if shrinks else None,
         )
+
+    def owned(self) -> Self:
+        """The same rows in memory that nobody else has, without the table."""
+        labels, native = self.labels.copy(), emptied(self.native)
+        if self.native is not None:  # a table of which the numbers are a copy
+            return replace(self, labels=labels, native=native)
+        features = self.features.copy(order="K")
+        cells = features if self.cells is self.features else self.cells.copy(order="K")
+        return replace(self, features=features, cells=cells, labels=labels)
 
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one), a mask, a slice, or labels of a pandas index."""
@@ -99,6 +109,30 @@ class Columns(ABC):
     def positions(self) -> list[int]:
         """Where the columns are among the inputs."""
         return list(range(len(self.names)))
+
+    def at(self, position: int, argument: str) -> int:
+        """Which of the columns has a position in the user's table."""
+        [place] = feature_positions([position], self.inputs, argument)
+        if place not in self.positions:
+            raise ValueError(
+                f"{argument} contains position {place}, which is {self.inputs[place]!r}: it is given or not used, so it is "
+                "never blamed."
+            )
+        return self.positions.index(place)
+
+    def find(self, features: Iterable[str | int], argument: str, names: Sequence[str] | None = None) -> list[int]:
+        """Which columns these are, by name (of theirs, or of ``names``) or by position in the user's table."""
+        listed = [features] if isinstance(features, str) else features
+        known = names or self.names
+        return [
+            feature_positions([one], known, argument)[0] if isinstance(one, str) else self.at(int(one), argument)
+            for one in listed
+        ]
+
+    def named(self, features: Iterable[str | int], argument: str) -> list[str]:
+        """The same by name; other names stay as they are, since they may be those of features or groups."""
+        listed = [features] if isinstance(features, str) else features
+        return [one if isinstance(one, str) else self.names[self.at(int(one), argument)] for one in listed]
 
     def stream(self) -> Callable[[Floats], Arranged]:
         """A function that arranges the next rows of a table that comes in pieces."""
@@ -179,6 +213,15 @@ class Opened(Columns):
         """As the columns do."""
         return self.columns.inputs
 
+    def at(self, position: int, argument: str) -> int:
+        """As the columns do."""
+        place = self.columns.at(position, argument)
+        if place not in self._origin:
+            raise ValueError(
+                f"{argument} contains {self.columns.names[place]!r}, of which features are named elsewhere."
+            )
+        return self._origin.index(place)
+
     def _arranged(self, cells: Cells, features: Floats) -> Cells:
         parts = [
             features[:, members[0]] if position is None else cells[:, position]
@@ -207,6 +250,15 @@ class Hidden(Columns):
         """Where the shown columns are."""
         inner = self.columns.positions
         return [inner[i] for i in self._shown]
+
+    def at(self, position: int, argument: str) -> int:
+        """As the columns do."""
+        place = self.columns.at(position, argument)
+        if place not in self._shown:
+            raise ValueError(
+                f"{argument} contains {self.columns.names[place]!r}, which is given, so it is never blamed."
+            )
+        return self._shown.index(place)
 
     def read(self, X: Any) -> Reading:
         """As the columns do."""

@@ -52,15 +52,9 @@ def named_groups(groups: Groups | None, inputs: Sequence[str], blamed: Sequence[
     return result
 
 
-def without_given(
-    groups: Mapping[str, Sequence[str]], given: Sequence[str | int] | str, names: Sequence[str]
-) -> dict[str, list[str]]:
-    """The groups less the features that are given, by name or by position among ``names``."""
-    listed = [given] if isinstance(given, str) else given
-    known = {
-        one if isinstance(one, str) else names[one] for one in listed if isinstance(one, str) or 0 <= one < len(names)
-    }
-    left = {group: [name for name in members if name not in known] for group, members in groups.items()}
+def without_given(groups: Mapping[str, Sequence[str]], given: Sequence[str]) -> dict[str, list[str]]:
+    """The groups less the features that are given."""
+    left = {group: [name for name in members if name not in given] for group, members in groups.items()}
     return {group: members for group, members in left.items() if members}
 
 

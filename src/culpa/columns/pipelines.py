@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.native import for_steps
 from culpa._core.types import Floats
-from culpa._core.validation import Table, default_names, read_cells, refuse_infinity
+from culpa._core.validation import Table, default_names, feature_positions, read_cells, refuse_infinity
 from culpa.columns.columns import Cells, Columns, Reading
 from culpa.columns.tracing import Known, chain, is_known
 
@@ -37,9 +38,18 @@ class Traced(Columns):
             made_of.setdefault(tuple(sorted(sources)), []).extend(members)
         self._sources = sorted(made_of)
         self.members = tuple(tuple(sorted(made_of[sources])) for sources in self._sources)
-        self.names = self.known_names = joined_names(self._sources, self._names_in or default_names(n_columns))
+        self._columns = self._names_in or default_names(n_columns)
+        self.names = self.known_names = joined_names(self._sources, self._columns)
         if len(self.names) == 1 and n_columns > 1:
             self.obstacle = _obstacle(self.steps)
+
+    def at(self, position: int, argument: str) -> int:
+        """The column, or those that it is mixed with."""
+        [place] = feature_positions([position], self._columns, argument)
+        for column, sources in enumerate(self._sources):
+            if place in sources:
+                return column
+        raise ValueError(f"{argument} contains {self._columns[place]!r}, which no feature is made of.")
 
     def read(self, X: Any) -> Reading:
         """The table that went into the Pipeline; it may hold texts."""
@@ -72,7 +82,7 @@ class Traced(Columns):
     def _transform(self, X: Any) -> Floats:
         if not len(X):
             return np.empty((0, len(self.inner.inputs)))
-        rows = X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+        rows = for_steps(X)
         for _, step in self.steps:
             rows = step.transform(rows)
         return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from culpa._core.native import with_names
 from culpa._core.types import Floats
 from culpa._core.words import kind_of
 from culpa.models.fitted_model import FittedModel, OwnChoices
@@ -14,7 +15,7 @@ from culpa.models.mixture import LatentMixture
 from culpa.models.mixture_ppca import MixturePPCA
 from culpa.models.ppca import PPCA
 
-_AFFINE = ("StandardScaler", "RobustScaler", "MinMaxScaler", "MaxAbsScaler")
+_SIZES = np.array([-1e9, -1e3, -1.0, 0.0, 0.1, 1.0, 1e3, 1e9])  # of scaled numbers
 
 
 @runtime_checkable
@@ -105,15 +106,14 @@ def _from_gaussian_mixture(model: Any) -> LatentMixture:
 
 def _from_pipeline(pipeline: Any) -> FittedModel:
     inner = as_fitted_model(pipeline[-1])
-    if (
-        inner.encoding is not None
-        or inner.margins is not None
-        or not all(_is_affine(step) for _, step in pipeline.steps[:-1])
-    ):
+    if inner.encoding is not None or inner.margins is not None:
         return _traced(pipeline, inner)
     centre, scale = np.zeros(len(inner.centre)), np.ones(len(inner.centre))
     for _, step in pipeline.steps[:-1]:
-        shift, stretch = _affine(step, len(inner.centre))
+        scaling = _scaling(step, len(inner.centre))
+        if scaling is None:
+            return _traced(pipeline, inner)
+        shift, stretch = scaling
         # (x - centre) / scale goes into this step
         centre, scale = centre + scale * shift, scale * stretch
     return replace(
@@ -133,23 +133,37 @@ def _traced(pipeline: Any, inner: FittedModel) -> FittedModel:
     return replace(inner, encoding=encoding, feature_names=names)
 
 
-def _is_affine(step: Any) -> bool:
-    return step in (None, "passthrough") or type(step).__name__ in _AFFINE
+def _scaling(step: Any, d: int) -> tuple[Floats, Floats] | None:
+    """``(shift, stretch)`` of a step that maps each column x to (x - shift) / stretch; ``None`` if it does anything else.
 
-
-def _affine(step: Any, d: int) -> tuple[Floats, Floats]:
-    """``(shift, stretch)`` of a step that maps each column x to (x - shift) / stretch."""
-    kind = type(step).__name__
+    What it does to numbers of any size decides, not its type: a scaler may clip, and may leave out one of the two.
+    """
     zero, one = np.zeros(d), np.ones(d)
-    if kind == "StandardScaler":
-        return step.mean_ if step.with_mean else zero, step.scale_ if step.with_std else one
-    if kind == "RobustScaler":
-        return step.center_ if step.with_centering else zero, step.scale_ if step.with_scaling else one
-    if kind == "MinMaxScaler":
-        return -step.min_ / step.scale_, 1 / step.scale_
-    if kind == "MaxAbsScaler":
-        return zero, step.scale_
-    return zero, one
+    if step in (None, "passthrough"):
+        return zero, one
+    known = {name: getattr(step, name, None) for name in ("mean_", "center_", "min_", "scale_")}
+    mean, median, low, scale = (None if value is None else np.asarray(value) for value in known.values())
+    pairs = [(-low / scale, 1 / scale)] if low is not None and scale is not None else []
+    pairs += [
+        (shift, stretch)
+        for shift in (mean, median, zero)
+        for stretch in (scale, one)
+        if shift is not None and stretch is not None and (shift is not zero or stretch is not one)
+    ]
+    return next((pair for pair in pairs if _scales(step, d, *pair)), None)
+
+
+def _scales(step: Any, d: int, shift: Floats, stretch: Floats) -> bool:
+    """Whether a step shifts and stretches so, wherever a number is."""
+    if shift.shape != (d,) or stretch.shape != (d,):
+        return False
+    wanted = _SIZES[:, None] * np.random.default_rng(0).uniform(0.5, 1.0, size=(len(_SIZES), d))
+    try:
+        found = np.asarray(step.transform(with_names(step, shift + stretch * wanted)), dtype=np.float64)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    rounding = 1e-9 * np.abs(wanted) + 1e-12 * (1 + np.abs(shift / stretch))
+    return found.shape == wanted.shape and bool((np.abs(found - wanted) <= rounding).all())
 
 
 def _names(model: Any) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ Gaussian. F_j is the empirical distribution of the training values:
   are interpolated, so the function is increasing and continuous, for discrete columns, too.
 - Beyond the smallest and the largest training value, a tail goes on: a generalised Pareto distribution with the scale and
   shape of the outer 5% of the values. Every number has a finite score, and larger numbers have larger ones.
-- A column that never varied has the score x minus its value, so that any change of it shows.
+- A column that never varied has the score x minus its value, in its own units, so that any change of it shows.
 
 References
 ----------
@@ -104,10 +104,15 @@ class Margin:
         at = _knots(scores)
         return cls(values[at], scores[at], Tail.of(-x[::-1]), Tail.of(x))
 
+    def moved(self, shift: float, stretch: float) -> "Margin":
+        """The margin of ``shift`` plus ``stretch`` times the values."""
+        lower, upper = (tail._replace(scale=stretch * tail.scale) for tail in (self.lower, self.upper))
+        return Margin(shift + stretch * self.values, self.scores, lower, upper)
+
     def to_normal(self, x: Floats) -> Floats:
         """Normal scores."""
         if len(self.values) < 2:
-            return np.asarray(x - self.values[0] if len(self.values) else x)
+            return np.asarray((x - self.values[0]) / self.upper.scale if len(self.values) else x / self.upper.scale)
         z = np.interp(x, self.values, self.scores)
         low, high = x < self.values[0], x > self.values[-1]
         below = special.log_ndtr(self.scores[0]) + self.lower.log_survival(self.values[0] - x[low])
@@ -120,7 +125,7 @@ class Margin:
     def to_user(self, z: Floats) -> Floats:
         """Values with these scores."""
         if len(self.values) < 2:
-            return np.asarray(z + self.values[0] if len(self.values) else z)
+            return np.asarray(z * self.upper.scale + (self.values[0] if len(self.values) else 0.0))
         x = np.interp(z, self.scores, self.values)
         low, high = z < self.scores[0], z > self.scores[-1]
         below = special.log_ndtr(z[low]) - special.log_ndtr(self.scores[0])
@@ -156,6 +161,10 @@ class EmpiricalMargins(CopiedInUse):
     def to_user(self, Z: Floats) -> Floats:
         """Rows that have these normal scores."""
         return self._applied([margin.to_user for margin in self.margins], Z)
+
+    def moved(self, shift: Floats, stretch: Floats) -> "EmpiricalMargins":
+        """The margins of ``shift`` plus ``stretch`` times the values."""
+        return EmpiricalMargins(tuple(map(Margin.moved, self.margins, shift.tolist(), stretch.tolist())))
 
     @staticmethod
     def _applied(functions: Sequence[Callable[[Floats], Floats]], rows: Floats) -> Floats:

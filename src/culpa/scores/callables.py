@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.native import with_names
 from culpa._core.types import Floats
 
 Function = Callable[[Floats], Any]
@@ -50,7 +51,7 @@ class SquaredError:
 
     def __call__(self, rows: Floats) -> Floats:
         """Of each row."""
-        rebuilt = np.asarray(self.reconstruct(rows), dtype=np.float64)
+        rebuilt = np.asarray(self.reconstruct(rows.copy()), dtype=np.float64)  # which may work in place
         if rebuilt.shape != rows.shape:
             raise ValueError(
                 f"reconstruct must return rows of the same shape: it got {rows.shape} and returned {rebuilt.shape}."
@@ -74,14 +75,9 @@ class _Named:
 
     def __init__(self, model: Any, method: str, sign: float) -> None:
         self.model, self.method, self.sign = model, method, sign
-        self.names = getattr(model, "feature_names_in_", None)
 
     def __call__(self, rows: Any) -> Any:
-        if self.names is not None:
-            import pandas as pd
-
-            rows = pd.DataFrame(rows, columns=self.names)
-        return self.sign * np.asarray(getattr(self.model, self.method)(rows))
+        return self.sign * np.asarray(getattr(self.model, self.method)(with_names(self.model, rows)))
 
 
 class _TorchFunction:

@@ -68,7 +68,7 @@ class FunctionScore(Fixing):
         return np.concatenate([np.empty(0), *parts])
 
     def _call(self, rows: Floats) -> Floats:
-        result = np.asarray(self.function(rows), dtype=np.float64)
+        result = np.asarray(self.function(rows.copy()), dtype=np.float64)  # its own rows, since it may work in place
         if result.shape == (len(rows), 1):
             result = result[:, 0]
         if result.shape != (len(rows),):

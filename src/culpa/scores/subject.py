@@ -16,6 +16,7 @@ from culpa.columns import Columns, Plain
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_argument import in_user_units, model_of
+from culpa.scores.agreement import Unchanged, Witness, witness_of
 from culpa.scores.by_name import score_by_name
 from culpa.scores.callables import Function, SquaredError, as_function, detector_score
 from culpa.scores.form import reconstruction_error
@@ -30,6 +31,7 @@ class Subject(NamedTuple):
 
     model: FittedModel
     score: Callable[[Sequence[int] | None], Score]
+    witness: Witness | Unchanged | None = None  # whether the model still is what the user gave
 
 
 def subject_of(model: Any, score: Any, normal: Any, reconstruct: Any, reconstruct_matrix: Any, seed: int) -> Subject:
@@ -66,12 +68,18 @@ _NEEDED = "pass a model, a function as score, a function as reconstruct, or a re
 def _of_model(model: Any, score: Any, normal: Any, seed: int) -> Subject:
     if normal is None:
         fitted = as_fitted_model(model)
-        name, confidence = (score, 0.99) if score is not None else (fitted.own.score, fitted.own.confidence)
-        return Subject(fitted, lambda features: score_by_name(name, fitted, features, confidence))
+        name = fitted.own.score if score is None else score
+        return Subject(
+            fitted,
+            lambda features: score_by_name(name, fitted, features, fitted.own.confidence),
+            witness_of(model, fitted),
+        )
     columns, last = _split(model)
     encoder = linear_map(last)
     if encoder is not None:
-        return _of_linear_map(_named(model_of(normal, columns), model), encoder, _error(score))
+        subject = _of_linear_map(_named(model_of(normal, columns), model), encoder, _error(score))
+        error = reconstruction_error(subject.model, encoder, None, mean=False)
+        return subject._replace(witness=Witness.of(last, subject.model, error))
     own = detector_score(last)
     if _is_readable(last):
         raise ValueError(f"{type(last).__name__} is a model of normal rows itself: leave out normal.")
