@@ -63,7 +63,8 @@ class Judge:
         covariance = self._gaussian.covariance
         self._sd = np.sqrt(np.diag(covariance))
         self._correlation = covariance / np.outer(self._sd, self._sd)
-        self.precision = named_score("mahalanobis", self._model).matrix
+        distance = named_score("mahalanobis", self._model)
+        self._root, self.precision = distance.root, distance.matrix
         self._faults = FaultEvidence(self.precision, self._sd)
         self._inflation = np.sqrt(fitted.normal_range.inflation)  # of standard deviations
 
@@ -91,7 +92,7 @@ class Judge:
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
         # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
         complete = np.clip(self._gaussian.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
-        return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
+        return explained_by_few(complete, self._root, self.features), self._faults.shared(complete, dependence)
 
     def _is_upset(self, explained: Explained, n_rows: int) -> bool:
         """Only an excess that is not by chance tells that few features do not explain it."""
