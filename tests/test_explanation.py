@@ -143,6 +143,27 @@ def test_concatenate(why, detector, new):
         Explanation.concatenate([])
 
 
+def test_concatenate_exact_and_sampled(why, detector, new):
+    sampled = detector.explain(new, method="permutation", n_orders=12)
+    for parts in ([why, sampled], [sampled, why]):
+        joined = Explanation.concatenate(parts)
+        assert (joined.exact, joined.method) == (False, "permutation")
+        assert "exact" not in repr(joined)
+        assert "std_error" in joined.top(1)
+
+
+def test_concatenate_base_values_of_rows(why, detector, new):
+    positive = why.nonnegative()
+    for parts in ([positive, why], [why, positive], [positive, positive]):
+        joined = Explanation.concatenate(parts)
+        np.testing.assert_allclose(joined.base_value, np.concatenate([np.broadcast_to(p.base_value, 6) for p in parts]))
+    name = why.feature_names[0]
+    scored = detector.explain(new, parts="score", given=[name])
+    np.testing.assert_array_equal(Explanation.concatenate([scored, scored]).score, np.tile(scored.score, 2))
+    with pytest.raises(ValueError, match="different parts"):
+        Explanation.concatenate([detector.explain(new, parts="score"), why])
+
+
 @pytest.mark.parametrize("groups", [None, {"hydraulics": ["flow", "pressure"]}])
 @pytest.mark.parametrize("rows", [6, 0])
 def test_round_trip(detector, new, groups, rows):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from culpa._core import markup
 from culpa._core.choices import PART_NAMES, PartName
+from culpa._core.comparing import ranked
 from culpa._core.json_values import to_json_value
 from culpa._core.native import column_labels, frame_like
 from culpa._core.types import DataFrame, Floats
@@ -237,21 +238,25 @@ class Explanation:
             raise ValueError("concatenate needs at least one explanation.")
         first = parts[0]
         for part in parts:
-            alike = ("feature_names", "groups", "score_name", "game", "ranking")
-            for name in (*alike, "base_value") if isinstance(first.base_value, float) else alike:
+            alike = ("feature_names", "groups", "score_name", "game", "ranking", "parts")
+            numbers = all(isinstance(getattr(one, "base_value", None), float) for one in (first, part))
+            for name in (*alike, "base_value") if numbers else alike:
                 if getattr(part, name) != getattr(first, name):
                     raise ValueError(
                         f"cannot concatenate explanations with different {name}: "
                         f"{getattr(first, name)!r} and {getattr(part, name)!r}."
                     )
         joined: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in first._per_row()
+            name: np.concatenate([part._cells_of(name) for part in parts])
+            for name in {name for part in parts for name in part._per_row()}
         }
         counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         from culpa.readable.origin import Origin
 
         origin = Origin.joined([part.origin for part in parts])
-        return first._but(**joined, **counts, exact=all(part.exact for part in parts), origin=origin)
+        sampled = [part for part in parts if not part.exact]
+        method = (sampled or parts)[0].method
+        return first._but(**joined, **counts, exact=not sampled, method=method, origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper ends of confidence intervals of the values, (rows, players) each.
@@ -294,10 +299,10 @@ class Explanation:
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
         present = self.observed
-        ranked = np.argsort(np.where(present, -self.blame, np.inf), axis=1, kind="stable")[:, :k]
-        chosen = present[np.arange(len(self))[:, None], ranked] & ~np.isnan(self.score)[:, None]
+        ranking = ranked(np.where(present, self.blame, -np.inf))[:, :k]
+        chosen = present[np.arange(len(self))[:, None], ranking] & ~np.isnan(self.score)[:, None]
         row, rank = chosen.nonzero()
-        player = ranked[row, rank]
+        player = ranking[row, rank]
         values = self.values[row, player]
         # actual and expected are numbers of one feature; a group has none of its own
         single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
@@ -433,6 +438,11 @@ class Explanation:
             data=self.data if self.groups is None else None,
             feature_names=list(self.player_names),
         )
+
+    def _cells_of(self, name: str) -> NDArray[Any]:
+        """A field with one entry per row; the base value may be one number for all of them."""
+        cells = np.asarray(getattr(self, name))
+        return np.broadcast_to(cells, (len(self), *cells.shape[1:]))
 
     def _per_row(self) -> Iterator[str]:
         return (name for name in _PER_ROW if isinstance(getattr(self, name, None), np.ndarray))

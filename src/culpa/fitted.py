@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from culpa import scores
 from culpa._core.choices import Parts
+from culpa._core.comparing import exceeds
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import check_keywords
 from culpa._core.parameters import EXPLAINER
@@ -217,8 +218,8 @@ class FittedDetector:
         return self._values(reading, self.statistic)
 
     def is_flagged(self, score: Floats) -> Mask:
-        """Which scores of the detector's own statistic exceed the limit; a missing score does not."""
-        return np.asarray(score > self.limit)
+        """Which scores of the detector's own statistic exceed the limit by more than rounding; a missing score does not."""
+        return exceeds(score, self.limit)
 
     def statistics(self, X: Any) -> dict[str, Floats]:
         """Values of all charted statistics, by name."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.comparing import exceeds, ranked
 from culpa._core.native import emptied
 from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.validation import frame_like
@@ -58,7 +59,7 @@ class JointFix:
     @property
     def clears(self) -> NDArray[np.bool_]:
         """Whether no alarm is left, (rows,)."""
-        return self.score_if_fixed <= self.limit
+        return ~exceeds(self.score_if_fixed, self.limit) & ~np.isnan(self.score_if_fixed)
 
     def to_frame(self) -> DataFrame:
         """One line per row and feature."""
@@ -112,4 +113,4 @@ def _worst_culprits(explainer: Explainer, rows: ScoredRows, k: int, n_features: 
             f"features={k} is not a possible number of features to fix. Use 1 to {n_features}, or a list of names."
         )
     why = explainer.explain_scored(rows)
-    return np.argsort(np.where(why.observed, -why.blame, np.inf), axis=1, kind="stable")[:, :k]
+    return ranked(np.where(why.observed, why.blame, -np.inf))[:, :k]

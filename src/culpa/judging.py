@@ -43,8 +43,10 @@ class JudgesRows:
         return -self.fitted.score(self.read(X))
 
     def decision_function(self, X: Any) -> Floats:
-        """Limit minus score: negative for anomalies."""
-        return np.asarray(self.score_samples(X) + self.fitted.limit)
+        """Limit minus score: negative for anomalies. It is 0 where a score exceeds the limit by no more than rounding."""
+        fitted = self.fitted
+        score = fitted.score(self.read(X))
+        return np.where(fitted.is_flagged(score), fitted.limit - score, np.maximum(fitted.limit - score, 0.0))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from culpa import LatentGaussian
 from culpa.ranking.fault_odds import FAULT_SIZE, PRIOR_ODDS, FaultEvidence, fault_log_odds
 from culpa.ranking.incident_evidence import explained_by_few, stayed, weights_since_onset
+from culpa.scores import mahalanobis
 
 
 def covariance_of(seed, d):
@@ -75,13 +77,30 @@ def test_what_players_explain_is_what_the_distance_loses(seed, d):
     """By the Mahalanobis distance of the other features, which is what is left when some are chosen best."""
     C = covariance_of(seed, d)
     X = 3 * np.random.default_rng(seed).normal(size=(4, d))
-    found = explained_by_few(X, np.linalg.inv(C), [[j] for j in range(d)])
+    found = explained_by_few(X, np.linalg.inv(np.linalg.cholesky(C)), [[j] for j in range(d)])
     rest = [j for j in range(d) if j not in found.players]
     whole = np.einsum("ij,ij->", X @ np.linalg.inv(C), X)
     left = np.einsum("ij,ij->", X[:, rest] @ np.linalg.inv(C[np.ix_(rest, rest)]), X[:, rest])
     assert found.excess == pytest.approx(whole - 4 * d)
     if found.excess > 0:
         assert found.share == pytest.approx((whole - left) / found.excess)
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-8, 1e-11])
+def test_what_groups_explain_of_collinear_rows(noise):
+    """Rows that are far out where they are normal, by the distance of the other features."""
+    blocks = [[0, 1, 2, 3], [4], [5]]
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        loadings = rng.normal(size=(6, 2))
+        loadings[4:] = [[1e-3, 0], [0, 0]]
+        model = LatentGaussian(np.zeros(6), loadings, noise)
+        X = model.sample(3, rng) + 30 * model.loadings[:, 0]
+        found = explained_by_few(X, mahalanobis(model).root, blocks)
+        without = X.copy()
+        without[:, [j for k in found.players for j in blocks[k]]] = np.nan
+        whole, left = model.squared_distance(X).sum(), model.squared_distance(without).sum()
+        assert found.share == pytest.approx((whole - left) / (whole - 18), rel=1e-9)
 
 
 def test_late_rows_count_less():

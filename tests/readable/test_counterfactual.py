@@ -179,3 +179,91 @@ def test_columns_of_several_features():
     found = detector.explain(rows, rows=[5]).counterfactual()
     assert found.players == [("x2",)]
     assert found.changed[0, 2] != rows[5, 2]
+
+
+def lowest_by_leaving_out(model, x, sets):
+    """Mahalanobis distances of the features outside each set, which no value inside it changes."""
+    rows = np.tile(x, (len(sets), 1))
+    for row, free in zip(rows, sets, strict=True):
+        row[list(free)] = np.nan
+    return model.squared_distance(rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("noise", [0.3, 1e-4, 1e-8])
+def test_rows_alone_are_as_in_any_table(noise, seed):
+    """Collinear plants and gross readings: claims are what the changed rows score, and no smaller set would do."""
+    rng = np.random.default_rng(seed)
+    d = 7
+    model = LatentGaussian(np.zeros(d), rng.normal(size=(d, 2)), noise)
+    explainer = Explainer(model, "mahalanobis")
+    X = model.sample(8, rng)
+    for row in range(6):
+        X[row, rng.choice(d, 1 + row % 3, replace=False)] += 9 * rng.normal(size=1 + row % 3)
+    X[6, 2], X[7, [0, 4]] = 10 ** rng.uniform(3, 7), [9999.0, -1e5]
+    limit = 25.0
+    together = explainer.explain(X).counterfactual(limit=limit)
+    alone = [explainer.explain(X[[row]]).counterfactual(limit=limit) for row in range(len(X))]
+    assert together.players == [one.players[0] for one in alone]
+    np.testing.assert_allclose(together.score_if_changed, [one.score_if_changed[0] for one in alone], rtol=1e-6)
+    assert together.possible.all()
+    assert (together.score_if_changed <= limit * (1 + 1e-9)).all()
+    np.testing.assert_allclose(model.squared_distance(together.changed), together.score_if_changed, rtol=1e-6)
+    for row, x in enumerate(X):
+        k = len(together.players[row])
+        for smaller in range(k):
+            sets = list(itertools.combinations(range(d), smaller))
+            assert (lowest_by_leaving_out(model, x, sets) > limit).all()
+        same_size = list(itertools.combinations(range(d), k))
+        assert together.score_if_changed[row] == pytest.approx(
+            lowest_by_leaving_out(model, x, same_size).min(), rel=1e-4
+        )
+
+
+def test_gross_neighbours_change_nothing():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(500, 8))
+    detector = PCADetector(statistic="mahalanobis").fit(normal)
+    rows = np.vstack([normal[:2], normal[1]])
+    rows[0, 1] += 6
+    rows[1, [2, 3]] += 5
+    rows[2, 0] = 1e7
+    found = detector.explain(rows).counterfactual()
+    assert found.players[:2] == [("x1",), ("x2", "x3")]
+    assert found.players[2][0] == "x0"
+    assert (detector.predict(found.changed) == 1).all()
+
+
+def test_many_rows_do_not_shorten_the_search(monkeypatch):
+    """Whether an answer is exact is a matter of the row."""
+    model = LatentGaussian(np.zeros(8), np.random.default_rng(0).normal(size=(8, 3)), 0.3)
+    X = 3 * np.random.default_rng(1).normal(size=(200, 8))
+    explainer = Explainer(model, "mahalanobis")
+    for budget in (0.0, 200.0, 3000.0):
+        monkeypatch.setattr(counterfactual, "_OPERATIONS_PER_ROW", budget)
+        together = explainer.explain(X).counterfactual(limit=6.0)
+        alone = [explainer.explain(X[[row]]).counterfactual(limit=6.0) for row in range(0, 200, 20)]
+        assert [together.players[row] for row in range(0, 200, 20)] == [one.players[0] for one in alone]
+        assert together.exact[::20].tolist() == [one.exact[0] for one in alone]
+
+
+@pytest.mark.parametrize("score", ["spe", "t2", "mahalanobis"])
+def test_student_rows_with_missing_cells(score):
+    """Observed cells also tell how uncertain the missing ones are, and changing them clears what that adds."""
+    model = LatentGaussian(np.zeros(6), np.random.default_rng(0).normal(size=(6, 2)), 0.3, degrees_of_freedom=5)
+    explainer = Explainer(model, score)
+    X = 5 * np.random.default_rng(3).normal(size=(8, 6))
+    X[:, 1] = X[::2, 4] = np.nan
+    limit = 1.5 * explainer.score.expectation
+    found = explainer.explain(X).counterfactual(limit=limit)
+    assert found.possible.all()
+    assert (found.score > limit).sum() > 3
+    np.testing.assert_allclose(explainer.score(found.changed), found.score_if_changed, rtol=1e-9)
+    for row in range(len(X)):
+        observed = np.flatnonzero(~np.isnan(X[row])).tolist()
+        lowest = [
+            min(best_of(explainer.score, X[row], list(free)) for free in itertools.combinations(observed, k))
+            for k in range(len(found.players[row]) + 1)
+        ]
+        assert all(value > limit for value in lowest[:-1])
+        assert found.score_if_changed[row] == pytest.approx(lowest[-1])

@@ -127,6 +127,21 @@ def test_shortest_answers_in_kind_and_ranks_by_value():
     assert "suspicion" not in frame.columns
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_accounts_for_what_is_given(seed):
+    """Rounding between a score and its base value is nobody's, and missing features account for nothing."""
+    rng = np.random.default_rng(seed)
+    model = LatentGaussian(np.zeros(4), rng.normal(size=(4, 2)), 0.3)
+    X = 3 * rng.normal(size=(8, 4))
+    X[:4, 1:] = X[4:, 1] = np.nan
+    why = Explainer(model, given=[0]).explain(X)
+    short = why.shortest(1.0)
+    assert short.players[:4] == [()] * 4
+    assert np.isnan(short.accounts_for[:4]).all()
+    assert all("x1" not in names for names in short.players)
+    assert len(short.to_frame()) == short.counts.sum()
+
+
 @pytest.mark.parametrize("share", [0, 1.1, -1])
 def test_bad_shares(why, share):
     with pytest.raises(ValueError, match="share"):

@@ -5,6 +5,7 @@ import pytest
 
 from culpa import LatentGaussian, scores
 from culpa.games import Interventional
+from culpa.scores import quadratic
 from culpa.shapley import exact
 
 
@@ -52,3 +53,29 @@ def test_the_diagonal_keeps_its_digits_where_a_feature_is_a_component_of_its_own
     score = scores.spe(LatentGaussian(np.zeros(20), W, 0.7))
     assert score.diagonal[0] < 1e-8
     np.testing.assert_allclose(score.diagonal, np.diag(score.matrix), rtol=1e-9)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("degrees_of_freedom", [np.inf, 5.0])
+@pytest.mark.parametrize("build", [scores.spe, scores.t2, scores.mahalanobis])
+def test_what_is_left_of_gross_readings_is_what_the_fixed_row_scores(monkeypatch, build, degrees_of_freedom, wide):
+    if wide:
+        monkeypatch.setattr(quadratic, "_WIDE", 0)
+    for noise in (0.3, 1e-4, 1e-8):
+        model = LatentGaussian(np.zeros(7), loadings(7, 2), noise, degrees_of_freedom=degrees_of_freedom)
+        score = build(model)
+        for size in 10.0 ** np.arange(0, 13, 3):
+            X = model.sample(6, 1)
+            X[:, 2] += size
+            X[1, 4] += 3
+            X[3, [2, 5]] = -size, size
+            for missing in ([], [5, 6]):
+                X[:2, missing] = np.nan
+                for blocks in ([[j] for j in range(7)], [[0], [2, 3], [5, 4, 6]]):
+                    expected = model.expected(X, blocks)
+                    found = score.if_fixed(X, score(X), expected, blocks)
+                    for k, block in enumerate(blocks):
+                        fixed = X.copy()
+                        fixed[:, block] = np.where(np.isnan(X[:, block]), np.nan, expected[:, block])
+                        rescored = np.where(np.isnan(X[:, block]).all(axis=1), np.nan, score(fixed))
+                        np.testing.assert_allclose(found[:, k], rescored, rtol=1e-9)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from culpa._core.comparing import exceeds
 from culpa._core.types import Floats
 from culpa.scores import Score
 
@@ -83,7 +84,7 @@ class RowFixer:
         for k in range(1, min(len(ranked), 2 * MOST) + 1):
             players = tuple(ranked[:k])
             score = self.score_without(players)
-            if score <= limit:
+            if not exceeds(score, limit):
                 return self._pruned(Fix(players, score), limit)
         return None
 
@@ -92,7 +93,7 @@ class RowFixer:
             for left_out in reversed(range(len(fix.players))):  # the lowest ranked first
                 players = fix.players[:left_out] + fix.players[left_out + 1 :]
                 score = self.score_without(players)
-                if score <= limit:
+                if not exceeds(score, limit):
                     fix = Fix(players, score)
                     break
             else:
@@ -109,7 +110,7 @@ class RowFixer:
             ]
             best = min(tried, key=lambda fix: fix.score)
             chosen = best.players
-            if best.score <= limit:
+            if not exceeds(best.score, limit):
                 order = {player: place for place, player in enumerate(ranked)}
                 return best._replace(players=tuple(sorted(chosen, key=order.__getitem__)))
         return None

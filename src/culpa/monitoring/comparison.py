@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from culpa._core.comparing import ranked
 from culpa._core.json_values import to_json_value
 from culpa._core.native import emptied
 from culpa._core.threads import one_blas_thread
@@ -213,7 +214,7 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
     change = y2 - y1
     intervals = [Interval(float(c), float(c - m), float(c + m)) for c, m in zip(change, margin, strict=True)]
     own_means = [_column_means(period, explainer) for period in (before, after)]
-    order = np.argsort(-np.sign(change[-1] or 1.0) * change[:-1], kind="stable")
+    order = ranked(np.sign(change[-1] or 1.0) * change[:-1])
     names = explainer.player_names
     features = tuple(
         FeatureChange(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from culpa._core.comparing import ranked
 from culpa._core.types import Floats
 from culpa.columns import Columns
 from culpa.explanation import Explanation
@@ -63,7 +64,8 @@ class Judge:
         covariance = self._gaussian.covariance
         self._sd = np.sqrt(np.diag(covariance))
         self._correlation = covariance / np.outer(self._sd, self._sd)
-        self.precision = named_score("mahalanobis", self._model).matrix
+        distance = named_score("mahalanobis", self._model)
+        self._root, self.precision = distance.root, distance.matrix
         self._faults = FaultEvidence(self.precision, self._sd)
         self._inflation = np.sqrt(fitted.normal_range.inflation)  # of standard deviations
 
@@ -91,7 +93,7 @@ class Judge:
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
         # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
         complete = np.clip(self._gaussian.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
-        return explained_by_few(complete, self.precision, self.features), self._faults.shared(complete, dependence)
+        return explained_by_few(complete, self._root, self.features), self._faults.shared(complete, dependence)
 
     def _is_upset(self, explained: Explained, n_rows: int) -> bool:
         """Only an excess that is not by chance tells that few features do not explain it."""
@@ -101,17 +103,17 @@ class Judge:
     def _ranked_by(self, of_columns: Floats) -> list[int]:
         """Players, most evidence first."""
         evidence = [max(of_columns[list(block)]) for block in self.player_columns]
-        return [int(k) for k in np.argsort(-np.array(evidence), kind="stable")]
+        return [int(k) for k in ranked(np.array(evidence))]
 
     # a few features
 
     def _fault(self, snapshot: Snapshot, faults: SharedFaults) -> Moment:
         log_odds = faults.log_odds
         of_player = np.array([max(log_odds[block]) for block in self.features])
-        ranked = np.argsort(-of_player, kind="stable").tolist()
-        named = [player for player in ranked if player in {self._player_of[j] for j in faults.likeliest}]
-        if not named and of_player[ranked[0]] > np.log(_LIKELY / (1 - _LIKELY)):
-            named = ranked[:1]
+        suspects = ranked(of_player).tolist()
+        named = [player for player in suspects if player in {self._player_of[j] for j in faults.likeliest}]
+        if not named and of_player[suspects[0]] > np.log(_LIKELY / (1 - _LIKELY)):
+            named = suspects[:1]
         probability = special.expit(of_player)
         culprits: list[Culprit] = []
         while named:
@@ -121,7 +123,7 @@ class Judge:
                 break
             named = [player for k, player in enumerate(named) if k not in close]  # their expectations change
             culprits = []
-        return self._moment(snapshot, culprits, named + [player for player in ranked if player not in named])
+        return self._moment(snapshot, culprits, named + [player for player in suspects if player not in named])
 
     def _against_others(
         self, snapshot: Snapshot, player: int, named: Sequence[int], probability: Floats, faults: SharedFaults

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.comparing import exceeds
 from culpa._core.kinds import FRACTION
 from culpa._core.types import DataFrame
 from culpa._core.validation import Table, frame_like
@@ -21,7 +22,7 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
         columns |= {
             name: cells,
             f"{name}_limit": np.full(len(cells), limits[name]),
-            f"{name}_flag": cells > limits[name],
+            f"{name}_flag": exceeds(cells, limits[name]),
         }
     if fitted.n_modes is not None:
         columns["mode"] = fitted.operating_modes(fitted.read(table))

@@ -7,10 +7,11 @@ With z a standardised row, u its movement (distance from the mean in units of wh
 | --- | --- | --- |
 | moved | max over rows of u exp(-t / 50) | everything that moved, early movers first |
 | stayed | sum over rows of log(1 + u^2) exp(-t / 50) | what moved early and did not come back |
-| explained | tr(P_FF^-1 G_FF) / (sum of z^T P z - rows * d) | whether a set F of up to three features explains the excess |
+| explained | sum of |B^T R z|^2 / (sum of |R z|^2 - rows * d) | whether up to three features F explain the excess |
 
-P is the precision of normal rows and G the sum of P z z^T P over the rows. tr(P_FF^-1 G_FF) is how far the sum of squared
-Mahalanobis distances falls when the features F take, in every row, the values that suit the other features best.
+R is a root of the precision of normal rows, so that |R z|^2 is the squared Mahalanobis distance, and B an orthonormal basis
+of its columns F. |B^T R z|^2 is how far the distance falls when the features F take the values that suit the other
+features best. The precision itself would square the condition of R, and with it lose what nearly collinear columns say.
 
 The weights are measured: `docs/culprits.md` compares these rankings with others on known incidents.
 """
@@ -26,7 +27,7 @@ from culpa._core.types import Floats
 FADING = 50.0  # rows after the onset in which the weight of a row falls to 1 / e
 _MOST_FEATURES = 3
 _WORTH_ADDING = 0.02  # of the excess, from which another feature is added
-_UNKNOWN = 1e-9  # precision of a standardised feature that was eliminated
+_RANK = 1e-10  # of a column, below which nothing is left of it but rounding
 
 
 class Explained(NamedTuple):
@@ -47,42 +48,46 @@ def stayed(movement: Floats, weights: Floats) -> Floats:
     return np.asarray(np.nan_to_num(np.log1p(movement**2) * weights[:, None]).sum(axis=0))
 
 
-def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[int]]) -> Explained:
+def explained_by_few(Z: Floats, root: Floats, players: Sequence[Sequence[int]]) -> Explained:
     """How much of the rows' excess over normal rows up to three players explain; Z is complete.
+
+    ``root`` (m, d) is R with |R z|^2 the squared Mahalanobis distance.
 
     >>> import numpy as np
     >>> row = np.array([[6.0, 0.0, 0.0, 0.0, 0.0]])
     >>> explained_by_few(row, np.eye(5), [[j] for j in range(5)])
     Explained(share=1.16..., players=(0,), excess=31.0)
     """
-    r = Z @ precision
-    excess = float((r * Z).sum() - len(Z) * Z.shape[1])
-    G = r.T @ r
+    parts = Z @ root.T
+    excess = float((parts**2).sum() - Z.size)
+    sizes = np.linalg.norm(root, axis=0)
+    columns = np.divide(root, sizes, out=np.zeros_like(root), where=sizes > 0)
     chosen: tuple[int, ...] = ()
-    P, best = precision.copy(), 0.0
+    best = 0.0
     while len(chosen) < min(_MOST_FEATURES, len(players) - 1):
-        gains = _falls(G, P, players)
+        gains = _falls(parts, columns, players)
         gains[list(chosen)] = -np.inf
         k = int(np.argmax(gains))
         if chosen and gains[k] < _WORTH_ADDING * abs(excess):
             break
         chosen, best = (*chosen, k), best + float(gains[k])
-        G, P = _without(G, P, list(players[k]))
+        basis = _basis(columns[:, list(players[k])])
+        parts, columns = parts - parts @ basis @ basis.T, columns - basis @ (basis.T @ columns)
     return Explained(best / excess if excess > 0 else np.nan, chosen, excess)
 
 
-def _falls(G: Floats, P: Floats, players: Sequence[Sequence[int]]) -> Floats:
-    """tr(P_BB^-1 G_BB) of every player's block B; 0 for features that P no longer knows."""
+def _falls(parts: Floats, columns: Floats, players: Sequence[Sequence[int]]) -> Floats:
+    """How far the sum of squares falls with each player at its best values; 0 where nothing is left of its columns."""
     if all(len(player) == 1 for player in players):
-        at = [player[0] for player in players]
-        known = np.diag(P)[at] > _UNKNOWN
-        return np.divide(np.diag(G)[at], np.diag(P)[at], out=np.zeros(len(at)), where=known)
-    blocks = [np.ix_(player, player) for player in players]
-    return np.array([float(np.trace(np.linalg.pinv(P[block], hermitian=True) @ G[block])) for block in blocks])
+        one = columns[:, [player[0] for player in players]]
+        squares = (one**2).sum(axis=0)
+        return np.divide(
+            ((parts @ one) ** 2).sum(axis=0), squares, out=np.zeros(len(players)), where=squares > _RANK**2
+        )
+    return np.array([float(((parts @ _basis(columns[:, list(player)])) ** 2).sum()) for player in players])
 
 
-def _without(G: Floats, P: Floats, block: list[int]) -> tuple[Floats, Floats]:
-    """G and P once a block of features takes the values that suit the others best: both lose it by elimination."""
-    gain = P[:, block] @ np.linalg.pinv(P[np.ix_(block, block)], hermitian=True)
-    shared = gain @ G[block]
-    return G - shared - shared.T + gain @ G[np.ix_(block, block)] @ gain.T, P - gain @ P[block]
+def _basis(columns: Floats) -> Floats:
+    """Orthonormal basis of columns of length 1 or of what was left of them, (m, rank)."""
+    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return np.asarray(basis[:, sizes > _RANK])

@@ -1,24 +1,31 @@
 """What would have to change: the fewest players, and their values, with which a row would not be flagged.
 
-The players T of a row may take any values, and take those that make the score smallest. For a score |F x|^2 + constant
-with A = F^T F and u = A x, the score falls by
+The players T of a row may take any values, and take those that make the score smallest. For a score |e|^2 with
+e = F x + r, these values take from e all that the columns F_T can reach:
 
-    gain(T) = u_T^T A_TT^+ u_T,    with x_T moved by -A_TT^+ u_T
+    lowest(T) = |e - B B^T e|^2,    with B an orthonormal basis of F_T, and x_T moved by -F_T^+ e
 
-so a row is cleared if the gain is at least its score less the limit. For the Mahalanobis distance the new values are what
-the other features imply for those in T, all at once.
+For the Mahalanobis distance the new values are what the other features imply for those in T, all at once. All of it comes
+from the root F and never from F^T F, whose condition is that of F squared: where columns are nearly collinear, nothing
+would be left of its small eigenvalues.
 
 All sets of one player are tried, then all of two, and so on, for all rows at once. Sets of k players are tried by adding
 each player to each set of k - 1. The first size with a set that clears the row is the smallest number, and of the sets of
-that size the one with the lowest score is taken. Two bounds end the search: a row that not even all players clear is not
-searched, and if the sets of a size are too many, the remaining rows get a greedy answer. It adds the player with the
-largest gain until the row is cleared, and is marked as exact only if all smaller sizes have been tried.
+that size the one with the lowest score is taken, the first of those that are equal. Two bounds end the search: a row that
+not even all players clear is not searched, and if the sets of a size are too many, the remaining rows get a greedy answer.
+It adds the player that leaves the least until the row is cleared, and is marked as exact only if all smaller sizes have
+been tried. How many sets are too many does not depend on the other rows.
+
+A score far above the limit leaves no digits to a difference from it. So a set that may clear such a row is valued without
+that difference, with the cells of the set out of e from the start. Every answer is scored again, and is one only if the
+changed row is at or below the limit.
 
 | symbol | code | meaning |
 | --- | --- | --- |
-| A | ``curvature`` | (d, d) |
-| u | ``pull`` | (n, d) |
+| F, r | ``root``, ``offset`` | (m, d), (m,) |
+| e | ``parts`` | (n, m) |
 | T | ``chosen`` | positions of players |
+| B | ``basis`` | (m, features of T) |
 """
 
 import itertools
@@ -30,19 +37,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.comparing import ROUNDING, exceeds
 from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats, Mask, Positions
 from culpa._core.validation import frame_like
 from culpa._core.words import count
 from culpa.scores import QuadraticScore
+from culpa.scores.form import QuadraticForm, given_observed
 
 if TYPE_CHECKING:
     from culpa.explanation import Explanation
 
-_OPERATIONS = 3e8  # of the exhaustive search of one size, for all rows of a pattern: about a second
+_OPERATIONS = 1e9  # of preparing the sets of one size, which takes a few seconds
+_OPERATIONS_PER_ROW = 1e7  # of trying them on a row
+_PER_SET = 1e4  # operations that take as long as calling LAPACK
 _CELLS = 1 << 21  # numbers held at a time
-_RANK = 1e-10  # eigenvalues below, relative to the largest, are 0
-_ROUNDING = 1e-12  # of a score, by which it may exceed the limit
+_RANK = 1e-10  # singular values of a root below, relative to the largest, are 0
+_FAR = 1e3  # limits: a score above leaves no digits to differences from it
+_DIGITS = 1e-9  # of a score, by which differences from it may be wrong
+_EQUAL = 1e-8  # of the limit, by which scores that are equal may differ
+_CANCELLED = 1e-3  # share of its terms below which a difference is computed otherwise, to keep its digits
+_REFINEMENTS = 3  # steps to the best values
 _SHOWN = 10  # rows in a repr
 
 Chosen = tuple[int, ...]
@@ -98,16 +113,18 @@ class Counterfactual:
         score = explainer.score(standard)
         moved = standard.copy()
         answers: list[Answer] = [Answer((), True, True)] * len(standard)
+        flagged = exceeds(score, limit) | np.isnan(score)
         for at, observed in patterns(standard):
+            at = at[flagged[at]]
             seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
-            root = statistic.root_given(observed)
-            rows = np.nan_to_num(standard[at], nan=0.0)
-            found = search(root.T @ root, (rows @ root.T + statistic.offset) @ root, seen, score[at] - limit)
-            for row, answer in zip(at, found, strict=True):
-                answers[row] = answer
+            lowest = Lowest(given_observed(statistic, observed), np.nan_to_num(standard[at], nan=0.0), seen)
+            for place, (row, answer) in enumerate(zip(at, lowest.search(limit), strict=True)):
                 members = [i for player in answer.chosen for i in seen[player]]
-                pull = (np.nan_to_num(standard[row], nan=0.0) @ root.T + statistic.offset) @ root[:, members]
-                moved[row, members] -= _pseudo_inverse((root.T @ root)[np.ix_(members, members)]) @ pull
+                moved[row, members] = lowest.best_values(place, members)
+                answers[row] = answer
+        if_changed = explainer.score(moved)
+        for row in np.flatnonzero(flagged & exceeds(if_changed, limit)):
+            moved[row], if_changed[row], answers[row] = standard[row], score[row], Answer((), True, False)
         columns = [tuple(sorted(i for p in answer.chosen for i in why.players[p])) for answer in answers]
         return cls(
             [tuple(why.player_names[p] for p in answer.chosen) for answer in answers],
@@ -115,7 +132,7 @@ class Counterfactual:
             why.data,
             _changed_cells(why.data, explainer.model.to_cells(moved, reading, explainer.columns), columns),
             score,
-            explainer.score(moved),
+            if_changed,
             limit,
             np.array([answer.exact for answer in answers], dtype=bool),
             np.array([answer.possible for answer in answers], dtype=bool),
@@ -170,120 +187,167 @@ class Answer(NamedTuple):
     possible: bool
 
 
-def search(curvature: Floats, pull: Floats, players: Sequence[Sequence[int]], wanted: Floats) -> list[Answer]:
-    """The fewest players whose gain is ``wanted`` (n,), for rows with the same features observed.
+class Lowest:
+    """The lowest scores of rows with the same features observed, with sets of players at their best values.
 
-    Players without observed features are never chosen.
+    ``players`` lists the observed features of each; those without any are never chosen.
     """
-    tolerance = _ROUNDING * np.abs(wanted).max(initial=0.0)
-    answers = [Answer((), True, True) for _ in wanted]
-    usable = [k for k, player in enumerate(players) if len(player)]
-    game = _Gains(curvature, pull, [list(players[k]) for k in usable])
-    everything = game.gain(tuple(range(len(usable))))
-    hopeless = ~(everything >= wanted - tolerance) & ~(wanted <= 0)
-    waiting = np.flatnonzero((wanted > 0) & ~hopeless)
-    for row in np.flatnonzero(hopeless):
-        answers[row] = Answer((), True, False)
-    for size in range(1, len(usable) + 1):
-        if not len(waiting):
-            break
-        if game.operations(size, len(waiting)) > _OPERATIONS:
-            for row in waiting:
-                chosen = game.greedy(int(row), wanted[row] - tolerance)
-                answers[row] = Answer(chosen, len(chosen) == size, True)  # smaller sizes were tried
-            break
-        best, gains = game.best(size, waiting)
-        done = gains >= wanted[waiting] - tolerance
-        for row, chosen in zip(waiting[done], itertools.compress(best, done), strict=True):
-            answers[row] = Answer(chosen, True, True)
-        waiting = waiting[~done]
-    return [answer._replace(chosen=tuple(usable[k] for k in answer.chosen)) for answer in answers]
 
+    def __init__(self, form: QuadraticForm, X: Floats, players: Sequence[Sequence[int]]) -> None:
+        varies = form.root.any(axis=1)
+        self.root, self.offset, self.X = form.root[varies], form.offset[varies], X
+        self.constant = float((form.offset[~varies] ** 2).sum())
+        sizes = np.linalg.norm(self.root, axis=0)
+        self.sizes = np.where(sizes > _RANK * sizes.max(initial=0.0), sizes, np.inf)
+        self.directions = self.root / self.sizes  # of length 1, or 0 where a feature does not matter
+        self.parts = X @ self.root.T + self.offset
+        self.score = (self.parts**2).sum(axis=1)
+        self.pull = self.parts @ self.directions
+        self.usable = [k for k, player in enumerate(players) if len(player)]
+        self.players = [list(players[k]) for k in self.usable]
+        self.widest = max(map(len, self.players), default=0)
 
-class _Gains:
-    """By how much the score of each row falls if sets of players take their best values."""
+    def search(self, limit: float) -> list[Answer]:
+        """The fewest players of each row with which its score is at most the limit."""
+        room = limit * (1 + ROUNDING) - self.constant
+        found: dict[int, Answer] = {}
+        waiting = np.flatnonzero(self._all_free() <= room)
+        for size in range(1, len(self.players) + 1):
+            if not len(waiting):
+                break
+            if self._is_too_much(size):
+                for row in waiting.tolist():
+                    chosen = self._greedy(row, room)
+                    found[row] = Answer(chosen, len(chosen) == size, True)  # smaller sizes were tried
+                break
+            best, lowest = self._best(size, waiting, room)
+            for row, chosen in itertools.compress(zip(waiting.tolist(), best, strict=True), lowest <= room):
+                found[row] = Answer(chosen, True, True)
+            waiting = waiting[~(lowest <= room)]
+        impossible = Answer((), True, False)
+        answers = [found.get(row, impossible) for row in range(len(self.X))]
+        return [answer._replace(chosen=tuple(self.usable[k] for k in answer.chosen)) for answer in answers]
 
-    def __init__(self, curvature: Floats, pull: Floats, players: list[list[int]]) -> None:
-        self.curvature, self.pull, self.players = curvature, pull, players
-        self.widest = max(map(len, players), default=0)
+    def best_values(self, row: int, members: list[int]) -> Floats:
+        """Of these features, those that make the row's score smallest, and of these the closest."""
+        x, F = self.X[row].copy(), self.directions[:, members]
+        for _ in range(_REFINEMENTS if members else 0):  # a far value leaves few digits to the first step
+            x[members] -= np.linalg.lstsq(F, self.root @ x + self.offset, rcond=_RANK)[0] / self.sizes[members]
+        return np.asarray(x[members])
 
-    def gain(self, chosen: Chosen, rows: Any = slice(None)) -> Floats:
-        """Of one set, (n,)."""
-        members = [i for k in chosen for i in self.players[k]]
-        pull = self.pull[rows][..., members]
-        return np.asarray((pull @ _pseudo_inverse(self.curvature[np.ix_(members, members)]) * pull).sum(axis=-1))
+    def _all_free(self) -> Floats:
+        """Scores with all players at their best values, (n,)."""
+        members = sorted(i for player in self.players for i in player)
+        basis = _bases(self.directions[:, members])
+        parts = np.delete(self.X, members, axis=1) @ np.delete(self.root, members, axis=1).T + self.offset
+        return np.asarray(((parts - parts @ basis @ basis.T) ** 2).sum(axis=1))
 
-    def greedy(self, row: int, wanted: float) -> Chosen:
-        """Players of one row, each the one that adds most, until the gain is enough."""
-        chosen: Chosen = ()
-        while len(chosen) < len(self.players) and not (chosen and self.gain(chosen, row) >= wanted):
-            gains = np.array([gain[0, 0] for gain in self._with_one_more([chosen], np.array([row]))])
-            gains[list(chosen)] = -np.inf
-            chosen = (*chosen, int(np.argmax(gains)))
-        return chosen
+    def _is_too_much(self, size: int) -> bool:
+        """Whether sets of so many players are too many to try."""
+        members, (m, d) = (size - 1) * self.widest, self.root.shape
+        n_sets = math.comb(len(self.players), size - 1)
+        each = _PER_SET + 2.0 * m * (members * (members + d) + (d * self.widest if self.widest > 1 else 0))
+        return n_sets * each > _OPERATIONS or 2.0 * n_sets * d * (members + 1) > _OPERATIONS_PER_ROW
 
-    def operations(self, size: int, n_rows: int) -> float:
-        """About how many operations `best` takes."""
-        members = (size - 1) * self.widest
-        each = len(self.players) * self.widest * (members**2 + n_rows * (members + self.widest)) + 300.0
-        return math.comb(len(self.players), size - 1) * each
-
-    def best(self, size: int, rows: Positions) -> tuple[list[Chosen], Floats]:
-        """The set of so many players with the largest gain, for each row, and its gain."""
+    def _best(self, size: int, rows: Positions, room: float) -> tuple[list[Chosen], Floats]:
+        """The set of so many players with the lowest score, for each row, and that score."""
         best: list[Chosen] = [()] * len(rows)
-        highest = np.full(len(rows), -np.inf)
+        lowest = np.full(len(rows), np.inf)
+        equal = _EQUAL * max(room, 0.0)
         for smaller in self._sets(size - 1, len(rows)):
-            for player, gain in enumerate(self._with_one_more(smaller, rows)):
+            for player, left in enumerate(self._with_one_more(smaller, rows, room)):
                 # each set is seen once: its last player is added to the others
                 last = np.array([not chosen or chosen[-1] < player for chosen in smaller])
-                gain = np.where(last[:, None], gain, -np.inf)
-                at = gain.argmax(axis=0)
-                found = gain[at, np.arange(len(rows))]
-                for k in np.flatnonzero(found > highest):
-                    highest[k], best[k] = found[k], (*smaller[at[k]], player)
-        return best, highest
+                left[~last] = np.inf
+                least = left.min(axis=0)
+                at = (left <= least + equal).argmax(axis=0)
+                for k in np.flatnonzero(least < lowest - equal):
+                    lowest[k], best[k] = least[k], (*smaller[at[k]], player)
+        return best, lowest
+
+    def _greedy(self, row: int, room: float) -> Chosen:
+        """Players of one row, each the one that leaves least, until that is at most ``room``."""
+        chosen: Chosen = ()
+        left = np.array([np.inf])
+        while len(chosen) < len(self.players) and not left.min() <= room:
+            left = np.concatenate([left[0] for left in self._with_one_more([chosen], np.array([row]), room)])
+            left[list(chosen)] = np.inf
+            chosen = (*chosen, int(np.argmin(left)))
+        return chosen
 
     def _sets(self, size: int, n_rows: int) -> Iterator[list[Chosen]]:
         """All sets of so many players, some at a time."""
-        members = max(1, size * self.widest)
-        batch = max(1, _CELLS // (members * (members + self.widest + n_rows)))
+        m, d = self.root.shape
+        batch = max(1, _CELLS // ((size * self.widest + 1) * (m + d) + n_rows * d))
         return _batches(itertools.combinations(range(len(self.players)), size), batch)
 
-    def _with_one_more(self, sets: list[Chosen], rows: Positions) -> Iterator[Floats]:
-        """Gains (sets, rows) of the sets with player 0, with player 1, and so on. The sets are of one size."""
-        A, u = self.curvature, self.pull[rows]
-        members, inverse = self._inverses(sets)
-        absent = members < 0
-        own = np.where(absent[:, None, :], 0.0, u[:, members].transpose(1, 0, 2))  # (sets, rows, members)
-        solved = own @ inverse
-        before = (solved * own).sum(axis=2)
-        for player in self.players:
-            cross = np.where(absent[:, None, :], 0.0, A[np.array(player)[None, :, None], members[:, None, :]])
-            left = A[np.ix_(player, player)] - cross @ inverse @ cross.transpose(0, 2, 1)
-            rest = u[:, player] - solved @ cross.transpose(0, 2, 1)
+    def _with_one_more(self, sets: list[Chosen], rows: Positions, room: float) -> Iterator[Floats]:
+        """Scores (sets, rows) with each set and player 0 at their best values, with player 1, and so on.
+
+        The sets are of one size. Of far rows, scores that are clearly above ``room`` are rough.
+        """
+        basis = _bases(self._columns(sets))  # (sets, m, members)
+        own = self.parts[rows] @ basis
+        before = self.score[rows] - (own**2).sum(axis=2)
+        shadows = basis.transpose(0, 2, 1) @ self.directions  # (sets, members, d)
+        far = np.flatnonzero(self.score[rows] > _FAR * room)
+        slack = _DIGITS * self.score[rows]
+        for k, player in enumerate(self.players):
+            apart = self._apart(player, basis, shadows)  # (sets, m, features) or the lengths (sets,) of one
             if len(player) == 1:
-                size = left[:, 0, 0]
-                alive = size > _RANK * A[player[0], player[0]]
-                yield before + np.where(alive, 1 / np.where(alive, size, 1.0), 0.0)[:, None] * rest[:, :, 0] ** 2
+                i = player[0]
+                rest = self.pull[rows, i] - (own @ shadows[:, :, i, None])[:, :, 0]
+                left = before - np.divide(rest**2, apart[:, None], out=np.zeros_like(rest), where=apart[:, None] > 0)
             else:
-                yield before + ((rest @ _pseudo_inverse(left)) * rest).sum(axis=2)
+                left = before - ((self.parts[rows] @ _bases(apart)) ** 2).sum(axis=2)
+            for row in far:
+                for at in _portions(np.flatnonzero(left[:, row] <= room + slack[row]), self.root.size):
+                    left[at, row] = self._exactly([(*sets[s], k) for s in at], int(rows[row]))
+            yield left
 
-    def _inverses(self, sets: list[Chosen]) -> tuple[Positions, Floats]:
-        """Members of each set, -1 where a set has fewer than others, and (A_TT)^+, with zeros there."""
+    def _apart(self, player: list[int], basis: Floats, shadows: Floats) -> Floats:
+        """What the sets cannot reach of a player's directions: of one feature its squared length, of several these."""
+        if len(player) > 1:
+            return np.asarray(self.directions[:, player] - basis @ shadows[:, :, player])
+        i = player[0]
+        own = float(self.directions[:, i] @ self.directions[:, i])
+        apart = np.asarray(own - (shadows[:, :, i] ** 2).sum(axis=1))
+        some = np.flatnonzero(apart < _CANCELLED * own)  # a difference without digits
+        left = self.directions[:, i] - (basis[some] @ shadows[some, :, i, None])[:, :, 0]
+        apart[some] = (left**2).sum(axis=1)
+        return np.where(apart > _RANK**2 * own, apart, 0.0)
+
+    def _exactly(self, sets: list[Chosen], row: int) -> Floats:
+        """Scores (sets,) of one row with each set at its best values, whatever its values are now."""
+        x = np.tile(self.X[row], (len(sets), 1))
+        for k, chosen in enumerate(sets):
+            x[k, [i for player in chosen for i in self.players[player]]] = 0.0
+        parts = x @ self.root.T + self.offset
+        basis = _bases(self._columns(sets))
+        own = parts[:, None, :] @ basis
+        return np.asarray(((parts - (basis @ own.transpose(0, 2, 1))[:, :, 0]) ** 2).sum(axis=1))
+
+    def _columns(self, sets: list[Chosen]) -> Floats:
+        """Directions of the features of each set, (sets, m, features); zeros where a set has fewer than others."""
         listed = [[i for k in chosen for i in self.players[k]] for chosen in sets]
-        width = max(map(len, listed), default=0)
-        members = np.array([row + [-1] * (width - len(row)) for row in listed], dtype=np.intp).reshape(len(sets), width)
-        present = members >= 0
-        both = present[:, :, None] & present[:, None, :]
-        blocks = np.where(both, self.curvature[members[:, :, None], members[:, None, :]], 0.0)
-        return members, _pseudo_inverse(blocks)
+        result = np.zeros((len(sets), max(map(len, listed), default=0), len(self.root)))
+        for place, members in enumerate(listed):
+            result[place, : len(members)] = self.directions.T[members]
+        return result.transpose(0, 2, 1)
 
 
-def _pseudo_inverse(matrix: Floats) -> Floats:
-    """Of symmetric matrices (..., k, k) without negative eigenvalues."""
-    if not matrix.size:
-        return matrix
-    return np.asarray(np.linalg.pinv(matrix, rcond=_RANK, hermitian=True))
+def _bases(columns: Floats) -> Floats:
+    """Orthonormal bases of the columns (..., m, k), with zeros where these are not independent."""
+    if not columns.size:
+        return columns
+    basis, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    return np.asarray(basis * (sizes > _RANK)[..., None, :])
+
+
+def _portions(items: Positions, cells: int) -> list[Positions]:
+    """The items, so many at a time that each may take so many numbers."""
+    step = max(1, _CELLS // max(1, cells))
+    return [items[start : start + step] for start in range(0, len(items), step)]
 
 
 def _batches(items: Iterator[Chosen], size: int) -> Iterator[list[Chosen]]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.comparing import ranked
 from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like
@@ -101,15 +102,15 @@ class Interactions:
         """The ``k`` strongest interactions of each row. Positive means that both together add more than each alone."""
         first, second = np.triu_indices(self.values.shape[1], 1)
         strength = self.indices[:, first, second]
-        ranked = np.argsort(-np.abs(strength), axis=1, kind="stable")[:, :k]
-        row = np.repeat(np.arange(len(self)), ranked.shape[1])
-        pair = ranked.ravel()
+        strongest = ranked(np.abs(strength))[:, :k]
+        row = np.repeat(np.arange(len(self)), strongest.shape[1])
+        pair = strongest.ravel()
         names = np.array(self.player_names, dtype=np.str_)
         return frame_like(
             self.native,
             {
                 "row": self.row_labels[row],
-                "rank": np.tile(np.arange(1, ranked.shape[1] + 1), len(self)),
+                "rank": np.tile(np.arange(1, strongest.shape[1] + 1), len(self)),
                 "feature": names[first[pair]],
                 "other": names[second[pair]],
                 "interaction": strength[row, pair],
@@ -124,7 +125,7 @@ class Interactions:
         strength = self.indices[0, first, second]
         lines = [
             f"  {self.player_names[first[pair]]} and {self.player_names[second[pair]]}: {strength[pair]:+.4g}"
-            for pair in np.argsort(-np.abs(strength), kind="stable")[:_SHOWN]
+            for pair in ranked(np.abs(strength))[:_SHOWN]
         ]
         return "\n".join([f"{head}; strongest in row {self.row_labels[0]}>", *lines])
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.comparing import exceeds, ranked
 from culpa._core.native import frame_like
 from culpa._core.types import DataFrame, Floats, Mask
 from culpa._core.words import count
@@ -28,11 +29,11 @@ def nonnegative(values: Floats, players: Mask) -> Floats:
     array([[4.5, 1.5, 0. ]])
     """
     total = np.where(players, values, 0.0).sum(axis=1)
-    ranked = -np.sort(-np.where(players, values, -np.inf), axis=1)
+    down = -np.sort(-np.where(players, values, -np.inf), axis=1)
     count = np.arange(1, values.shape[1] + 1)
     with np.errstate(invalid="ignore"):  # -inf - -inf, where fewer players are present
-        tax = (np.cumsum(ranked, axis=1) - total[:, None]) / count
-        paying = ((ranked > tax) & np.isfinite(ranked)).sum(axis=1)  # those that keep some blame come first
+        tax = (np.cumsum(down, axis=1) - total[:, None]) / count
+        paying = ((down > tax) & np.isfinite(down)).sum(axis=1)  # those that keep some blame come first
     t = np.take_along_axis(tax, np.maximum(paying - 1, 0)[:, None], axis=1)
     taken = np.where(players & (total > 0)[:, None], np.maximum(values - np.where(np.isfinite(t), t, 0.0), 0.0), 0.0)
     return np.where(np.isnan(values), np.nan, taken)
@@ -72,8 +73,10 @@ class Shortest:
         """The shortest explanation of each row."""
         if not 0 < share <= 1:
             raise ValueError(f"shortest(share) needs a share above 0 and up to 1, got {share!r}.")
-        excess = np.nan_to_num(why.score - why.base_value, nan=0.0)
-        return cls(why, share, fewest(np.nan_to_num(why.values, nan=0.0), share * excess))
+        # what rounding leaves between a score and its base value is nobody's
+        excess = np.where(exceeds(why.score, why.base_value), why.score - why.base_value, 0.0)
+        counts = fewest(np.nan_to_num(why.values, nan=0.0), share * excess)
+        return cls(why, share, np.minimum(counts, why.observed.sum(axis=1)))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -82,18 +85,18 @@ class Shortest:
     def players(self) -> list[tuple[str, ...]]:
         """Names of the players of each row, most blamed first."""
         why = self.explanation
-        ranked = np.argsort(-why.values, axis=1, kind="stable")
-        return [tuple(why.player_names[i] for i in row[:count]) for row, count in zip(ranked, self.counts, strict=True)]
+        order = ranked(np.where(why.observed, why.values, -np.inf))
+        return [tuple(why.player_names[i] for i in row[:count]) for row, count in zip(order, self.counts, strict=True)]
 
     @property
     def accounts_for(self) -> Floats:
         """Share of the excess that these players account for, (rows,); NaN where nothing is to explain."""
         why = self.explanation
-        ranked = -np.sort(-np.nan_to_num(why.values, nan=0.0), axis=1)
-        among = np.arange(ranked.shape[1]) < self.counts[:, None]
+        values = -np.sort(-np.where(why.observed, why.values, -np.inf), axis=1)
+        among = np.arange(values.shape[1]) < self.counts[:, None]
         excess = why.score - why.base_value
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.counts > 0, (ranked * among).sum(axis=1) / excess, np.nan)
+            return np.where(self.counts > 0, np.where(among, values, 0.0).sum(axis=1) / excess, np.nan)
 
     def to_frame(self) -> DataFrame:
         """`Explanation.top`, with only as many lines per row as it needs."""

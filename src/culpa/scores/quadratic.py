@@ -30,6 +30,7 @@ from culpa.models.scatter import Scatter
 from culpa.scores.fixing import Fixing
 
 _WIDE = 512  # features from which on a d x d matrix is avoided at the price of a few digits
+_LEFT_OF = 1e-4  # a score: what a fix leaves below that is computed without the difference from it
 _CANCELLED = 1e-3  # share of its terms below which a difference is computed otherwise, to keep its digits
 _CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
 _FEW_MISSING = 32  # cells of a row, whose pairs are looked up rather than multiplied with all others
@@ -219,6 +220,20 @@ class QuadraticScore(Fixing):
 
         ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
+        result = self._moved(X, score, expected, blocks)
+        # what is left of a much larger score is what rounding left of it: these rows are scored as they would be
+        row, k = np.nonzero(result < _LEFT_OF * score[:, None])
+        if not len(row):
+            return result
+        step, members = max(1, _CELLS_PER_CHUNK // X.shape[1]), _memberships(blocks, X.shape[1])
+        for some in (slice(start, start + step) for start in range(0, len(row), step)):
+            fixed = X[row[some]]
+            moves = members[k[some]] & ~np.isnan(fixed)
+            result[row[some], k[some]] = self(np.where(moves, expected[row[some]], fixed))
+        return result
+
+    def _moved(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
+        """`if_fixed` by the change of the score, of which rounding leaves nothing if the score is far larger."""
         if not np.isnan(X).any():
             if X.shape[1] > _WIDE:
                 return self._fixed_wide(X, score, expected - X, blocks)
@@ -251,7 +266,7 @@ class QuadraticScore(Fixing):
         result += by_cell
         result *= steps
         result += score[:, None]
-        return np.maximum(result, 0.0, out=result)
+        return result
 
     def _curvatures(self, root: Floats, part: Incomplete) -> Floats:
         """Half the second derivative of the score by each observed cell alone, (patterns, d)."""
@@ -274,8 +289,7 @@ class QuadraticScore(Fixing):
                 continue
             parts = self.parts(_unit_rows(block, X.shape[1]))
             result[:, k] = change[:, block].sum(axis=1) + ((steps[:, block] @ parts) ** 2).sum(axis=1)
-        # no score is below 0, though what rounding leaves of a large one may be
-        return np.asarray(np.maximum(score[:, None] + result, 0.0))
+        return np.asarray(score[:, None] + result)
 
     @cached_property
     def _bending(self) -> "_Bending":
@@ -299,8 +313,7 @@ class QuadraticScore(Fixing):
                 bend = part @ bending.curvature[np.ix_(block, block)] + slope[:, block]
                 result[:, k] = (bend * part).sum(axis=1)
         result += score[:, None]
-        # no score is below 0, though what rounding leaves of a large one may be
-        return np.maximum(result, 0.0, out=result)
+        return result
 
 
 class _Bending(NamedTuple):
@@ -381,6 +394,14 @@ def _unit_rows(at: Sequence[int] | NDArray[np.intp], n_features: int) -> Floats:
     rows = np.zeros((len(at), n_features))
     rows[np.arange(len(at)), at] = 1.0
     return rows
+
+
+def _memberships(blocks: Sequence[Sequence[int]], n_features: int) -> Mask:
+    """Which features belong to each block, (blocks, d)."""
+    result = np.zeros((len(blocks), n_features), dtype=bool)
+    for k, block in enumerate(blocks):
+        result[k, list(block)] = True
+    return result
 
 
 def response(X: Floats, root: Floats) -> Floats:

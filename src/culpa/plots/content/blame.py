@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.comparing import ranked
 from culpa._core.types import Floats
 from culpa._core.validation import feature_positions, read_cells, read_table
 from culpa.explanation import Explanation
@@ -29,10 +30,10 @@ class Selection(NamedTuple):
         players = np.arange(len(weights)) if players is None else players
         if max_features is not None and max_features < 1:
             raise ValueError(f"max_features must be at least 1, or None for all of them, got {max_features!r}.")
-        ranked = players[np.argsort(-weights[players], kind="stable")]
-        if max_features is None or len(ranked) <= max_features + 1:
-            max_features = len(ranked)
-        return cls(ranked[:max_features], ranked[max_features:])
+        players = players[ranked(weights[players])]
+        if max_features is None or len(players) <= max_features + 1:
+            max_features = len(players)
+        return cls(players[:max_features], players[max_features:])
 
     def names(self, all_names: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the bars."""
