@@ -73,6 +73,7 @@ class CsvTable:
         self._grouping = Grouping(self.spelling)
         self._choose_layout(lines)
         self._booleans: set[str] = set()
+        self._unseen: set[str] = set()  # columns of a pipe without any cell so far
         self._columns, self._head = self._look(text)
 
     @property
@@ -137,6 +138,8 @@ class CsvTable:
         if self._late.is_open and numbers:
             for piece in block.splitlines(keepends=True) if self.live else [block]:  # the same, however lines arrive
                 self._check_marks(piece, numbers, done)
+        if self._unseen and not self._unseen.isdisjoint(features):
+            self._see(block, [name for name in features if name in self._unseen])
         single = self._plain_batch(block, features, carried, done) if self.live else None
         if single is not None:
             return single
@@ -172,6 +175,13 @@ class CsvTable:
             return done + int(rows[pc.index(texts[name], cell).as_py()])
 
         self._late.check(columns, row_of)
+
+    def _see(self, block: bytes, names: Sequence[str]) -> None:
+        """Settle what columns of a pipe hold that had no cell before."""
+        arrays, n = self._parse(block, (), names, 0, ragged=lambda row: "skip")
+        for name in names:
+            self._unseen.discard(name)
+            self._column(name, dict(zip(range(n), arrays[f"{name} "].to_pylist(), strict=True)))
 
     def _plain_batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch | None:
         """A single row without anything special; ``None`` if there is more to a block."""
@@ -335,9 +345,12 @@ class CsvTable:
         """What a column holds, by its first cells and their rows."""
         present = {row: cell for row, cell in cells.items() if cell and not self.missing.has(cell)}
         others = {row: cell for row, cell in present.items() if not self.spelling.is_number(cell)}
+        if not present and self.live:
+            self._unseen.add(name)
         if not others:
             return Column("number")
-        if all(cell.lower() in ("true", "false") for cell in present.values()):
+        # the first cell of a pipe decides, however many have arrived
+        if all(cell.lower() in ("true", "false") for cell in list(present.values())[: 1 if self.live else None]):
             self._booleans.add(name)
             return Column("number")
         row, cell = next(iter(others.items()))
