@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from culpa.io.tables import Options, open_source
+from culpa.io.tables import Options, TableError, open_source
 from culpa.io.tables.pipe import Pipe
 
 NAMES = ["a", "b", "on", "dé"]
@@ -180,3 +180,41 @@ def test_input_that_does_not_block_ends_where_it_ends(monkeypatch):
         thread.start()
         assert Pipe().read(300_000) == content
         thread.join()
+
+
+def spoilt(line, how):
+    """A line with a byte that is not UTF-8, or with a quote that is never closed."""
+    return [
+        line.replace("ö".encode(), b"\xf6"),
+        line[:3] + b"\xff\xfe" + line[3:],
+        b'"' + line,
+        line.replace(b",", b',"', 1),
+    ][how]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lines_that_are_no_text_do_not_end_a_csv_pipe(monkeypatch, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(40, 3)).round(4)
+    lines = [f"{a},{b},{c},ö{i}\n".encode() for i, (a, b, c) in enumerate(X)]
+    bad = random.choice(40, 3, replace=False).tolist()
+    for row in bad:
+        lines[row] = spoilt(lines[row], int(random.integers(4)))
+    good = [row for row in range(40) if row not in bad]
+    content, said = b"a,b,c,t\n" + b"".join(lines), []
+    for most in (1, 50, 9000):
+        monkeypatch.setattr(sys, "stdin", Standard(content, seed, most))
+        said.clear()
+        source = open_source(None, Options(format="csv"), said.append)
+        batches = list(source.batches(["a", "b", "c"], ["t"]))
+        assert [row for batch in batches for row in batch.rows] == good
+        np.testing.assert_array_equal(np.concatenate([batch.X for batch in batches]), X[good])
+        assert source.skipped == 3
+        assert len(said) == 1
+        assert f"row {min(bad)}" in said[0]
+
+
+def test_a_header_in_another_encoding_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Standard("Größe,b\n1,2\n".encode("cp1252"), 0, 99))
+    with pytest.raises(TableError, match="--encoding cp1252"):
+        open_source(None, Options(format="csv"), print)

@@ -16,7 +16,16 @@ import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_each, check_numeric, find_for_model, plain, take_as_missing, to_matrix
-from culpa.io.tables.lines import WHITESPACE, Lines, cut_line_at_blanks, has_hidden_breaks, restored
+from culpa.io.tables.lines import (
+    UNCLOSED,
+    UNREADABLE,
+    WHITESPACE,
+    Lines,
+    cut_line_at_blanks,
+    has_hidden_breaks,
+    restored,
+    wrong_encoding,
+)
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Grouping, Spelling
 from culpa.io.tables.pipe import Pipe
@@ -52,6 +61,7 @@ class CsvTable:
         self.name = "standard input" if path is None else str(path)
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
+        self._told_unreadable = False
         self._refused, self._next = 0, 0  # rows of a pipe that were refused, and the number of the next row
         self.ragged: list[tuple[int, int]] = []  # rows with too few or too many cells, and how many they have
         self.hints: dict[str, str] = {}  # marks that cells of this table have shown
@@ -134,6 +144,8 @@ class CsvTable:
             raise TableError(f"{self.name}: no row could be used.")
 
     def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
+        if self.live:
+            self._check_readable(block, done)
         numbers = [*features, *(name for name in carried if name in self.numbers)]
         if self._late.is_open and numbers:
             for piece in block.splitlines(keepends=True) if self.live else [block]:  # the same, however lines arrive
@@ -212,9 +224,23 @@ class CsvTable:
                     raise
                 self._refused += 1
                 self._next = done + 1
-                self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+                self._tell(error)
             done = self._next
         self._next = done
+
+    def _check_readable(self, block: bytes, row: int) -> None:
+        if UNREADABLE.encode() in block:
+            raise _UnreadableError(f"{wrong_encoding(f'{self.name}, row {row}', self.encoding)}")
+        if UNCLOSED.encode() in block:
+            raise _UnreadableError(f'{self.name}, row {row}: a quote (") is opened and not closed on its line.')
+
+    def _tell(self, error: TableError) -> None:
+        """Report a row that is skipped; of those that are no text of the table, only the first."""
+        if not isinstance(error, _UnreadableError):
+            self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+        elif not self._told_unreadable:
+            self._told_unreadable = True
+            self.report(f"{str(error).rstrip('.')}. Such rows are skipped and counted, and not reported again.")
 
     def _places(self, done: int, n: int) -> Any:
         """The rows of a block of which ``n`` could be used, counted in the file."""
@@ -258,7 +284,7 @@ class CsvTable:
                 sample = file.read(_SAMPLE + 1)
             complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
         self._sample_is_all = complete
-        return dialect.decode(sample, self.encoding, self.name, complete=complete)
+        return dialect.decode(sample, self.encoding, self.name, complete=complete, live=self.live)
 
     def _choose_delimiter(self, text: str) -> str:
         """Settle the delimiter; returns the text without a line that names it."""
@@ -315,6 +341,8 @@ class CsvTable:
         self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
         layout.check_widths(self.name, lines, self.layout)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
+        if UNREADABLE in "".join((*self.names, *self.units.values())):
+            raise wrong_encoding(self.name, self.encoding)
 
     def _check_header(self) -> None:
         """Ask about a header that looks like a row of numbers."""
@@ -328,8 +356,11 @@ class CsvTable:
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
         """Kinds of columns, and their first cells as texts."""
         once = _Once(text.encode())
-        lines = Lines(once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all)
-        body = b"".join(self._skipping(lines))
+        lines = Lines(
+            once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all, live=self.live
+        )
+        blocks = self._skipping(lines)
+        body = b"".join(line for block in blocks for line in (_readable_lines(block) if self.live else [block]))
         columns: dict[str, Column] = {}
         head: dict[str, list[str]] = {name: [] for name in self.names}
         if body:
@@ -443,7 +474,9 @@ class CsvTable:
     def _blocks(self) -> Iterator[bytes]:
         """The lines of the rows, in blocks."""
         if self._pipe is not None:
-            lines = Lines(self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            lines = Lines(
+                self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK, live=True
+            )
             yield from self._skipping(lines, said=self._said)
             return
         with self._stream() as file:
@@ -481,6 +514,15 @@ class CsvTable:
             f"{self.name}: column {name!r} contains {cell[:40]!r} in row {row}, which is not a number "
             f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
         )
+
+
+class _UnreadableError(TableError):
+    """A line of a pipe that is no text of the table."""
+
+
+def _readable_lines(block: bytes) -> list[bytes]:
+    marks = UNREADABLE.encode(), UNCLOSED.encode()
+    return [line for line in block.splitlines(keepends=True) if not any(mark in line for mark in marks)]
 
 
 def _as_it_is(array: Any) -> Any:
