@@ -166,3 +166,68 @@ def test_a_number_of_400_digits(tmp_path):
         read(path, ["a", "b"])
     table = open_table([str(path)], Options(), Selection(), print)
     assert next(table.batches(["b"], ["a"])).carried["a"].to_pylist() == ["1", "9" * 400, "5"]
+
+
+def rewritten(path, change):
+    """The file with its first sheet's XML changed, and that XML."""
+    parts = {}
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    name = next(name for name in parts if name.startswith("xl/worksheets/sheet"))
+    parts[name] = change(parts[name].decode()).encode()
+    with zipfile.ZipFile(path, "w") as book:
+        for each, content in parts.items():
+            book.writestr(each, content)
+    return parts[name].decode()
+
+
+def numbers_in(xml):
+    """A witness that knows nothing of openpyxl: the numbers of each row of the XML, by their own row numbers."""
+    rows = {
+        int(number): [float(value) for value in re.findall(r"<v>([^<]*)</v>", cells)]
+        for number, cells in re.findall(r'<row r="(\d+)"[^>]*>(.*?)</row>', xml)
+    }
+    return np.array([rows[number] for number in sorted(rows) if number > 1])
+
+
+def shuffled_rows(xml, random):
+    before, rows, after = re.fullmatch(r"(.*<sheetData>)(.*)(</sheetData>.*)", xml, re.DOTALL).groups()
+    each = re.findall(r"<row .*?</row>", rows)
+    at = int(random.integers(2, len(each)))
+    each[at - 1], each[at] = each[at], each[at - 1]
+    return before + "".join(each) + after
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_row_of_the_xml_counts_whatever_the_sheet_says_about_its_size(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    n = int(random.integers(5, 40))
+    path = sheet(tmp_path / "t.xlsx", [["a", "b", "c"], *random.normal(size=(n, 3)).tolist()])
+    corner = f"{'ABCZ'[random.integers(4)]}{random.integers(1, 60)}"
+    xml = rewritten(path, lambda text: re.sub(r'<dimension ref="[^"]*"', f'<dimension ref="A1:{corner}"', text))
+    assert f"A1:{corner}" in xml
+    np.testing.assert_array_equal(read(path, ["a", "b", "c"])[1], numbers_in(xml))
+    rewritten(path, lambda text: shuffled_rows(text, random))
+    with pytest.raises(TableError, match="out of order"):
+        read(path, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('<row r="3"', '<row r="2"'),  # twice the same row
+        lambda text: re.sub(r'(<c r="A3".*?</c>)(<c r="B3".*?</c>)', r"\1\1", text),  # twice the same cell
+        lambda text: text.replace('r="B3"', 'r="B9"'),  # a cell of another row
+    ],
+)
+def test_rows_and_cells_that_contradict_each_other_are_refused(tmp_path, change):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2], [3, 4], [5, 6]])
+    rewritten(path, change)
+    with pytest.raises(TableError, match="out of order or repeated"):
+        read(path, ["a", "b"])
+
+
+def test_cells_out_of_order_in_their_row_are_read(tmp_path):
+    path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2], [3, 4]])
+    rewritten(path, lambda text: re.sub(r'(<c r="A3".*?</c>)(<c r="B3".*?</c>)', r"\2\1", text))
+    np.testing.assert_array_equal(read(path, ["a", "b"])[1], [[1, 2], [3, 4]])

@@ -21,6 +21,7 @@ from culpa.io.tables.table import Batch, Column, Source, TableError
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
+_FILE = b"ARROW1\0\0"  # how Arrow files begin, before their stream
 _MOST_ROWS = 1 << 31  # of one batch; a column of nothing but nulls takes no space, so its length proves nothing
 # what the readers raise about damaged files, beside their own exceptions: names and texts that are not UTF-8
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, SystemError, OverflowError)
@@ -153,7 +154,10 @@ class ArrowTable(ColumnarTable):
 
     def _open(self) -> Any:
         if self.path is None:
-            self._stream: Any = pa.ipc.open_stream(self.pipe or Pipe())
+            pipe = self.pipe or Pipe()
+            if pipe.look(lambda seen: len(seen) >= len(_FILE))[0].startswith(_FILE):
+                pipe.read(len(_FILE))  # a file contains a stream between its marks
+            self._stream: Any = pa.ipc.open_stream(pipe)
             return self._stream.schema
         with self._on_disk() as file:
             return self._reader(file)[0]

@@ -16,7 +16,16 @@ import pyarrow.csv as pa_csv
 
 from culpa.io.tables import dialect, layout, marks
 from culpa.io.tables.columns import check_each, check_numeric, find_for_model, plain, take_as_missing, to_matrix
-from culpa.io.tables.lines import WHITESPACE, Lines, cut_line_at_blanks, has_hidden_breaks, restored
+from culpa.io.tables.lines import (
+    UNCLOSED,
+    UNREADABLE,
+    WHITESPACE,
+    Lines,
+    cut_line_at_blanks,
+    has_hidden_breaks,
+    restored,
+    wrong_encoding,
+)
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Grouping, Spelling
 from culpa.io.tables.pipe import Pipe
@@ -52,6 +61,7 @@ class CsvTable:
         self.name = "standard input" if path is None else str(path)
         self.again, self.live = path is not None, path is None
         self.decisions: list[str] = []
+        self._told_unreadable = False
         self._refused, self._next = 0, 0  # rows of a pipe that were refused, and the number of the next row
         self.ragged: list[tuple[int, int]] = []  # rows with too few or too many cells, and how many they have
         self.hints: dict[str, str] = {}  # marks that cells of this table have shown
@@ -73,6 +83,7 @@ class CsvTable:
         self._grouping = Grouping(self.spelling)
         self._choose_layout(lines)
         self._booleans: set[str] = set()
+        self._unseen: set[str] = set()  # columns of a pipe without any cell so far
         self._columns, self._head = self._look(text)
 
     @property
@@ -133,10 +144,14 @@ class CsvTable:
             raise TableError(f"{self.name}: no row could be used.")
 
     def _batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
+        if self.live:
+            self._check_readable(block, done)
         numbers = [*features, *(name for name in carried if name in self.numbers)]
         if self._late.is_open and numbers:
             for piece in block.splitlines(keepends=True) if self.live else [block]:  # the same, however lines arrive
                 self._check_marks(piece, numbers, done)
+        if self._unseen and not self._unseen.isdisjoint(features):
+            self._see(block, [name for name in features if name in self._unseen])
         single = self._plain_batch(block, features, carried, done) if self.live else None
         if single is not None:
             return single
@@ -173,6 +188,13 @@ class CsvTable:
 
         self._late.check(columns, row_of)
 
+    def _see(self, block: bytes, names: Sequence[str]) -> None:
+        """Settle what columns of a pipe hold that had no cell before."""
+        arrays, n = self._parse(block, (), names, 0, ragged=lambda row: "skip")
+        for name in names:
+            self._unseen.discard(name)
+            self._column(name, dict(zip(range(n), arrays[f"{name} "].to_pylist(), strict=True)))
+
     def _plain_batch(self, block: bytes, features: Sequence[str], carried: Sequence[str], done: int) -> Batch | None:
         """A single row without anything special; ``None`` if there is more to a block."""
         special = self._by_text or self.decimal != "." or self.coded or self._booleans or self.missing.numbers
@@ -202,9 +224,23 @@ class CsvTable:
                     raise
                 self._refused += 1
                 self._next = done + 1
-                self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+                self._tell(error)
             done = self._next
         self._next = done
+
+    def _check_readable(self, block: bytes, row: int) -> None:
+        if UNREADABLE.encode() in block:
+            raise _UnreadableError(f"{wrong_encoding(f'{self.name}, row {row}', self.encoding)}")
+        if UNCLOSED.encode() in block:
+            raise _UnreadableError(f'{self.name}, row {row}: a quote (") is opened and not closed on its line.')
+
+    def _tell(self, error: TableError) -> None:
+        """Report a row that is skipped; of those that are no text of the table, only the first."""
+        if not isinstance(error, _UnreadableError):
+            self.report(f"{str(error).rstrip('.')}. The row is skipped.")
+        elif not self._told_unreadable:
+            self._told_unreadable = True
+            self.report(f"{str(error).rstrip('.')}. Such rows are skipped and counted, and not reported again.")
 
     def _places(self, done: int, n: int) -> Any:
         """The rows of a block of which ``n`` could be used, counted in the file."""
@@ -248,7 +284,7 @@ class CsvTable:
                 sample = file.read(_SAMPLE + 1)
             complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
         self._sample_is_all = complete
-        return dialect.decode(sample, self.encoding, self.name, complete=complete)
+        return dialect.decode(sample, self.encoding, self.name, complete=complete, live=self.live)
 
     def _choose_delimiter(self, text: str) -> str:
         """Settle the delimiter; returns the text without a line that names it."""
@@ -305,6 +341,8 @@ class CsvTable:
         self.layout = layout.find_in(self.name, lines, self.spelling.is_number, self.missing.has, self.options)
         layout.check_widths(self.name, lines, self.layout)
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
+        if UNREADABLE in "".join((*self.names, *self.units.values())):
+            raise wrong_encoding(self.name, self.encoding)
 
     def _check_header(self) -> None:
         """Ask about a header that looks like a row of numbers."""
@@ -318,8 +356,11 @@ class CsvTable:
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:
         """Kinds of columns, and their first cells as texts."""
         once = _Once(text.encode())
-        lines = Lines(once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all)
-        body = b"".join(self._skipping(lines))
+        lines = Lines(
+            once, "utf-8", self.delimiter, self.name, len(self.names), whole=self._sample_is_all, live=self.live
+        )
+        blocks = self._skipping(lines)
+        body = b"".join(line for block in blocks for line in (_readable_lines(block) if self.live else [block]))
         columns: dict[str, Column] = {}
         head: dict[str, list[str]] = {name: [] for name in self.names}
         if body:
@@ -335,9 +376,12 @@ class CsvTable:
         """What a column holds, by its first cells and their rows."""
         present = {row: cell for row, cell in cells.items() if cell and not self.missing.has(cell)}
         others = {row: cell for row, cell in present.items() if not self.spelling.is_number(cell)}
+        if not present and self.live:
+            self._unseen.add(name)
         if not others:
             return Column("number")
-        if all(cell.lower() in ("true", "false") for cell in present.values()):
+        # the first cell of a pipe decides, however many have arrived
+        if all(cell.lower() in ("true", "false") for cell in list(present.values())[: 1 if self.live else None]):
             self._booleans.add(name)
             return Column("number")
         row, cell = next(iter(others.items()))
@@ -430,7 +474,9 @@ class CsvTable:
     def _blocks(self) -> Iterator[bytes]:
         """The lines of the rows, in blocks."""
         if self._pipe is not None:
-            lines = Lines(self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK)
+            lines = Lines(
+                self._pipe.read1, self.encoding, self.delimiter, self.name, len(self.names), _BLOCK, live=True
+            )
             yield from self._skipping(lines, said=self._said)
             return
         with self._stream() as file:
@@ -468,6 +514,15 @@ class CsvTable:
             f"{self.name}: column {name!r} contains {cell[:40]!r} in row {row}, which is not a number "
             f"(the delimiter is {self.delimiter!r}, the decimal mark is {self.decimal!r}). {take_as_missing(cell)}"
         )
+
+
+class _UnreadableError(TableError):
+    """A line of a pipe that is no text of the table."""
+
+
+def _readable_lines(block: bytes) -> list[bytes]:
+    marks = UNREADABLE.encode(), UNCLOSED.encode()
+    return [line for line in block.splitlines(keepends=True) if not any(mark in line for mark in marks)]
 
 
 def _as_it_is(array: Any) -> Any:

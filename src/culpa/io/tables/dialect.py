@@ -26,9 +26,9 @@ _MARKS = {  # at the beginning of a text, by encoding; the first that fits count
 DELIMITERS = (",", ";", "\t", "|")
 
 
-def decode(sample: bytes, encoding: str, table: str, *, complete: bool) -> str:
+def decode(sample: bytes, encoding: str, table: str, *, complete: bool, live: bool = False) -> str:
     """The beginning of a file as text, cut after its last whole line unless it is the whole file."""
-    decoder = make_decoder(encoding)
+    decoder = make_decoder(encoding, live=live)
     _refuse_other_bytes(sample, encoding, table)
     try:
         text = (decoder(sample) + (decoder(b"") if complete else b"")).decode(

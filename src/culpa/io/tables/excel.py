@@ -246,12 +246,33 @@ class ExcelTable:
         with self._book() as book:
             sheet = book[self._sheet]
             self._total = sheet.max_row or 0
-            for row in sheet.iter_rows(values_only=True):
+            for row in self._all_rows(sheet):
                 if any(cell is not None and cell != "" for cell in row):
                     if skip:
                         skip -= 1
                         continue
                     yield row
+
+    def _all_rows(self, sheet: Any) -> Iterator[Row]:
+        """The rows as the XML lists them. What a sheet says about its size may be stale, so it does not matter here.
+
+        `openpyxl` itself would leave out rows beyond that size, rows and cells out of order, and repeated ones.
+        """
+        from openpyxl.worksheet._reader import WorkSheetParser
+
+        book, before = sheet.parent, 0
+        formats = {"date_formats": book._date_formats, "timedelta_formats": book._timedelta_formats}
+        with sheet._get_source() as xml:
+            parser = WorkSheetParser(xml, sheet._shared_strings, data_only=True, epoch=book.epoch, **formats)
+            for number, cells in parser.parse():
+                by_column = {cell["column"]: cell["value"] for cell in cells if cell["row"] == number}
+                if number <= before or len(by_column) < len(cells):
+                    raise TableError(
+                        f"{self.name}: the rows or cells of the sheet {self._sheet!r} are out of order or repeated at row "
+                        f"{number}. Open the workbook in a spreadsheet program, check it, and save it."
+                    )
+                before = number
+                yield tuple(by_column.get(column) for column in range(1, max(by_column, default=0) + 1))
 
     def _book(self) -> "_Book":
         return _Book(self.path)

@@ -1,7 +1,8 @@
 """Text files as blocks of whole lines, in UTF-8. A line break inside a quoted cell does not end a line.
 
 Such line breaks are replaced by characters that `restored` turns back. A quote that is never closed, or that swallows lines
-which look like rows, is an error: otherwise it would make rows disappear.
+which look like rows, is an error: otherwise it would make rows disappear. On a pipe, such lines, and lines with bytes that
+are not in the encoding, are marked, so that they are skipped one by one and do not end the answers.
 """
 
 import codecs
@@ -15,6 +16,10 @@ from typing import Any
 from culpa.io.tables.table import TableError
 
 HIDDEN_BREAKS = {"\n": "\U000f000a", "\r": "\U000f000d"}  # characters for private use, which no table contains
+UNREADABLE, UNCLOSED = (
+    "\U000f0000",
+    "\U000f0022",
+)  # mark bytes that are not in the encoding, and lines with an open quote
 _MOST_LINES = 1000  # of one cell
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(rb'\s*"?[+-]?\d[\d.,]*"?\s*')
@@ -32,6 +37,7 @@ class Lines:
     width: int = 0
     size: int = 1 << 22  # bytes read at a time
     whole: bool = True  # whether the text ends where reading ends; if not, an open cell at its end is left out
+    live: bool = False  # whether lines that cannot be read are marked, instead of an error
 
     def __iter__(self) -> Iterator[bytes]:
         """Blocks of whole lines; the last one may lack its line break."""
@@ -44,7 +50,9 @@ class Lines:
             block, open_cell = self._closed(_without_marks(block), done)
             done += block.count(b"\n")
             if open_cell and piece is None and self.whole:
-                raise _unclosed(self.table, done)
+                if not self.live:
+                    raise _unclosed(self.table, done)
+                block, open_cell = block + b"".join(map(_marked, _split(open_cell))), b""
             rest = open_cell + rest
             if len(rest) > _LONGEST_LINE:
                 raise TableError(f"{self.table}, line {done + 1}: the line is longer than {_LONGEST_LINE:,} bytes.")
@@ -52,7 +60,7 @@ class Lines:
                 yield _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
 
     def _decoded(self) -> Iterator[bytes]:
-        decoder = make_decoder(self.encoding)
+        decoder = make_decoder(self.encoding, live=self.live)
         while True:
             chunk = self.read(self.size)
             try:
@@ -78,14 +86,15 @@ class Lines:
         result: list[bytes] = []
         begun: list[bytes] = []  # lines of a cell that is open
         for number, line in enumerate(_split(block), done + 1):
+            if begun and (len(begun) >= _MOST_LINES or self._is_row(line)):
+                if not self.live:
+                    raise _unclosed(self.table, number - len(begun) - 1)
+                result += map(_marked, begun)
+                begun = []
             if not begun and b'"' not in line:
                 result.append(line)
                 continue
-            if begun and self._is_row(line):
-                raise _unclosed(self.table, number - len(begun) - 1)
             begun.append(line)
-            if len(begun) > _MOST_LINES:
-                raise _unclosed(self.table, number - len(begun))
             if not _ends_open(b"".join(begun) if len(begun) < 3 else line, self.delimiter, len(begun) >= 3):
                 whole = b"".join(begun)
                 body = whole.rstrip(b"\r\n")
@@ -102,6 +111,11 @@ class Lines:
         """Whether a line inside a quoted cell looks like a row of the table."""
         cells = line.strip().split(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _marked(line: bytes) -> bytes:
+    """A line in which a quote is opened and not closed, without its quotes."""
+    return UNCLOSED.encode() + line.replace(b'"', b"")
 
 
 def _without_marks(block: bytes) -> bytes:
@@ -175,22 +189,27 @@ def cut_line_at_blanks(line: str) -> list[str]:
     return re.split(r"[ \t]+", line.strip(" \t\r\n"))
 
 
-def make_decoder(encoding: str) -> Callable[[bytes], bytes]:
-    """A function that turns pieces of a text into UTF-8; an empty piece ends the text."""
+codecs.register_error("culpa.unreadable", lambda error: (UNREADABLE, error.end))  # type: ignore[attr-defined]
+
+
+def make_decoder(encoding: str, *, live: bool = False) -> Callable[[bytes], bytes]:
+    """A function that turns pieces of a text into UTF-8; an empty piece ends the text. ``live`` marks what is unreadable."""
+    errors = "culpa.unreadable" if live else "strict"
     try:
         with suppress(UnicodeError):
             b"a".decode(encoding)  # refuses codecs that are not of texts, such as rot13
         info = codecs.lookup(encoding)
-        decoder = codecs.getincrementaldecoder(encoding)("strict")
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
     except (LookupError, ValueError):
         raise TableError(f"unknown encoding {encoding!r}: try utf-8 or cp1252.") from None
     if info.name in ("utf-8", "utf-8-sig"):
-        check = codecs.getincrementaldecoder("utf-8")("strict")
+        check = codecs.getincrementaldecoder("utf-8")(errors)
 
         def passed(chunk: bytes) -> bytes:
-            if not chunk or not chunk.isascii() or check.getstate()[0]:
-                check.decode(chunk, final=not chunk)
-            return chunk
+            if chunk and chunk.isascii() and not check.getstate()[0]:
+                return chunk
+            text = check.decode(chunk, final=not chunk)
+            return text.encode() if live else chunk
 
         return passed
     return lambda chunk: decoder.decode(chunk, final=not chunk).encode()

@@ -1,7 +1,9 @@
-"""Standard input whose beginning can be looked at before it is read."""
+"""Standard input whose beginning can be looked at before it is read. Every reader of a pipe reads through this object."""
 
 import io
 import json
+import os
+import select
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from culpa.io.tables.table import TableError
 
 _MOST = 1 << 18  # bytes looked at
+_LARGEST_CHUNK = 1 << 24
 
 
 class Pipe(io.RawIOBase):
@@ -23,7 +26,7 @@ class Pipe(io.RawIOBase):
     def look(self, enough: Callable[[bytes], bool]) -> tuple[bytes, bool]:
         """What has arrived as soon as it is enough, and whether that is all."""
         while not self._ended and len(self._rest) < _MOST and not enough(self._rest):
-            chunk = self._input.read1(_MOST)
+            chunk = self._arrived(_MOST)
             self._ended = not chunk
             self._rest += chunk
         return self._rest, self._ended
@@ -33,17 +36,30 @@ class Pipe(io.RawIOBase):
         if self._rest:
             chunk, self._rest = self._rest[:size], self._rest[size:]
             return chunk
-        return b"" if self._ended else bytes(self._input.read1(size))
+        return b"" if self._ended else self._arrived(size)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """So many bytes, or all; fewer only at the end. Readers of binary formats take a short answer for the end."""
+        parts, left = [], sys.maxsize if size is None or size < 0 else size
+        while left and (chunk := self.read1(min(left, _LARGEST_CHUNK))):
+            parts.append(chunk)
+            left -= len(chunk)
+        return b"".join(parts)
+
+    def _arrived(self, size: int) -> bytes:
+        """What arrives next; nothing at the end. Input that does not block may have nothing yet, which is not the end."""
+        chunk: bytes | None = self._input.read1(size)
+        raw = getattr(self._input, "raw", None)
+        while not chunk and raw is not None and not os.get_blocking(raw.fileno()):
+            chunk = raw.read(size)
+            if chunk is not None:
+                break
+            select.select([raw], [], [])
+        return bytes(chunk or b"")
 
     def readable(self) -> bool:
         """It is."""
         return True
-
-    def readinto(self, buffer: Any) -> int:
-        """For readers of binary formats."""
-        chunk = self.read1(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
 
     def format(self) -> str:
         """The format, by the first line: NDJSON, Arrow or CSV."""
