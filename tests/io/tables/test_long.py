@@ -1,5 +1,7 @@
 """Long tables of historians become wide ones: the same means as pandas, whatever the order and the portions."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -105,7 +107,120 @@ def test_readings_that_stay_valid(tmp_path):
     lines = [f"A,2024-02-29 {time},{i}" for i, time in enumerate(times)]
     (tmp_path / "t.csv").write_text("n,at,x\nB,2024-02-29 23:00:00,7\n" + "\n".join(lines) + "\n")
     _, found = read_short(tmp_path / "t.csv", ["A", "B"], every="1min", hold="2min")
-    np.testing.assert_array_equal(found, [[0, 7], [1, 7], [2, 7], [3, np.nan]])
+    np.testing.assert_array_equal(found, [[0, 7], [1, 7], [2, 7], [2, np.nan], [2, np.nan], [3, np.nan]])
+
+
+def test_the_last_reading_is_held_and_not_the_mean_of_its_interval(tmp_path):
+    lines = [
+        "A,2024-02-29 10:00:10,10",
+        "A,2024-02-29 10:00:50,20",
+        "B,2024-02-29 10:00:55,1",
+        "B,2024-02-29 10:04:05,2",
+    ]
+    (tmp_path / "t.csv").write_text("n,at,x\n" + "\n".join(lines) + "\n")
+    _, found = read_short(tmp_path / "t.csv", ["A", "B"], every="1min", hold="1h")
+    np.testing.assert_array_equal(found, [[15, 1], [20, 1], [20, 1], [20, 1], [20, 2]])
+    _, found = read_short(tmp_path / "t.csv", ["A", "B"], every="1min", hold="2min")
+    np.testing.assert_array_equal(found, [[15, 1], [20, 1], [20, 1], [np.nan, 2]])  # nothing is held at 10:03
+
+
+@pytest.mark.parametrize("bad", ["99,Bad", "Bad Input,Good", ",Good"])
+def test_a_bad_reading_ends_the_hold(tmp_path, bad):
+    lines = ["A,2024-02-29 10:00,7,Good", f"A,2024-02-29 10:02,{bad}", "A,2024-02-29 10:04,8,Good"]
+    lines = [lines[min(i // 2, 2)] if i % 2 == 0 and i < 5 else "" for i in range(5)]
+    b = [f"B,2024-02-29 10:0{i},{i},Good" for i in range(6)]
+    (tmp_path / "t.csv").write_text(
+        "tag,time,value,quality\n"
+        + "\n".join(line for pair in zip([*lines, ""], b, strict=True) for line in pair if line)
+        + "\n"
+    )
+    for every in ("1min", None):
+        _, found = read(tmp_path / "t.csv", ["A", "B"], every=every, hold="1h")
+        np.testing.assert_array_equal(found["A"], [7, 7, np.nan, np.nan, 8, 8])
+
+
+def resampled(frame, tags, every, hold, zone):
+    """One row per interval in which a tag has a value, reading by reading."""
+    frame = frame.assign(good=frame["value"].notna() & (frame["quality"] == "Good")).sort_values("time", kind="stable")
+    clocks = frame["time"].dt.tz_localize(None) if zone else frame["time"]
+    starts = clocks.dt.floor(every)
+    rows = {}
+    for start in pd.date_range(starts.min(), starts.max(), freq=every):
+        row = []
+        for tag in tags:
+            mine = frame[frame["tag"] == tag]
+            here, before = mine[starts[mine.index] == start], mine[starts[mine.index] < start]
+            value = np.nan
+            if here["good"].any():
+                value = here["value"][here["good"]].mean()
+            elif not len(here) and len(before) and before["good"].iloc[-1]:
+                age = start - clocks[before.index[-1]]
+                value = before["value"].iloc[-1] if age <= pd.Timedelta(hold) else np.nan
+            row.append(value)
+        if not np.isnan(row).all():
+            rows[start] = row
+    return pd.DataFrame.from_dict(rows, orient="index", columns=tags)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_intervals_and_held_readings_are_those_of_a_loop(tmp_path, monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", int(rng.integers(200, 3000)))
+    monkeypatch.setattr("culpa.io.tables.long._ROWS", int(rng.integers(2, 40)))
+    n, every = 80, str(rng.choice(["1min", "15min", "1h", "6h", "1D"]))
+    hold = pd.Timedelta(every) * float(rng.choice([0.5, 1.0, 2.5, 20.0]))
+    zone = [None, "+05:30", "+05:45", "-03:30"][rng.integers(4)]
+    span = int(pd.Timedelta(every).total_seconds() * rng.integers(3, 60))
+    times = pd.Timestamp("2024-03-01") + pd.to_timedelta(np.sort(rng.integers(0, span, n)), unit="s")
+    frame = pd.DataFrame(
+        {
+            "tag": rng.choice(["A", "B"], n),
+            "time": times
+            if zone is None
+            else times.tz_localize("UTC").tz_convert(pd.Timestamp(f"2024-03-01T00:00{zone}").tz),
+            "value": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n).round(6)),
+            "quality": np.where(rng.random(n) < 0.15, "Bad", "Good"),
+        }
+    )
+    frame = frame.sort_values(["tag", "time"]) if rng.random() < 0.3 else frame
+    frame = frame.reset_index(drop=True)
+    frame.assign(time=frame["time"].map(lambda time: time.isoformat())).to_csv(tmp_path / "t.csv", index=False)
+    _, found = read(tmp_path / "t.csv", ["A", "B"], every=every, hold=f"{hold.total_seconds():.0f}s")
+    wanted = resampled(frame, ["A", "B"], every, hold, zone)
+    np.testing.assert_allclose(found, wanted)
+    assert found.index.tz_localize(None).tolist() == wanted.index.tolist()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Beirut", "America/St_Johns", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("every", ["1D", "12h", "1h", "15min"])
+def test_intervals_are_those_of_local_clocks(tmp_path, kind, zone, every):
+    """Days may have 23 or 25 hours; an hour that comes twice is two intervals of an hour."""
+    moments = pd.date_range("2023-10-01", "2023-11-10", freq="15min", tz="UTC").append(
+        pd.date_range("2024-03-01", "2024-04-10", freq="15min", tz="UTC")
+    )
+    local = moments.tz_convert(zone)
+    values = np.arange(len(moments), dtype=float)
+    frame = pd.DataFrame({"tag": np.tile(["A", "B"], len(moments)), "time": local.repeat(2), "value": values.repeat(2)})
+    if kind == "csv":
+        frame["time"] = frame["time"].map(lambda time: time.isoformat())
+        frame.to_csv(tmp_path / "t.csv", index=False)
+    else:
+        frame.to_parquet(tmp_path / "t.parquet")
+    options = Options(long=("tag", "time", "value"), every=every)
+    table = open_table([str(tmp_path / f"t.{kind}")], options, Selection(), print)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the offset changes
+        batches = list(table.inner.batches(["A"], ["time"]))
+    clocks = local.tz_localize(None).floor(every)
+    keys = clocks if pd.Timedelta(every) > pd.Timedelta("1h") else moments - (local.tz_localize(None) - clocks)
+    wanted = pd.Series(values).groupby(keys).mean()
+    np.testing.assert_allclose(np.concatenate([batch.X[:, 0] for batch in batches]), wanted)
+    if keys.tz is None:
+        labels = np.concatenate([batch.clocks for batch in batches])
+    else:
+        labels = np.concatenate([batch.carried["time"].to_numpy(zero_copy_only=False) for batch in batches])
+    np.testing.assert_array_equal(labels, wanted.index.tz_localize(None) if keys.tz else wanted.index)
 
 
 def test_a_file_per_tag(tmp_path):
@@ -125,7 +240,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 20_000)
     sizes = []
     add = long._Grid.add
-    monkeypatch.setattr(long._Grid, "add", lambda grid, *given: (add(grid, *given), sizes.append(len(grid.keys)))[0])
+    monkeypatch.setattr(
+        long._Grid, "add", lambda grid, *given: (add(grid, *given), sizes.append(len(grid.open.keys)))[0]
+    )
     frame = long_frame(60_000)
     frame.to_csv(tmp_path / "t.csv", index=False)
     _, found = read(tmp_path / "t.csv", ["A", "B", "C"], every="1s")

@@ -6,7 +6,7 @@ tag after tag is averaged first, which needs memory for the result but not for t
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
 from culpa.io.tables.csv_table import CsvTable
@@ -25,10 +25,13 @@ from culpa.io.tables.qualities import Judge
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 from culpa.io.tables.timed import TimedTable
+from culpa.io.tables.times import UNITS, wall_clocks
 from culpa.monitoring.times import read_gap
 
 _OPEN = 16  # intervals behind the latest one that can still get readings
 _ROWS = 1 << 15  # rows handed out at a time
+_HOUR = 3600 * 10**9  # longer intervals are those of local clocks, also on days when clocks change
+_NEVER = -(1 << 62)  # as a moment
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,17 @@ class Roles:
         for name in names:
             find(name, known, table)
         return cls(*names)
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """Intervals, UTC offsets, positions of tags, moments and values (NaN if they are bad) of readings."""
+
+    keys: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    tags: NDArray[np.int64]
+    moments: NDArray[np.int64]
+    values: Floats
 
 
 class LongTable:
@@ -137,32 +151,39 @@ class LongTable:
         for name in carried:
             find(name, [self.roles.time], self.name)
         self.missing_found.clear()
-        grid, done = _Grid(len(features), self.hold, self.every), 0
+        grid, done = _Grid(len(features), self.hold, self.every, local=self._local), 0
         seen: set[str] = set()
-        for keys, tags, values in self._readings(features, seen):
-            grid.add(keys, tags, values, self.name)
+        for found in self._readings(features, seen):
+            grid.add(found, self.name)
             if self._ordered:
-                for out_keys, X in grid.finished(_OPEN):
-                    yield self._batch(out_keys, X, done, carried)
+                for keys, offsets, X in grid.finished(_OPEN):
+                    yield self._batch(keys, offsets, X, done, carried)
                     done += len(X)
         find_for_model(features, (), sorted(seen), self.name)
-        for out_keys, X in grid.finished(0):
-            yield self._batch(out_keys, X, done, carried)
+        for keys, offsets, X in grid.finished(0):
+            yield self._batch(keys, offsets, X, done, carried)
             done += len(X)
 
-    def _batch(self, keys: NDArray[np.int64], X: Floats, done: int, carried: Sequence[str]) -> Batch:
+    @property
+    def _local(self) -> bool:
+        """Whether intervals are counted on local clocks. Shorter ones are not, because an hour comes twice in autumn."""
+        return self.every is not None and self.every > _HOUR
+
+    def _batch(
+        self, keys: NDArray[np.int64], offsets: NDArray[np.int64], X: Floats, done: int, carried: Sequence[str]
+    ) -> Batch:
         import pandas as pd
 
-        unit = "s" if self.every is not None and self.every % 10**9 == 0 else "us"  # as fine as it needs to be
-        times = pd.DatetimeIndex(keys * (self.every or 1), dtype="datetime64[ns]").as_unit(unit)
+        moments, clocks = (keys - offsets, keys) if self._local else (keys, keys + offsets)
+        step = self.every or 1
+        unit = next(unit for unit in ("s", "us", "ns") if step % UNITS[unit] == 0)  # as fine as it needs to be
+        times = pd.DatetimeIndex(moments, dtype="datetime64[ns]").as_unit(unit)
         times = times if self._zone is None else times.tz_localize("UTC").tz_convert(self._zone)
         cells = {name: pa.array(times) for name in carried}
-        return Batch(np.arange(done, done + len(X)), X, cells)
+        return Batch(np.arange(done, done + len(X)), X, cells, clocks=pd.DatetimeIndex(clocks, dtype="datetime64[ns]"))
 
-    def _readings(
-        self, features: Sequence[str], seen: set[str]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
-        """Interval, position of the tag and value of all good readings of some tags, in portions."""
+    def _readings(self, features: Sequence[str], seen: set[str]) -> Iterator[_Readings]:
+        """All good readings of some tags, in portions; bad ones, too, if readings are held, because they end that."""
         where = {name: position for position, name in enumerate(features)}
         self._zones = self.timed.zones  # which looks at the first cells, so before a pipe is read
         wanted = [name for name in (self.roles.tag, self.roles.time, self.roles.value, self.roles.quality) if name]
@@ -173,11 +194,14 @@ class LongTable:
             seen.update(names)
             tags = np.array([where.get(name, -1) for name in names] or [-1])[codes]
             values = self._values(batch, tags, features)
-            keep = (tags >= 0) & ~np.isnan(values)
+            good = (tags >= 0) & ~np.isnan(values)
             if self.roles.quality is not None:
-                keep &= self._is_good(batch.carried[self.roles.quality], keep)
-            keys = self._keys(batch)
-            yield (keys, tags, values) if keep.all() else (keys[keep], tags[keep], values[keep])
+                good &= self._is_good(batch.carried[self.roles.quality], good)
+            keep = good if self.hold is None else tags >= 0
+            values = values if good.all() else np.where(good, values, np.nan)
+            keys, offsets, moments = self._keys(batch)
+            part = slice(None) if keep.all() else keep
+            yield _Readings(keys[part], offsets[part], tags[part], moments[part], values[part])
 
     def _values(self, batch: Batch, tags: NDArray[np.int64], features: Sequence[str]) -> Floats:
         """The values; NaN where they are missing, and for tags that nobody asked for."""
@@ -250,21 +274,24 @@ class LongTable:
             [str(cell) for cell in self.inner.look(self.roles.quality)], self.good, self.roles.quality, self.name
         )
 
-    def _keys(self, batch: Batch) -> NDArray[np.int64]:
-        """The interval of each line, counted from 1970."""
+    def _keys(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The interval, the UTC offset and the moment of each line, in nanoseconds since 1970."""
         import pandas as pd
 
         codes, texts = _coded(batch.carried[self.roles.time], keep=True)
         first = int(batch.rows[0])
         try:
-            times = self._zones.settle(self.timed.time_format.read(texts, self.roles.time, first), first)
+            read = self.timed.time_format.read(texts, self.roles.time, first)
+            times = self._zones.settle(read, first)
         except (TypeError, ValueError) as error:
             raise TableError(f"{self.name}: {error}") from None
         if not isinstance(times, pd.DatetimeIndex):
             raise TableError(f"{self.name}: {self.roles.time!r} must contain times with dates.")
         self._zone = times.tz
-        unique = times.as_unit("ns").asi8 // (self.every or 1)
-        return np.asarray(unique[codes], dtype=np.int64)
+        moments, clocks = times.as_unit("ns").asi8, wall_clocks(read, texts).as_unit("ns").asi8
+        late = 0 if self.every is None else clocks % self.every  # since the interval began on local clocks
+        keys = clocks - late if self._local else moments - late
+        return keys[codes], (clocks - moments)[codes], moments[codes]
 
     @cached_property
     def _ordered(self) -> bool:
@@ -280,65 +307,133 @@ class LongTable:
         return len(set(tags)) > 1 and bool((late <= _OPEN // 2 * (self.every or 0)).all())
 
 
+@dataclass(frozen=True)
+class _Intervals:
+    """Intervals that have readings: sums and counts of the good ones by tag; the last reading and its moment if it is held.
+
+    ``offsets`` are the UTC offsets of their first readings.
+    """
+
+    keys: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sums: Floats
+    counts: Floats
+    last: Floats  # NaN if it is bad
+    when: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, found: _Readings, n: int, n_held: int) -> "_Intervals":
+        """From readings of ``n`` tags, of which the last are held if ``n_held`` is not 0."""
+        keys, rows = _unique(found.keys)
+        offsets = np.zeros(len(keys), dtype=np.int64)
+        offsets[rows[::-1]] = found.offsets[::-1]
+        flat, size, good = rows * n + found.tags, len(keys) * n, ~np.isnan(found.values)
+        sums = np.bincount(flat, weights=np.where(good, found.values, 0.0), minlength=size)
+        counts = np.bincount(flat, weights=good, minlength=size)
+        last, when = np.full((len(keys), n_held), np.nan), np.full((len(keys), n_held), _NEVER)
+        if n_held:
+            order = np.argsort(found.moments, kind="stable")
+            last.flat[flat[order]], when.flat[flat[order]] = found.values[order], found.moments[order]
+        return cls(keys, offsets, sums.reshape(-1, n), counts.reshape(-1, n), last, when)
+
+    def __getitem__(self, part: slice) -> "_Intervals":
+        return _Intervals(*(getattr(self, item.name)[part] for item in fields(self)))
+
+    def joined(self, others: "_Intervals") -> "_Intervals":
+        """Both, where ``others`` were read later."""
+        if not len(self.keys) or others.keys[0] > self.keys[-1]:
+            pairs = ((getattr(self, item.name), getattr(others, item.name)) for item in fields(self))
+            return _Intervals(*map(np.concatenate, pairs))
+        keys = np.union1d(self.keys, others.keys)
+        old, new = np.searchsorted(keys, self.keys), np.searchsorted(keys, others.keys)
+
+        def spread(cells: NDArray[Any], rows: NDArray[Any], empty: float) -> NDArray[Any]:
+            whole = np.full((len(keys), *cells.shape[1:]), empty, dtype=cells.dtype)
+            whole[rows] = cells
+            return whole
+
+        offsets = spread(others.offsets, new, 0)
+        offsets[old] = self.offsets
+        sums = spread(self.sums, old, 0) + spread(others.sums, new, 0)
+        counts = spread(self.counts, old, 0) + spread(others.counts, new, 0)
+        when, later = spread(self.when, old, _NEVER), spread(others.when, new, _NEVER)
+        last = np.where(later >= when, spread(others.last, new, np.nan), spread(self.last, old, np.nan))
+        return _Intervals(keys, offsets, sums, counts, last, np.maximum(when, later))
+
+
 class _Grid:
-    """Sums and counts of readings by interval and tag, for the intervals that are not finished."""
+    """The intervals that are not finished, and what is held of those before. ``local`` keys are on local clocks."""
 
-    def __init__(self, n_tags: int, hold: int | None, every: int | None) -> None:
-        self.n, self.keys = n_tags, np.empty(0, dtype=np.int64)
-        self.sums, self.counts = np.empty((0, n_tags)), np.empty((0, n_tags))
-        self.last: int | None = None  # the latest interval that was handed out
-        self.hold = None if hold is None else hold // (every or 1)
-        self.held, self.held_since = np.full(n_tags, np.nan), np.zeros(n_tags, dtype=np.int64)
+    def __init__(self, n_tags: int, hold: int | None, every: int | None, *, local: bool = False) -> None:
+        self.n, self.hold, self.every, self.local = n_tags, hold, every, local
+        self.n_held = 0 if hold is None else n_tags
+        self.open: _Intervals | None = None
+        self.last: tuple[int, int] | None = None  # the latest interval that was handed out, and its UTC offset
+        self.held = np.full(n_tags, np.nan), np.full(n_tags, _NEVER)  # last readings, and their moments
 
-    def add(self, keys: NDArray[np.int64], tags: NDArray[np.int64], values: Floats, table: str) -> None:
+    def add(self, found: _Readings, table: str) -> None:
         """Add readings."""
-        if not len(keys):
+        if not len(found.keys):
             return
-        unique, rows = _unique(keys)
-        if self.last is not None and unique[0] <= self.last:
+        more = _Intervals.of(found, self.n, self.n_held)
+        if self.last is not None and more.keys[0] <= self.last[0]:
             raise TableError(
                 f"{table}: the lines go far back in time after the beginning of the file. Sort them by time."
             )
-        flat, size = rows * self.n + tags, len(unique) * self.n
-        sums = np.bincount(flat, weights=values, minlength=size).reshape(-1, self.n)
-        counts = np.bincount(flat, minlength=size).reshape(-1, self.n).astype(np.float64)
-        if not len(self.keys) or unique[0] > self.keys[-1]:
-            self.keys = np.concatenate([self.keys, unique])
-            self.sums, self.counts = np.concatenate([self.sums, sums]), np.concatenate([self.counts, counts])
+        self.open = more if self.open is None else self.open.joined(more)
+
+    def finished(self, left: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
+        """Hand out keys, UTC offsets and means of all intervals but the last ``left``."""
+        n = 0 if self.open is None else len(self.open.keys) - left
+        if self.open is None or n <= 0:
             return
-        merged = np.union1d(self.keys, unique)
-        old, new = np.searchsorted(merged, self.keys), np.searchsorted(merged, unique)
-        for name, more in (("sums", sums), ("counts", counts)):
-            whole = np.zeros((len(merged), self.n))
-            whole[old] = getattr(self, name)
-            whole[new] += more
-            setattr(self, name, whole)
-        self.keys = merged
+        done, self.open = self.open[:n], self.open[n:]
+        if self.hold is not None:
+            yield from self._with_held(done)
+        else:
+            for start in range(0, n, _ROWS):
+                part = done[start : start + _ROWS]
+                yield part.keys, part.offsets, _means(part)
+        self.last = int(done.keys[-1]), int(done.offsets[-1])
 
-    def finished(self, left: int) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Hand out all intervals but the last ``left``."""
-        n = len(self.keys) - left
-        for start in range(0, max(n, 0), _ROWS):
-            part = slice(start, min(start + _ROWS, n))
-            with np.errstate(invalid="ignore"):
-                X = self.sums[part] / self.counts[part]
-            yield self.keys[part], X if self.hold is None else self._held(self.keys[part], X)
-        if n > 0:
-            self.last = int(self.keys[n - 1])
-            self.keys, self.sums, self.counts = self.keys[n:], self.sums[n:], self.counts[n:]
+    def _with_held(self, done: _Intervals) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
+        """Intervals with held readings, and those in between in which something is held but nothing was read."""
+        first = (int(done.keys[0]), int(done.offsets[0])) if self.last is None else self.last
+        before = np.concatenate([[first[0]], done.keys[:-1]])
+        offsets = np.concatenate([[first[1]], done.offsets[:-1]])
+        between = np.zeros(len(before), dtype=np.int64)
+        if self.every is not None and self.hold is not None:
+            between = np.clip((done.keys - before - 1) // self.every, 0, self.hold // self.every + 1)
+        ends = np.cumsum(between + 1)
+        for start in range(0, int(ends[-1]), _ROWS):
+            places = np.arange(start, min(start + _ROWS, int(ends[-1])))
+            at = np.searchsorted(ends, places, side="right")
+            own = places == ends[at] - 1
+            step = between[at] + 1 - (ends[at] - 1 - places)
+            keys = np.where(own, done.keys[at], before[at] + step * (self.every or 0))
+            shifts = np.where(own, done.offsets[at], offsets[at])
+            X = self._filled(done, at, own, keys - shifts if self.local else keys)
+            some = ~np.isnan(X).all(axis=1)
+            yield keys[some], shifts[some], X[some]
 
-    def _held(self, keys: NDArray[np.int64], X: Floats) -> Floats:
-        """Gaps filled by the last reading, for as long as it is held."""
-        assert self.hold is not None
-        padded = np.vstack([self.held, X])
-        when = np.vstack([self.held_since, np.broadcast_to(keys[:, None], X.shape)])
-        rows = np.where(np.isnan(padded), 0, np.arange(len(padded))[:, None])
-        rows = np.maximum.accumulate(rows, axis=0)
-        columns = np.arange(self.n)
-        values, since = padded[rows, columns], when[rows, columns]
-        self.held, self.held_since = values[-1], since[-1]
-        young = keys[:, None] - since[1:] <= self.hold
-        return np.where(young, values[1:], np.nan)
+    def _filled(self, done: _Intervals, at: NDArray[Any], own: Mask, moments: NDArray[np.int64]) -> Floats:
+        """Means, or the last reading if it is good and not too old at the beginning of the interval."""
+        shape = (len(at), self.n)
+        means, last, when = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, _NEVER)
+        part = done[slice(at[0], at[-1] + 1)]
+        rows = at[own] - at[0]
+        means[own], last[own], when[own] = _means(part)[rows], part.last[rows], part.when[rows]
+        last, since = np.vstack([self.held[0], last]), np.vstack([self.held[1], when])
+        latest = np.maximum.accumulate(np.where(since == _NEVER, 0, np.arange(len(since))[:, None]), axis=0)
+        last, since = np.take_along_axis(last, latest, axis=0), np.take_along_axis(since, latest, axis=0)
+        self.held = last[-1], since[-1]
+        valid = (when == _NEVER) & (moments[:, None] - since[1:] <= self.hold)
+        return np.where(np.isnan(means) & valid, last[1:], means)
+
+
+def _means(part: _Intervals) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(part.sums / part.counts)
 
 
 def _coded(cells: Any, *, keep: bool = False) -> tuple[NDArray[np.int64], Any]:

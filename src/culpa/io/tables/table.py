@@ -36,13 +36,15 @@ class Column:
 class Batch:
     """Some rows: their positions in the table (from 0), their features as numbers (NaN is missing), the rest as it was.
 
-    ``times`` reads the times of the rows, where their column is known.
+    ``times`` reads the times of the rows, where their column is known; ``clocks`` are these times on local clocks, where
+    the carried cells do not show them.
     """
 
     rows: NDArray[np.int64]
     X: Floats
     carried: Mapping[str, Carried] = field(default_factory=dict)
     times: Callable[[], Any] | None = None
+    clocks: Any = None
 
 
 class Source(Protocol):

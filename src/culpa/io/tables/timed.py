@@ -13,7 +13,17 @@ from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
 from culpa.io.tables.table import Batch, Column, Source, TableError
-from culpa.io.tables.times import TimeFormat, Zones, ask, epoch_unit, first_open, is_called_time, readings
+from culpa.io.tables.times import (
+    UNITS,
+    TimeFormat,
+    Zones,
+    ask,
+    epoch_unit,
+    first_open,
+    is_called_time,
+    readings,
+    wall_clocks,
+)
 
 _CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?")
 NONE = "none"  # says that there is no time column
@@ -26,6 +36,7 @@ class TimedTable:
         self.inner, self.options, self.selection = inner, options, selection
         self.name, self.kind, self.again, self.live = inner.name, inner.kind, inner.again, inner.live
         self.left_out = 0  # rows that the selection left out
+        self._row_before: tuple[Any, Any] | None = None  # its time, and that on local clocks
         self.copies_times = False  # whether times are only labels of rows, so that it does not matter what they mean
         if selection and self.time is None:
             raise TableError(f"{self.name}: no column of times was found. Name it with --time.")
@@ -176,6 +187,7 @@ class TimedTable:
         name, format = self.time, self.time_format if self._reads_times else None
         zones = self.zones if format is not None else None  # looks at the first cells, so before a pipe is read
         assert name is not None
+        self._row_before = None
         for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
             if self.clock is not None:
                 joined = {name: _joined(batch.carried[name], batch.carried[self.clock])}
@@ -191,8 +203,7 @@ class TimedTable:
                 kept = {other: batch.carried[other] for other in carried}
                 yield replace(batch, carried=kept, times=None if format is None else times)
                 continue
-            found = times()
-            keep = self._kept(found)
+            found, keep = self._kept(batch, cells, first)
             self.left_out += int((~keep).sum())
             if keep.any():
                 kept = {other: _take(batch.carried[other], keep) for other in carried}
@@ -209,10 +220,20 @@ class TimedTable:
         except (TypeError, ValueError) as error:
             raise TableError(f"{self.name}: {error}") from None
 
-    def _kept(self, times: Any) -> Any:
+    def _kept(self, batch: Batch, cells: Any, first: int) -> tuple[Any, Any]:
+        """The times of all rows of a batch, and which of the rows are wanted."""
         try:
-            return self.selection.keep(times)
-        except ValueError as error:
+            times = self.time_format.read(cells, str(self.time), first)
+            clocks = wall_clocks(times, cells) if batch.clocks is None else batch.clocks
+            settled = self.zones.settle(times, first)
+            # numbers since 1970 are in UTC, by definition
+            moments = settled.tz_localize("UTC") if self.time_format.name in UNITS else settled
+            before = self._row_before or (moments[:0], clocks[:0])
+            self._row_before = moments[-1:], clocks[-1:]
+            keep = self.selection.keep(moments, clocks)
+            self.selection.refuse_repeated(before[0].append(moments), before[1].append(clocks))
+            return settled, keep
+        except (TypeError, ValueError) as error:
             raise TableError(f"{self.name}: {error}") from None
 
     def holds_times(self, name: str) -> bool:

@@ -173,6 +173,23 @@ class Zones:
         return times.tz_convert("UTC")
 
 
+def wall_clocks(times: Times, cells: Any) -> Times:
+    """Times as the clocks beside the table showed them: without a zone, each with the UTC offset that its cell has."""
+    import pandas as pd
+
+    if not isinstance(times, pd.DatetimeIndex) or times.tz is None:
+        return times
+    texts = _plain(cells)
+    if isinstance(texts, pd.DatetimeIndex):
+        return texts.tz_localize(None)
+    if str(times.tz) != "UTC":
+        return times.tz_localize(None)
+    offsets = [utc_offset(cell) or "+00:00" for cell in texts]  # several, or the times would have one zone
+    codes, known = pd.factorize(pd.Index(offsets))
+    spans = pd.to_timedelta([f"{offset[0]}{offset[1:]}:00".removeprefix("+") for offset in known])
+    return times.tz_localize(None) + spans[codes]
+
+
 class _NotATime(Exception):
     def __init__(self, position: int) -> None:
         self.position = position
