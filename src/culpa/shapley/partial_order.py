@@ -69,15 +69,6 @@ class PartialOrder(CopiedInUse):
             tuple(sum(1 << k for k, j in enumerate(players) if self.before[i] >> j & 1) for i in players)
         )
 
-    def admits(self, order: Iterable[int]) -> bool:
-        """Whether everybody joins after all players upstream."""
-        joined = 0
-        for player in order:
-            if self.before[player] & ~joined:
-                return False
-            joined |= 1 << player
-        return True
-
     def linear(self, preference: Sequence[int]) -> list[int]:
         """An admissible order that follows the preference as far as it can."""
         joined, order, waiting = 0, [], list(preference)
