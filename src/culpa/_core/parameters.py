@@ -145,7 +145,7 @@ DETECTOR = Parameters(
             "Distribution of normal rows.",
             '"ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula" '
             "turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See "
-            'docs/distributions.md. "mixture" is the same as modes="auto".',
+            "docs/distributions.md.",
         ),
         Parameter(
             "modes",
