@@ -51,10 +51,6 @@ class PartialOrder(CopiedInUse):
             sum(1 << j for j, upstream in enumerate(self.before) if upstream >> i & 1) for i in range(len(self))
         )
 
-    def related(self, one: int, other: int) -> bool:
-        """Whether one of two players is upstream of the other."""
-        return bool((self.before[one] >> other | self.before[other] >> one) & 1)
-
     @property
     def width(self) -> int:
         """Number of players, at least, of which nobody is upstream of another: those with equally many upstream of them.
