@@ -7,7 +7,7 @@ into the other rows.
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -39,9 +39,9 @@ SIMULTANEOUS_FAULTS = (1, 2, 3)
 _MOST_ROWS = 3_000  # normal rows of an ODDS set
 _SHRINKAGE = 0.01  # of the minimal game with a shrunk model
 MOST_FEATURES_OF_MODELS = 21  # of data sets on which other models are compared, so that it takes minutes
-# model of normal rows and statistic of each line of the table that compares models
-MODELS: dict[str, tuple[ModelName, ScoreName]] = {
-    **{name: (name, "mahalanobis") for name in MODEL_NAMES},
+# model of normal rows and statistic of each line of the table that compares models; a mixture has modes
+MODELS: dict[str, tuple[str, ScoreName]] = {
+    **{name: (name, "mahalanobis") for name in (*MODEL_NAMES, "mixture")},
     "mixture, nll": ("mixture", "nll"),
 }
 _DIGITS = 4  # few enough that rounding errors of the machine do not show
@@ -316,9 +316,11 @@ def other_models(
     return result
 
 
-def _detector(model: ModelName, training: Floats) -> PCADetector:
+def _detector(model: str, training: Floats) -> PCADetector:
     # Nothing is flagged here, so a formula will do. Scores of several modes are in units of limits, so these take theirs.
-    return PCADetector(model=model, limit="auto" if model == "mixture" else "formula").fit(training)
+    if model == "mixture":
+        return PCADetector(modes="auto").fit(training)
+    return PCADetector(model=cast(ModelName, model), limit="formula").fit(training)
 
 
 def _with_progress(

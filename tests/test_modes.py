@@ -226,7 +226,7 @@ def test_the_command_line(plant, names, new, tmp_path):
         ({"smooth": 0.2}, "smooth=0.2 is not available with modes"),
         ({"n_components": "mle"}, "n_components='mle' is not available with modes"),
         ({"model": "student"}, "do not go with model='student'"),
-        ({"model": "mixture", "modes": None, "smooth": 0.2}, "smooth=0.2 is not available with model='mixture'"),
+        ({"model": "mixture"}, "unknown model 'mixture'"),
         ({"modes": 0}, "modes must be"),
         ({"modes": "many"}, "modes must be"),
     ],
@@ -314,18 +314,6 @@ def test_one_mode_is_one_model(plant):
     score, same = (-fitted.score_samples(rows) for fitted in (one, modes))
     np.testing.assert_allclose(score / same, score[0] / same[0], rtol=1e-8)
     assert modes.operating_modes(rows).max() == 1
-
-
-def test_a_mixture_is_the_model_of_automatic_modes(plant, tmp_path):
-    rows = plant.normal[:900]
-    by_model, by_modes = PCADetector(model="mixture").fit(rows), PCADetector(modes="auto").fit(rows)
-    np.testing.assert_array_equal(by_model.score_samples(plant.new), by_modes.score_samples(plant.new))
-    by_model.save(tmp_path / "plant.culpa")
-    again = package.load(tmp_path / "plant.culpa")
-    assert again.model == "mixture"
-    assert again.limit_ == by_model.limit_
-    with pytest.raises(ValueError, match="calibration is not available with model='mixture'"):
-        package.calibrate(rows, PCADetector(model="mixture"))
 
 
 def test_fits_are_deterministic(plant):

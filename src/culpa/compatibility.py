@@ -53,7 +53,7 @@ def check_weighted(parameters: Parameters) -> None:
 def _check_model(parameters: Parameters) -> None:
     """Refuse what does not go with the distribution of normal rows."""
     model, limit = parameters["model"], parameters["limit"]
-    if model in ("ppca", "mixture"):
+    if model == "ppca":
         return
     own = f"model={model!r}"
     if parameters["modes"] is not None:
@@ -80,7 +80,7 @@ def _check_modes(parameters: Parameters) -> None:
         "limit": (parameters["limit"] not in ("auto", "empirical", "conformal"), "use 'auto'"),
         "smooth": (is_smoothed(parameters), "averages would mix rows of different modes"),
     }
-    own = "model='mixture'" if parameters["modes"] is None else f"modes={parameters['modes']!r}"
     for name, (wrong, advice) in refused.items():
         if wrong:
+            own = f"modes={parameters['modes']!r}"
             raise ValueError(f"{name}={parameters[name]!r} is not available with {own}: {advice}.")

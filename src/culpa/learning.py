@@ -33,7 +33,7 @@ from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
-from culpa.modes import Settings, fit_mixture, has_modes, mode_limits, mode_ranges
+from culpa.modes import Settings, fit_mixture, mode_limits, mode_ranges
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import Limits, QuadraticScore, Score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
@@ -109,7 +109,7 @@ class Recipe:
     def modes(self) -> int | str | None:
         """The number of operating modes as it was asked for; ``None`` for one model of all rows."""
         wanted: int | str | None = self.parameters.get("modes")
-        return "auto" if wanted is None and has_modes(self.parameters) else wanted
+        return wanted
 
     @property
     def limit_kind(self) -> str:

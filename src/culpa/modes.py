@@ -48,7 +48,7 @@ class ModeLimits(NamedTuple):
 
 def has_modes(parameters: Mapping[str, Any]) -> bool:
     """Whether a detector with these parameters tells modes apart."""
-    return parameters.get("modes") is not None or parameters.get("model") == "mixture"
+    return parameters.get("modes") is not None
 
 
 def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int | float | str) -> MixturePPCA:

@@ -10,7 +10,7 @@ from scipy import stats
 import culpa
 from culpa import PCADetector
 from culpa.models import Moments
-from culpa.monitoring.drift_measures import DriftGatherer, drift_of
+from culpa.monitoring.drift_measures import DriftGatherer
 
 SETTINGS = {"n_components": 2, "statistic": "mahalanobis", "limit": "box"}
 
@@ -28,6 +28,10 @@ def rows(n, rng, W=None, remember=0.0):
 
 def blocks_of(X, k=10):
     return [Moments.of(part) for part in np.array_split(X, k)]
+
+
+def drift_of(fitted, recent, blocks, native=None):
+    return DriftGatherer(fitted, blocks).add(recent).finish(native)
 
 
 def drift(seed, change=None, n=50, remember=0.0):

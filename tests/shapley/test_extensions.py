@@ -26,8 +26,13 @@ def order_of(n_players, edges):
     return PartialOrder.from_chains(edges, [str(i) for i in range(n_players)])
 
 
+def admits(order, players):
+    """Whether everybody comes after all players upstream."""
+    return all(not order.before[b] >> a & 1 for b, a in itertools.combinations(players, 2))
+
+
 def all_of(order):
-    return [each for each in itertools.permutations(range(len(order))) if order.admits(each)]
+    return [each for each in itertools.permutations(range(len(order))) if admits(order, each)]
 
 
 def p_value(orders, order):
@@ -38,60 +43,49 @@ def p_value(orders, order):
     return stats.chisquare([found[each] for each in wanted]).pvalue
 
 
-@pytest.fixture
-def by_swaps(monkeypatch):
-    """Nothing may be counted."""
-    monkeypatch.setattr(extensions, "_MOST_COUNTED", 0)
-    extensions._counted.cache_clear()
-    extension_rule.cache_clear()
-    yield
-    extensions._counted.cache_clear()
-    extension_rule.cache_clear()
-
-
 @pytest.mark.parametrize("name", sorted(ORDERS))
 def test_all_orders_are_equally_likely(name):
     order = order_of(*ORDERS[name])
-    assert extensions.is_counted(order)
     orders = extensions.draw(order, 60 * len(all_of(order)), np.random.default_rng(0))
     assert p_value(orders, order) > 0.01
 
 
-def test_so_they_are_by_random_swaps(by_swaps):
-    order = order_of(*ORDERS["N beside a chain"])
-    assert not extensions.is_counted(order)
-    # the orders of a chain are alike, so a small sample of each of many draws
-    orders = np.concatenate([extensions.draw(order, 64, np.random.default_rng(seed)) for seed in range(60)])
-    assert p_value(orders, order) > 0.01
+def test_unequal_chances_would_be_noticed():
+    """The test above can fail: joining at random whoever may join is not enough."""
+    order, rng = order_of(*ORDERS["N beside a chain"]), np.random.default_rng(0)
+    orders = np.array([order.linear(rng.permutation(6).tolist()) for _ in range(3840)])
+    assert p_value(orders, order) < 0.01
 
 
-def test_one_swap_at_a_time_would_be_noticed(by_swaps, monkeypatch):
-    """The test above can fail: without swaps, orders are random, but not equally likely."""
-    monkeypatch.setattr(extensions, "_sweep", lambda *args: None)
-    order = order_of(*ORDERS["N beside a chain"])
-    assert p_value(extensions.draw(order, 3840, np.random.default_rng(0)), order) < 0.01
+def irregular(n=30):
+    """Everybody in one half is upstream of three of the other half: neither parts nor stages."""
+    half = n // 2
+    return [(a, half + b) for a in range(half) for b in (a, (3 * a + 1) % half, (7 * a + 2) % half)]
 
 
-def test_swapped_orders_are_admissible_and_reach_both_ends(by_swaps):
-    rng = np.random.default_rng(1)
-    edges = [(int(a), 10 + int(b)) for a, b in rng.integers(10, size=(25, 2))]
-    order = order_of(20, edges)
-    orders = extensions.draw(order, 200, rng)
-    assert all(order.admits(each) for each in orders.tolist())
-    place = np.argsort(orders, axis=1)
-    assert (place.max(axis=0) - place.min(axis=0) > 8).all()
+def test_too_many_to_count_are_refused():
+    with pytest.raises(ValueError, match="relates 40 features"):
+        extensions.draw(order_of(40, irregular(40)), 8, np.random.default_rng(0))
+    gaussian = LatentGaussian(np.zeros(40), np.random.default_rng(1).normal(size=(40, 2)), 0.4)
+    explainer = Explainer(gaussian, upstream=irregular(40))
+    with pytest.raises(ValueError, match="into a group"):
+        explainer.explain(np.ones((1, 40)))
 
 
-def test_values_by_random_swaps_agree(by_swaps):
-    rng = np.random.default_rng(2)
-    gaussian = LatentGaussian(np.zeros(7), rng.normal(size=(7, 2)), 0.4)
-    X, upstream = rng.normal(size=(3, 7)), [(0, 2), (1, 2), (1, 3), (4, 3)]
-    exact = Explainer(gaussian, upstream=upstream).explain(X)
-    explainer = Explainer(gaussian, upstream=upstream, method="permutation", n_orders=1500)
-    assert "by random swaps" in explainer.chosen
-    sampled = explainer.explain(X)
-    assert (np.abs(sampled.values - exact.values) <= 6 * sampled.std_error + 1e-12).all()
-    np.testing.assert_allclose(sampled.values.sum(axis=1) + sampled.base_value, sampled.score, rtol=1e-11)
+def test_stages_and_unrelated_features_need_no_count_of_the_whole():
+    """Of 60 features, two stages of 12 beside 36 in no chain."""
+    edges = list(itertools.product(range(12), range(12, 24)))
+    order = order_of(60, edges)
+    orders = extensions.draw(order, 20, np.random.default_rng(0))
+    assert all(admits(order, each) for each in orders.tolist())
+
+
+def test_fewer_players_are_never_harder_to_count():
+    """A row with missing cells is explained wherever a complete one is."""
+    order = order_of(10, irregular(10))
+    whole = extensions._counted(order)
+    for left in itertools.combinations(range(10), 8):
+        assert len(extensions._counted(order.among(left))) <= len(whole)
 
 
 def test_a_rule_is_the_same_for_the_same_seed():

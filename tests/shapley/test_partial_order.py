@@ -32,6 +32,11 @@ def pairs_of(order):
     return {(a, b) for b, upstream in enumerate(order.before) for a in range(len(order)) if upstream >> a & 1}
 
 
+def admits(order, players):
+    """Whether everybody comes after all players upstream."""
+    return all(not order.before[b] >> a & 1 for b, a in itertools.combinations(players, 2))
+
+
 @given(relations())
 def test_relations_are_transitive(edges):
     order = PartialOrder.from_chains(edges, NAMES)
@@ -54,8 +59,8 @@ def test_a_linear_order_is_admissible_and_follows_the_preference(edges, preferen
     order = PartialOrder.from_chains(edges, NAMES)
     linear = order.linear(preference)
     assert sorted(linear) == list(range(8))
-    assert order.admits(linear)
-    if order.admits(preference):
+    assert admits(order, linear)
+    if admits(order, preference):
         assert linear == list(preference)
 
 
@@ -77,7 +82,7 @@ def test_chains():
     assert chain.parallel == [[0, 1, 2, 3]]
     assert chain.width == 1
     assert PartialOrder((0,) * 5).width == 5
-    assert not chain.admits([3, 0, 1, 2])
+    assert not admits(chain, [3, 0, 1, 2])
 
 
 def test_circles_are_named():

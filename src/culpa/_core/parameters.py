@@ -75,7 +75,7 @@ class _Detector:
 
         "ppca" is Gaussian. "student" has Student-t tails, so outliers among the training rows count little. "copula"
         turns each column into normal scores first, for skewed, bounded and heavy-tailed columns. See
-        docs/distributions.md. "mixture" is the same as modes="auto".
+        docs/distributions.md.
     modes
         Number of operating modes of the process, each with a model and a limit of its own (a mixture of PPCA).
 
@@ -337,7 +337,8 @@ class _Explainer:
     max_evaluations
         Maximum number of evaluations per row, if the score is a function.
 
-        None means 512 times the number of players. Standard errors fall with the square root of this number.
+        None means 256 orders, about 512 times the number of players. All calls for a row count, also for its score and
+        score_if_fixed. Standard errors fall with the square root of this number.
     ranking
         Criterion that ranks the features of a row (see docs/localisation.md).
 

@@ -130,8 +130,7 @@ class Plan:
     def check_detector(self, detector: PCADetector) -> None:
         """Raise an error if settings of this detector cannot be compared."""
         if has_modes(detector.get_params(deep=False)):
-            own = "model='mixture'" if detector.modes is None else f"modes={detector.modes!r}"
-            raise ValueError(f"calibration is not available with {own}. Use modes=None.")
+            raise ValueError(f"calibration is not available with modes={detector.modes!r}. Use modes=None.")
 
     def check(self, n_rows: int, lags: int = 0) -> None:
         """Raise a ValueError where so few rows, or windows, cannot be split as planned."""

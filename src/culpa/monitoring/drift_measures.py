@@ -110,11 +110,6 @@ class DriftGatherer:
         self._sizes.append(piece.n)
 
 
-def drift_of(fitted: FittedDetector, recent: Floats, blocks: Sequence[Moments], native: Any = None) -> Drift:
-    """Drift of some rows, given as the model's features, against the moments of consecutive blocks of training rows."""
-    return DriftGatherer(fitted, blocks).add(recent).finish(native)
-
-
 @dataclass(frozen=True, eq=False)
 class _Yardstick:
     """A model that rows are measured against.

@@ -20,7 +20,7 @@ from culpa.shapley.algorithm1 import algorithm1
 from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
-from culpa.shapley.extensions import extension_rule, is_counted
+from culpa.shapley.extensions import extension_rule
 from culpa.shapley.few_missing import SMALLEST_NET, FewMissing
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
 from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
@@ -357,11 +357,10 @@ class Engine:
         players = f"{len(order)} players"
         if self._down_sets is not None:
             return f"asymmetric, exact: {len(self._down_sets):,} admissible coalitions of {players}"
-        how = "counted" if is_counted(order) else "by random swaps"
         if self._n_leading is not None:
-            return f"asymmetric: {self._until_certain} ({how}), {players}"
+            return f"asymmetric: {self._until_certain}, {players}"
         rule = extension_rule(order, self._net, self.settings.seed)
-        return f"asymmetric: {len(rule.orders):,} random orders ({how}) in {rule.n_replicates} replicates, {players}"
+        return f"asymmetric: {len(rule.orders):,} random orders in {rule.n_replicates} replicates, {players}"
 
     def _is_exact(self, n_players: int) -> bool:
         if self.settings.method == "auto":

@@ -51,10 +51,6 @@ class PartialOrder(CopiedInUse):
             sum(1 << j for j, upstream in enumerate(self.before) if upstream >> i & 1) for i in range(len(self))
         )
 
-    def related(self, one: int, other: int) -> bool:
-        """Whether one of two players is upstream of the other."""
-        return bool((self.before[one] >> other | self.before[other] >> one) & 1)
-
     @property
     def width(self) -> int:
         """Number of players, at least, of which nobody is upstream of another: those with equally many upstream of them.
@@ -68,15 +64,6 @@ class PartialOrder(CopiedInUse):
         return PartialOrder(
             tuple(sum(1 << k for k, j in enumerate(players) if self.before[i] >> j & 1) for i in players)
         )
-
-    def admits(self, order: Iterable[int]) -> bool:
-        """Whether everybody joins after all players upstream."""
-        joined = 0
-        for player in order:
-            if self.before[player] & ~joined:
-                return False
-            joined |= 1 << player
-        return True
 
     def linear(self, preference: Sequence[int]) -> list[int]:
         """An admissible order that follows the preference as far as it can."""

@@ -118,7 +118,6 @@ class LongTable:
             numeric = self._has_numbers(batch.carried[self.roles.value], codes, len(names))
             for name, found in zip(names, numeric, strict=True):
                 tags[name] = tags.get(name, False) or found
-        self._texts_only = [name for name, numeric in tags.items() if not numeric]
         return [name for name, numeric in tags.items() if numeric and name]
 
     def columns(self) -> Mapping[str, Column]:
