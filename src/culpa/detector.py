@@ -182,9 +182,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
             fitted = fit_weighted(recipe, rows, weights, labels)
-        if (
-            self.robust and self.contamination is not None
-        ):  # a share of the rows as given, not of the rows without cells
+        if self.robust and self.contamination is not None:  # a share of the rows with all their cells
             fitted = recipe.limited(fitted, recipe.columns.read(table).features[self.lags :])
         self._set_fitted(replace(fitted, suspicious_cells=cells))
         return table
