@@ -192,7 +192,7 @@ class TestExplainer:
         assert np.median(errors) < 0.03
         assert explainer.chosen == f"kernel: {why.n_evaluations:,} coalitions of 10 players"
         assert why.method == "kernel"
-        assert why.n_replicates == N_FOLDS + 14  # what the other players add
+        assert why.n_replicates == N_FOLDS
         np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
 
     def test_groups_given_and_missing_cells(self):

@@ -26,9 +26,6 @@ _CELLS_PER_CHUNK, _CELLS_PER_CHUNK_ON_GPU = 1 << 20, 1 << 26
 _ORDERS_PER_TASK = 64  # at least
 _ROWS_PER_TASK = 256
 _LONG_JOB = 1e9  # operations
-# Degrees of freedom that a standard error gets from the other players, if they have so many. Then 95% and 99% intervals
-# cover as they should for 26 to 200 features and 2 to 30 components: docs/sampling.md has the table.
-_BORROWED = 14
 
 
 def permutation(
@@ -77,18 +74,14 @@ def replicated(
 def summarise(replicates: Array, n_evaluations: int) -> Shares:
     """Mean and standard error of replicates (replicates, n, players).
 
-    A few replicates tell little about the error of one value, so each standard error borrows from those of the other
-    players in its row: its square is the mean of its own square and of the row's mean standard error squared, weighted by
-    their degrees of freedom.
+    A few replicates tell little about the error of one value, so intervals have few degrees of freedom. Other players
+    cannot help: some matter much, and others not at all, and a mean of their errors is too small for the former.
     """
     xp, n = array_namespace(replicates), replicates.shape[0]
     values = xp.mean(replicates, axis=0)
     if n == 1:
         return Shares(values, xp.full_like(values, float("nan")), n_evaluations, n)
-    own = xp.std(replicates, axis=0, correction=1) / n**0.5
-    borrowed = min(_BORROWED, (n - 1) * (values.shape[1] - 1))
-    squares = ((n - 1) * own**2 + borrowed * xp.mean(own, axis=1, keepdims=True) ** 2) / (n - 1 + borrowed)
-    return Shares(values, xp.sqrt(squares), n_evaluations, n + borrowed)
+    return Shares(values, xp.std(replicates, axis=0, correction=1) / n**0.5, n_evaluations, n)
 
 
 def steps(players: Players, orders: Positions) -> tuple[Positions, Positions]:
