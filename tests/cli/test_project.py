@@ -106,3 +106,22 @@ def test_a_project_elsewhere(folder, tmp_path_factory, monkeypatch):
     run("--project", folder / "culpa.toml", "fit")
     assert (folder / "plant.culpa").exists()
     assert "No such file" in run("--project", "absent.toml", "fit", code=2).stderr
+
+
+def test_the_training_period_does_not_cut_new_rows(folder):
+    (folder / "culpa.toml").write_text(
+        """
+        tables = "normal.csv"
+        new = "new.csv"
+        model = "plant.culpa"
+        [reading]
+        from = "2024-02-01T00:00"
+        to = "2024-02-01T03:00"
+        [columns]
+        drop = ["site"]
+        """
+    )
+    assert "180 rows, 120 rows left out" in run("fit").stderr
+    assert "300 rows, " in run("score", "-o", "scores.csv").stderr
+    run("incidents", "--fail-on-anomaly", code=3)
+    assert "60 rows, " in run("score", "--from", "2024-02-01T04:00", "-o", "some.csv").stderr

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -673,3 +674,11 @@ def test_only_empty_rows(visit, folder):
     page = visit(detector.report(pd.DataFrame(PLANT.new[:3] * np.nan, columns=NAMES)).save(folder / "empty.html"))
     assert "no row has a score" in page.locator("#incident-hint").inner_text()
     assert page.locator("#details-sentence").inner_text() == "There is nothing to look at closely."
+
+
+def test_huge_deviations_are_said_to_be_beyond_a_bound(visit, plant):
+    page = visit(plant.path)
+    words = (files("culpa") / "report/assets/script/words.js").read_text()
+    in_sd = re.search(r"const inSd = (.*?);\nconst plural", words, re.DOTALL)[1]
+    shown = page.evaluate(f"[-2.345, 18.4, 1000, 1001, -1e5].map({in_sd})")
+    assert shown == ["−2.3 sd", "+18 sd", "+1000 sd", "beyond +1,000 sd", "beyond −1,000 sd"]

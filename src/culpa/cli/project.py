@@ -92,7 +92,8 @@ def _reading(value: Any, found: Defaults, folder: Path) -> None:
             text = ",".join(map(str, item))
         if variable == "exclude_file":
             text = _in_folder(text, folder)
-        _set(found, _READING_TABLES, variable, _list(item, f"'{key}'") if lists else text)
+        commands = _LEARNING if key in ("from", "to") else _READING_TABLES  # new rows are of another time
+        _set(found, commands, variable, _list(item, f"'{key}'") if lists else text)
 
 
 def _columns(value: Any, found: Defaults, folder: Path) -> None:

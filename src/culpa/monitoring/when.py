@@ -71,7 +71,12 @@ def _is_time(label: Any) -> bool:
 
 
 def _shown(label: Any) -> str:
-    return f"{label:.6g}" if isinstance(label, float) else cut(str(label), LONGEST_LABEL)
+    """A label; a number with the digits that it has.
+
+    >>> _shown(45356.123456), _shown(1709634000.0), _shown(0.1 + 0.2), _shown("batch 7")
+    ('45356.123456', '1709634000', '0.3', 'batch 7')
+    """
+    return f"{label:.15g}" if isinstance(label, float) else cut(str(label), LONGEST_LABEL)
 
 
 def _span_of_times(labels: Sequence[Any], *, dated: bool, daily: bool) -> str:
@@ -110,12 +115,19 @@ def _days_and_clocks(labels: Sequence[Any], *, dated: bool, daily: bool) -> tupl
 
 
 def _zones(labels: Sequence[Any]) -> list[str]:
-    """What the clocks were set to, where they were set anew in between: 02:30 comes twice in autumn."""
+    """What the clocks were set to, where they were set anew in between or show a time twice, as 02:30 in autumn."""
     import pandas as pd
 
-    if isinstance(labels[0], pd.Timedelta) or len({label.utcoffset() for label in labels}) == 1:
+    if isinstance(labels[0], pd.Timedelta) or labels[0].tz is None:
         return [""] * len(labels)
-    return [f" {label:%Z}" for label in labels]
+    told = len({label.utcoffset() for label in labels}) > 1 or any(map(_comes_twice, labels))
+    return [f" {label:%Z}" if told else "" for label in labels]
+
+
+def _comes_twice(label: Any) -> bool:
+    clock = label.tz_localize(None)
+    both = (clock.tz_localize(label.tz, ambiguous=summer) for summer in (True, False))
+    return len({time.utcoffset() for time in both}) > 1
 
 
 def _wall_clock(label: Any) -> Any:

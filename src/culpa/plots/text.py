@@ -72,6 +72,16 @@ def are_days(labels: NDArray[Any]) -> bool:
     return labels.dtype.kind != "M" or bool((np.isnat(labels) | (labels == labels.astype("datetime64[D]"))).all())
 
 
+def moment(time: np.datetime64) -> str:
+    """A time with all the digits that it has, at least to the minute.
+
+    >>> moment(np.datetime64("2024-03-01", "ns")), moment(np.datetime64("2024-03-01T12:30:00.000001", "ns"))
+    ('2024-03-01T00:00', '2024-03-01T12:30:00.000001')
+    """
+    text = str(np.datetime_as_string(time, unit="auto"))
+    return text if "T" in text else f"{text}T00:00"
+
+
 def row_label(label: Any, *, daily: bool = True) -> str:
     """What the user calls a row; times without the parts that are zero, midnight only where rows are ``daily``.
 
@@ -84,9 +94,8 @@ def row_label(label: Any, *, daily: bool = True) -> str:
     if isinstance(label, np.datetime64):
         if np.isnat(label):
             return "no time"
-        day, _, clock = str(label.astype("datetime64[ms]")).partition("T")
-        clock = clock.removesuffix(".000").removesuffix(":00")
-        return day if daily and clock in ("", "00:00") else f"{day} {clock or '00:00'}"
+        day, _, clock = moment(label).partition("T")
+        return day if daily and clock == "00:00" else f"{day} {clock}"
     if isinstance(label, np.timedelta64):
         import pandas as pd
 

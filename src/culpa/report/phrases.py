@@ -10,7 +10,7 @@ from culpa._core.words import count as count
 from culpa.monitoring import digits
 from culpa.monitoring.when import LONGEST_LABEL, cut
 from culpa.plots.content import RowAxis
-from culpa.plots.text import are_days, row_label
+from culpa.plots.text import are_days, moment, row_label
 
 Label = str | int | float
 
@@ -72,7 +72,7 @@ class Labels:
 
 def place(x: Any) -> Label:
     """A place on the chart's axis as JSON has it."""
-    return str(x.astype("datetime64[ms]")) if isinstance(x, np.datetime64) else _plain(x)
+    return moment(x) if isinstance(x, np.datetime64) else _plain(x)
 
 
 def _plain(label: Any, *, daily: bool = True) -> Label:

@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
             without.writestr(name, re.sub(rb"<sheet [^>]*>", b"", book.read(name)))
     with pytest.raises(TableError, match="the workbook has no sheets"):
         read(tmp_path / "none.xlsx", ["a"])
-    with pytest.raises(TableError, match="the first row contains only numbers"):
+    with pytest.raises(TableError, match="the first row contains numbers instead of names"):
         read(sheet(tmp_path / "n.xlsx", [[1.5, 2], [3, 4]]), ["a"])
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(TableError, match=r"pip install 'culpa\[excel\]'"):

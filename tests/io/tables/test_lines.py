@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from culpa.io.tables import Options, TableError, open_source
+from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.lines import Lines
 
 
@@ -125,3 +126,20 @@ def test_a_line_break_outside_quotes_ends_a_row_whatever_else_the_row_holds(tmp_
     (tmp_path / "t.csv").write_bytes(b'a,id,b,note\n1,x,2,y\n3,te\rxt,4,"q\nr"\n')
     with pytest.raises(TableError, match=r"row 1 has 2 cell\(s\), but the header has 4"):
         read(tmp_path / "t.csv", ["a", "b"], ["id"])
+
+
+def test_line_breaks_in_any_column(tmp_path):
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        frame = pd.DataFrame(rng.integers(0, 99, (12, 4)), columns=list("abcd")).astype(object)
+        texts = ["plain", "two\nlines", "1\n2", "7\n", 'a "word"\nb', "x;y\nz"]
+        where = int(rng.integers(4))
+        frame[frame.columns[where]] = rng.choice(texts, 12)
+        path = tmp_path / "t.csv"
+        path.write_bytes(frame.to_csv(index=False, sep=";").encode())
+        table = CsvTable(path, Options(delimiter=";"))
+        names = [name for name in "abcd" if name != frame.columns[where]]
+        batches = list(table.batches(names, [frame.columns[where]]))
+        np.testing.assert_array_equal(np.concatenate([batch.X for batch in batches]), frame[names].astype(float))
+        cells = [cell for batch in batches for cell in batch.carried[frame.columns[where]].to_pylist()]
+        assert cells == frame[frame.columns[where]].tolist()

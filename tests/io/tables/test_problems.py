@@ -74,3 +74,13 @@ def test_a_column_of_many_texts_is_dropped(tmp_path, n):
     told = run("fit", tmp_path / "t.csv", "-o", tmp_path / "m", code=2).stderr
     assert f"- column 'c' contains {n} different texts, first 'x0' in row 0" in told
     assert told.rstrip().endswith("--missing oops --drop c")
+
+
+def test_rows_that_are_skipped_are_no_problem(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7},{i % 5},{i % 3}" for i in range(40)]
+    rows[9], rows[20], rows[30] = "1,2", "1,off,3", "x,2,3"
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "\n".join(rows) + "\n")
+    told = run("fit", "t.csv", "-o", "m.culpa", "--skip-ragged", code=2).stderr
+    assert told.count("--skip-ragged") == 1
+    assert "has 2 problems" in told

@@ -33,6 +33,7 @@ from culpa.io.tables.plain_line import plain_cells, plain_numbers
 from culpa.io.tables.problems import explained
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import Batch, Column, Source, TableError
+from culpa.io.tables.times import is_time
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
@@ -345,11 +346,11 @@ class CsvTable:
             raise wrong_encoding(self.name, self.encoding)
 
     def _check_header(self) -> None:
-        """Ask about a header that looks like a row of numbers."""
+        """Ask about a header that looks like a row."""
         if self.layout.doubtful:
             first = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
             raise TableError(
-                f"{self.name}: the first line contains only numbers ({first}). If it is a row, add --no-header (columns "
+                f"{self.name}: the first line contains numbers instead of names ({first}). If it is a row, add --no-header (columns "
                 "are then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
             )
 
@@ -387,7 +388,7 @@ class CsvTable:
         row, cell = next(iter(others.items()))
         if len(others) < len(present):
             return Column("text", cell, row)
-        return Column("time" if dialect.is_time(cell) else "text", cell)
+        return Column("time" if is_time(cell) else "text", cell)
 
     def _parse(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from culpa.io.tables.lines import WHITESPACE, cut_line_at_blanks, make_decoder, wrong_encoding
 from culpa.io.tables.table import TableError
-from culpa.io.tables.times import readings
+
 
 _COMPRESSED = {  # the first bytes, the program that decompresses them, and the ending of files that culpa reads
     b"\x1f\x8b\x08": ("gzip -d", ".gz"),
@@ -98,15 +98,6 @@ def _is_blank_separated(lines: Sequence[str]) -> bool:
     rows = [cut_line_at_blanks(line) for line in lines]
     widths = {len(row) for row in rows}
     return len(widths) == 1 and max(widths) > 1 and any(is_number(cell, ".") for cell in rows[-1])
-
-
-def is_time(cell: str) -> bool:
-    """Whether a cell reads as a time.
-
-    >>> is_time("2024-02-29 23:00"), is_time("23:00:10"), is_time("north")
-    (True, True, False)
-    """
-    return bool(readings([cell])) or re.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", cell.strip()) is not None
 
 
 def is_number(cell: str, decimal: str) -> bool:

@@ -237,7 +237,7 @@ class ExcelTable:
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
         if self.layout.doubtful:
             raise TableError(
-                f"{self.name}: the first row contains only numbers. If it is not a header, add --no-header. If these are "
+                f"{self.name}: the first row contains numbers instead of names. If it is not a header, add --no-header. If these are "
                 "the names, add --header-rows 1."
             )
 

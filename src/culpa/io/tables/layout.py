@@ -9,7 +9,7 @@ from culpa.columns.units import is_unit
 from culpa.io.tables.lines import HIDDEN_BREAKS
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
-from culpa.io.tables.times import readings
+from culpa.io.tables.times import is_time, readings
 
 Cells = Sequence[str]
 _MOST_ABOVE = 30  # lines above the header
@@ -20,7 +20,7 @@ _MOST_HEADERS = 5
 class Layout:
     """Names and units of the columns, and how many lines come before the first row.
 
-    ``doubtful`` means that the header looks like a row of numbers.
+    ``doubtful`` means that the header looks like a row.
     """
 
     names: list[str]
@@ -65,7 +65,7 @@ def find(
     called = [_clean(name) for name in names] or (_joined(head) if head else [f"c{i + 1}" for i in range(width)])
     if len(called) != width:
         raise TableError(f"--names has {len(called)} names, but the table has {width} columns.")
-    doubtful = counted and header_rows == 1 and _like_a_row(head[0], is_number)
+    doubtful = counted and header_rows == 1 and _like_a_row(head[0], is_number, is_missing)
     found = {name: _bare(unit) for name, unit in zip(called, units, strict=False) if _bare(unit)}
     return Layout(called, above + header_rows, header_rows, found, doubtful)
 
@@ -187,10 +187,14 @@ def _are_units(cells: Cells) -> bool:
     return bool(texts) and hits > len(texts) / 2
 
 
-def _like_a_row(cells: Cells, is_number: Callable[[str], bool]) -> bool:
-    """Whether all names are numbers, other than 0, 1, 2 and so on, which programs write where there are no names."""
-    texts = [cell.strip() for cell in cells if cell.strip()]
-    if not texts or not all(map(is_number, texts)):
+def _like_a_row(cells: Cells, is_number: Callable[[str], bool], is_missing: Callable[[str], bool]) -> bool:
+    """Whether names look like cells: numbers, times and words for missing cells, or a time and a number among others.
+
+    They may be 0, 1, 2 and so on, which programs write where there are no names.
+    """
+    texts = [cell.strip() for cell in cells if cell.strip() and not is_missing(cell.strip())]
+    numbers, times = sum(map(is_number, texts)), sum(map(is_time, texts))
+    if not numbers or (numbers < len(texts) and not times):
         return False
     counted = [[str(start + i) for i in range(len(texts))] for start in (0, 1)]
     return texts not in counted

@@ -86,7 +86,7 @@ class Lines:
         result: list[bytes] = []
         begun: list[bytes] = []  # lines of a cell that is open
         for number, line in enumerate(_split(block), done + 1):
-            if begun and (len(begun) >= _MOST_LINES or self._is_row(line)):
+            if begun and (len(begun) >= _MOST_LINES or self._is_row(line, begun[0])):
                 if not self.live:
                     raise _unclosed(self.table, number - len(begun) - 1)
                 result += map(_marked, begun)
@@ -107,9 +107,16 @@ class Lines:
         mark = rb"\s" if self.delimiter == WHITESPACE else re.escape(self.delimiter.encode())
         return re.sub(rb'(?:(?<=[\r\n%s])|\A)"(?:[^"]|"")*"' % mark, _without_breaks, row)
 
-    def _is_row(self, line: bytes) -> bool:
-        """Whether a line inside a quoted cell looks like a row of the table."""
-        cells = line.strip().split(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
+    def _is_row(self, line: bytes, opened: bytes) -> bool:
+        """Whether a line inside a quoted cell looks like a row of the table.
+
+        It does not if it ends the cell, and the line on which the cell was ``opened`` does not look like a row either.
+        """
+        mark = b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode()
+        ends = re.match(rb'[^"]*(?:""[^"]*)*"(?:%s|\s*\Z)' % re.escape(mark), line)
+        if ends and len(opened.split(mark)) != self.width:
+            return False
+        cells = line.strip().split(mark)
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
 
 

@@ -115,9 +115,9 @@ def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]
 def _ragged(table: Any, n_rows: int) -> list[Problem]:
     """Rows with another number of cells; skipping most of the rows is no solution."""
     rows = table.ragged
-    if not rows:
-        return []
     most = len(rows) > n_rows / 2
+    if not rows or (table.options.skip_ragged and not most):
+        return []
     n = f"{len(rows):,}{f' of {n_rows:,}' * most} rows have" if len(rows) > 1 else "1 row has"
     first = f"first row {rows[0][0]} ({rows[0][1]} instead of {len(table.names)})"
     text = f"{n} another number of cells than the header, {first}"

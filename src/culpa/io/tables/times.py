@@ -342,6 +342,15 @@ def is_called_time(name: str) -> bool:
     return _NAMED.fullmatch(name.strip()) is not None
 
 
+def is_time(cell: str) -> bool:
+    """Whether a cell reads as a time.
+
+    >>> is_time("2024-02-29 23:00"), is_time("23:00:10"), is_time("north")
+    (True, True, False)
+    """
+    return bool(readings([cell])) or re.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", cell.strip()) is not None
+
+
 def ask(column: str, cell: str, table: str, orders: Sequence[str]) -> TableError:
     """The question which of two readings is meant."""
     return TableError(f"{table}: {_question(column, cell, orders)}")

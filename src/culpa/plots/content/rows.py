@@ -32,7 +32,8 @@ class RowAxis:
         """
         labels = wall_clock(np.asarray(labels))
         if labels.dtype.kind == "M":
-            labels = labels.astype("datetime64[us]")  # half a day must be possible
+            coarse = labels.astype("datetime64[us]")  # half a day must be possible
+            labels = coarse if ((labels == coarse) | np.isnat(labels)).all() else labels
         return cls(labels, labels if _increasing(labels) else np.arange(len(labels)))
 
     @classmethod

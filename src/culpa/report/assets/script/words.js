@@ -43,7 +43,10 @@ const percent = (x) => {
   return `${short.format(Math.round(x * 1000) / 10)}%`;
 };
 const chance = (p) => (p === null ? "–" : p > 0.99 ? "> 99%" : p < 0.01 ? "< 1%" : `${Math.round(100 * p)}%`);
-const inSd = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x) > 1000 ? "1,000" : Math.abs(x) < 10 ? Math.abs(x).toFixed(1) : Math.abs(x).toFixed(0)} sd`;
+const inSd = (x) => {
+  const size = Math.abs(x), sign = x < 0 ? "−" : "+";
+  return size > 1000 ? `beyond ${sign}1,000 sd` : `${sign}${size.toFixed(size < 10 ? 1 : 0)} sd`;
+};
 const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
 const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
 

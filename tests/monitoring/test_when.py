@@ -1,0 +1,52 @@
+"""Sentences write times with the digits that they have, and say which of two equal clocks they mean."""
+
+import datetime as dt
+import re
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from culpa.monitoring.when import Clock
+from culpa.plots.content.rows import RowAxis
+from culpa.plots.text import row_label
+from culpa.report.phrases import Labels, place
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_keep_their_digits(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(200):
+        time = round(float(rng.uniform(0, 10 ** rng.integers(1, 10))), int(rng.integers(0, 6)))
+        assert float(Clock("time").until(time, [time]).removeprefix("time ")) == time
+    assert Clock("time").span(45356.125, 45356.25) == "From time 45356.125 to 45356.25"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_keep_their_digits(unit):
+    rng = np.random.default_rng(len(unit))
+    start = np.datetime64("2024-03-05T10:00", "ns")
+    steps = np.sort(rng.choice(10**6, 50, replace=False)).astype(f"timedelta64[{unit}]")
+    times = start + steps
+    for time in times:
+        told = Clock("time", dated=True).at(pd.Timestamp(time), [], first=True)
+        assert pd.Timestamp(told.removeprefix("on ").replace(" at ", " ")) == time
+        assert np.datetime64(row_label(time)) == time
+    axis = RowAxis.of(times)
+    assert (np.array([place(x) for x in axis.x], dtype="datetime64[ns]") == times).all()
+    labels = Labels(axis)
+    assert len({labels.text(row) for row in range(len(times))}) == len(times)
+    assert [np.datetime64(text) for text in labels.places(np.arange(50))] == list(times)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Beirut", "Australia/Lord_Howe"])
+def test_clocks_that_come_twice_name_their_zone(zone):
+    moments = pd.date_range("2023-01-01", "2023-12-31", freq="1h", tz="UTC")
+    for moment in moments:
+        local = moment.to_pydatetime().astimezone(ZoneInfo(zone))
+        other = local.replace(fold=1 - local.fold).utcoffset()
+        there = local.replace(tzinfo=ZoneInfo(zone), fold=0).astimezone(dt.UTC).astimezone(ZoneInfo(zone))
+        twice = other != local.utcoffset() and there.replace(tzinfo=None) == local.replace(tzinfo=None)
+        told = Clock("time").at(moment.tz_convert(zone), [])
+        assert (re.fullmatch(r"at \d\d:\d\d", told) is None) == twice
