@@ -15,7 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core import markup
-from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustness, StatisticName
+from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustness, StatisticName, one_of
+from culpa._core.copies import own_copy
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import check_keywords, documented, known_keywords
 from culpa._core.parameters import DETECTOR, FORGET
@@ -36,19 +37,17 @@ from culpa.columns.groups import named_groups, plain_groups
 from culpa.compatibility import check_combinations, check_weighted
 from culpa.fitted import FittedDetector
 from culpa.learning import Recipe, SecondPass
-from culpa.models import PPCA, MixturePPCA, Moments
-from culpa.models.blocks import BlockGatherer, BlockMoments
+from culpa.models import MixturePPCA, Moments
+from culpa.models.blocks import BlockMoments
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
 from culpa.training_scores import limits_from_rows
-from culpa.updating import Update, learn_more
+from culpa.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
 from culpa.watching import WatchesRows
 from culpa.weighting import fit_weighted, read_weights
-
-_NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -60,7 +59,6 @@ def _merges(detector: "PCADetector") -> bool:
         f"limit={detector.limit!r}": detector.limit in FROM_ROWS,
         "contamination": detector.contamination,
         "trim": detector.trim,
-        "'mle'": detector.n_components == "mle",
     }
     if what := next((name for name, asked in from_rows.items() if asked), None):
         raise ValueError(
@@ -108,8 +106,6 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     """
 
     _fitted: FittedDetector
-    # of the rows that partial_fit has seen
-    _gatherer: BlockGatherer | None = None
 
     @known_keywords
     def __init__(
@@ -163,9 +159,11 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
         other weights only the proportions matter. They apply to the model, the number of components and the limit.
         """
-        with _all_or_nothing(self), without_warnings(ConvergenceWarning):  # said once, below
-            table = self._fit(X, sample_weight)  # read once, because some tables are streams
-        return self._warned(about_table(table))
+        with all_or_nothing(self, anew=True) as draft:
+            with without_warnings(ConvergenceWarning):  # what is odd about the model is said once, below
+                table = draft._fit(X, sample_weight)  # read once, because some tables are streams
+            draft._warned(about_table(table))
+        return self
 
     def _fit(self, X: Any, sample_weight: Any) -> Table:
         self._check_parameters()
@@ -193,9 +191,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
         It keeps means and covariances of blocks of rows, and scores, so it needs complete rows. Each new row is scored by
         the model of the blocks that it is not in, and these scores join those of before, so the limit keeps the rate of
-        false alarms. As long as 4,096 rows or fewer have come by ``partial_fit`` alone, it is that of ``fit``. After
-        ``fit`` or `culpa.load`, an automatic number of components is chosen from other blocks than ``fit`` has. With lags,
-        the rows of each call must be consecutive, and the first ones serve only as the others' past.
+        false alarms. As long as 4,096 rows or fewer have come by ``partial_fit`` alone, they are kept, and the limit is
+        that of ``fit``. After ``fit``, an automatic number of components is chosen from other blocks than ``fit`` has.
+        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
+        Parameters must be those of the calls before: to change them, use ``fit``.
 
         Parameters
         ----------
@@ -207,15 +206,19 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             covariance are those of the weighted rows, however they are cut into calls. 0 forgets nothing. Scores of
             earlier rows lose weight likewise.
         """
-        self._check_parameters()
-        FORGET.check(forget)
-        first = not hasattr(self, "model_")
-        table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
-        complete_rows(table)
-        rows = self._recipe().columns.read(table).features[self.lags :]
-        suspicions = about_table(table, COMPLETE_ROWS) if first else self._suspicions(table)
-        self.learn_features(rows, forget)
-        return self._warned(suspicions, oddly=first)  # what is odd about the model is said once
+        with all_or_nothing(self) as draft:
+            draft._check_parameters()
+            FORGET.check(forget)
+            first = not hasattr(draft, "model_")
+            table = check_estimator_input(draft, X, reset=first, min_rows=1 + draft.lags)
+            complete_rows(table)
+            recipe = draft._recipe()
+            if not first:  # before rows are read as other settings would have them
+                check_settings(recipe, draft.fitted)
+            suspicions = about_table(table, COMPLETE_ROWS) if first else draft._suspicions(table)
+            draft._learn(recipe, recipe.columns.read(table).features[draft.lags :], forget)
+            draft._warned(suspicions, oddly=first)  # what is odd about the model is said once
+        return self
 
     def _suspicions(self, table: Table) -> list[str]:
         """About numbers that may stand for missing cells, in rows to learn from after others."""
@@ -225,26 +228,17 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def learn_features(self, rows: Floats, forget: float = 0.0) -> Self:
         """`partial_fit` for complete rows as the model sees them: with lags, rows of the lag matrix."""
-        first = not hasattr(self, "model_")
-        gatherer = None if forget else BlockGatherer(rows.shape[1]) if first else self._gatherer
-        with _all_or_nothing(self):
-            units = {} if first else self.units_  # which may have been set by hand
-            fitted = self._learned_more(rows, forget, gatherer)
-            self._set_fitted(replace(fitted, units={**fitted.units, **units}))
-        self._gatherer = gatherer
+        with all_or_nothing(self) as draft:
+            recipe = draft._recipe()
+            if hasattr(draft, "model_"):
+                check_settings(recipe, draft.fitted)
+            draft._learn(recipe, rows, forget)
         return self
 
-    def _learned_more(self, rows: Floats, forget: float, gatherer: BlockGatherer | None) -> FittedDetector:
-        recipe, fitted = self._recipe(), self.fitted if hasattr(self, "model_") else None
+    def _learn(self, recipe: Recipe, rows: Floats, forget: float) -> None:
+        fitted = self.fitted if hasattr(self, "model_") else None
         before = BlockMoments.of(rows[:0]) if fitted is None else self.blocks_so_far()
-        if gatherer is None:
-            return learn_more(recipe, fitted, Update(rows, before, before.then_placed(rows, forget), forget))
-        seen = gatherer.n
-        gatherer.add(rows)
-        blocks, held = gatherer.finish(), gatherer.rows if seen else rows
-        if held is not None:
-            return recipe.fit_blocks(blocks, [held])
-        return learn_more(recipe, fitted, Update(rows, before, before.cut_anew(blocks, len(rows))))
+        self._set_fitted(learn_more(recipe, fitted, rows, before, forget))
 
     def calibrate_limit(self, X: Any) -> Self:
         """Set a conformal limit from normal rows that the detector was not fitted to.
@@ -252,24 +246,30 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         A new row from the same distribution exceeds the limit with a probability of at most 1 - confidence, whatever the
         distribution is. You need at least confidence / (1 - confidence) rows: 99 for 99%.
         """
-        fitted = self.fitted
-        rows = self._unsmoothed(X).features[fitted.columns.lags :]
-        statistic = score_by_name(self._recipe().statistic, fitted.model, confidence=self.confidence)
-        limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
-        asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now
-        return self._set_fitted(
-            replace(
-                fitted,
-                statistic=statistic,
-                confidence=self.confidence,
-                limits=limits,
-                limit=limits(statistic, self.confidence),
-                limit_source="",
-                parameters={**fitted.parameters, **asked},
-                _explainers=[],
-                _scores={},
+        with all_or_nothing(self) as draft:
+            fitted, confidence = draft.fitted, draft.confidence
+            rows = draft._unsmoothed(X).features[fitted.columns.lags :]
+            # a new limit is for what is asked for now
+            parameters = settings_of(fitted) | {"statistic": draft.statistic, "confidence": confidence}
+            DETECTOR.check(parameters)
+            check_combinations(parameters)
+            wanted = Recipe(parameters, _unsmoothed(fitted)).statistic
+            statistic = score_by_name(wanted, fitted.model, confidence=confidence)
+            limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
+            limit = limits(statistic, confidence)
+            draft._set_fitted(
+                replace(
+                    fitted,
+                    statistic=statistic,
+                    confidence=confidence,
+                    limits=limits,
+                    limit=limit,
+                    limit_source="",
+                    parameters=parameters,
+                    gathered=None,
+                )
             )
-        )
+        return self
 
     def fit_moments(
         self,
@@ -284,19 +284,19 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those of the
         columns.
         """
-        with _all_or_nothing(self):
-            self._check_parameters()
+        with all_or_nothing(self, anew=True) as draft:
+            draft._check_parameters()
             for name in ("model", "modes", "robust"):
-                if getattr(self, name) not in ("ppca", None):
+                if getattr(draft, name) not in ("ppca", None):
                     raise ValueError(
-                        f"{name}={getattr(self, name)!r} needs the rows themselves, not only their moments. Use fit."
+                        f"{name}={getattr(draft, name)!r} needs the rows themselves, not only their moments. Use fit."
                     )
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
-            n_columns = blocks.total.n_features // (self.lags + 1)
-            p = self.model_.n_components_ if hasattr(self, "model_") and isinstance(self.model_, PPCA) else None
-            check_estimator_input(self, Table(np.empty((0, n_columns)), names), reset=True)
-            self._set_fitted(self._recipe().fit_blocks(blocks, batches, p))
-        return self._warned([])
+            n_columns = blocks.total.n_features // (draft.lags + 1)
+            check_estimator_input(draft, Table(np.empty((0, n_columns)), names), reset=True)
+            draft._set_fitted(draft._recipe().fit_blocks(blocks, batches))
+            draft._warned([])
+        return self
 
     @classmethod
     def from_pca(cls, pca: Any, normal: Any, **parameters: Any) -> Self:
@@ -349,7 +349,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """The fitted core: what judges and explains rows, as one immutable object."""
         check_is_fitted(self, "model_")
         core = self._fitted
-        now = {name: getattr(self, name) for name in _NEED_NO_FIT} | {"groups": plain_groups(self.groups)}
+        now = {name: getattr(self, name) for name in NEED_NO_FIT} | {"groups": plain_groups(self.groups)}
         if all(core.parameters.get(name) == value for name, value in now.items()):
             return core
         return replace(core, parameters={**core.parameters, **now})
@@ -361,7 +361,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     @units_.setter
     def units_(self, units: Mapping[str, str]) -> None:
-        self._fitted = replace(self.fitted, units=dict(units))
+        columns = self.fitted.columns.inputs
+        for name, unit in units.items():
+            one_of(name, columns, "column in units_:")
+            if not isinstance(unit, str):
+                raise ValueError(f"units_[{name!r}] == {unit!r} is no text: units are texts such as 'bar'.")
+        with all_or_nothing(self) as draft:
+            draft._fitted = replace(draft.fitted, units=units)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
@@ -373,8 +379,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
+    def _held(self) -> Self:
+        held = object.__new__(type(self))
+        held.__dict__ = self.__dict__  # `all_or_nothing` does not change it, but puts another one in its place
+        return held
+
     def _unsmoothed(self, X: Any) -> Reading:
-        return self._recipe().columns.read(self.read(X))
+        return _unsmoothed(self.fitted).read(self.read(X))
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram in notebooks, and below it what the fit found."""
@@ -419,12 +430,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return Recipe(self._parameters(), columns)
 
     def _parameters(self) -> dict[str, Any]:
-        """All parameters, with groups as a plain dict of lists."""
-        return {**self.get_params(deep=False), "groups": plain_groups(self.groups)}
+        """All parameters, with columns as plain lists of the detector's own."""
+        given = [self.given] if isinstance(self.given, str) else self.given
+        return own_copy({**self.get_params(deep=False), "given": given, "groups": plain_groups(self.groups)})
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Use a new core, and set the attributes that follow from it."""
-        self._fitted, self._gatherer = fitted, None
+        self._fitted = fitted
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
         self.false_alarm_rate_ = fitted.false_alarm_rate
@@ -459,12 +471,22 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return BlockMoments((moments if context is None else context.joint_moments(moments),))
 
 
+def _unsmoothed(fitted: FittedDetector) -> Lagged:
+    """The columns as they were learned: past values, but no averages."""
+    own = fitted.columns
+    given = [i for i in range(len(own.inputs)) if i not in own.positions]
+    return Lagged(own.known_inputs, len(own.inputs), own.lags, given, own.smooth)
+
+
 @contextmanager
-def _all_or_nothing(detector: PCADetector) -> Iterator[None]:
-    """If a fit fails, restore the detector, so that a new model is never combined with an old limit."""
-    before = detector.__dict__.copy()
-    try:
-        yield
-    except BaseException:
-        detector.__dict__ = before
-        raise
+def all_or_nothing(detector: PCADetector, *, anew: bool = False) -> Iterator[PCADetector]:
+    """A copy to work on, which the detector becomes in one step at the end, if nothing failed.
+
+    ``anew`` leaves behind what the detector has learned.
+    """
+    draft = object.__new__(type(detector))
+    draft.__dict__.update(
+        {name: value for name, value in vars(detector).items() if not (anew and name.endswith(("_", "_fitted")))}
+    )
+    yield draft
+    detector.__dict__ = draft.__dict__

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from culpa import scores
 from culpa._core.choices import Parts
 from culpa._core.comparing import exceeds
+from culpa._core.copies import own_copy
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import check_keywords
 from culpa._core.parameters import EXPLAINER
@@ -24,7 +25,7 @@ from culpa.explainer import Explainer
 from culpa.explanation import Explanation
 from culpa.joint_fix import JointFix, fix_jointly
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoices
-from culpa.models.blocks import BlockMoments
+from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
@@ -46,12 +47,26 @@ class ControlLimit(NamedTuple):
     limit: float
 
 
+class _Kept:
+    """Scores and explainers of one model, kept so that nothing is prepared twice."""
+
+    def __init__(self, of: "FittedDetector") -> None:
+        self.model, self.statistic, self.confidence = of.model, of.statistic, of.confidence
+        self.scores: dict[str, Score] = {}
+        self.explainers: list[tuple[dict[str, Any], Explainer]] = []
+
+    def serves(self, fitted: "FittedDetector") -> bool:
+        """Whether a detector has the model and the score that all this belongs to."""
+        same = self.model is fitted.model and self.statistic is fitted.statistic
+        return same and self.confidence == fitted.confidence
+
+
 @dataclass(frozen=True, eq=False)
 class FittedDetector:
     """Everything that judging and explaining a row needs.
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
-    A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those of the `PCADetector` that was fitted,
+    A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those that the `PCADetector` was fitted with,
     ``normal_range`` is how far features went in normal rows, ``units`` the units of columns, for texts.
     ``abnormal_training_rows`` is a table, where the rows were at hand, and so is ``suspicious_cells``, where the fit
     looked for them.
@@ -73,9 +88,20 @@ class FittedDetector:
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
-    # what follows from the fields above, kept so that nothing is prepared twice
-    _explainers: list[tuple[dict[str, Any], Explainer]] = field(default_factory=list, repr=False)
-    _scores: dict[str, Score] = field(default_factory=dict, repr=False)
+    gathered: BlockGatherer | None = field(default=None, repr=False)  # of rows that all came by partial_fit
+    _kept: _Kept | None = field(default=None, repr=False)  # what follows from the fields above
+
+    def __post_init__(self) -> None:
+        """Own what it holds: nobody else can change settings, and what was prepared for another model is left behind."""
+        for name in ("parameters", "units", "reading"):
+            object.__setattr__(self, name, own_copy(getattr(self, name)))
+        if self._kept is None or not self._kept.serves(self):
+            object.__setattr__(self, "_kept", _Kept(self))
+
+    @property
+    def knows_blocks(self) -> bool:
+        """Whether blocks of the training rows can be told apart, to hold out one of them."""
+        return self.blocks is not None and len(self.blocks) > 1
 
     @property
     def noun(self) -> str:
@@ -191,9 +217,15 @@ class FittedDetector:
         """A statistic by name: always the same object, so that explainers are recognised."""
         if name == self.statistic.name:
             return self.statistic
-        if name not in self._scores:
-            self._scores[name] = score_by_name(name, self.model, confidence=self.confidence)
-        return self._scores[name]
+        kept = self._prepared
+        if name not in kept.scores:
+            kept.scores = {**kept.scores, name: score_by_name(name, self.model, confidence=self.confidence)}
+        return kept.scores[name]
+
+    @property
+    def _prepared(self) -> _Kept:
+        assert self._kept is not None  # from __post_init__
+        return self._kept
 
     @property
     def charted(self) -> dict[str, Score]:
@@ -245,14 +277,15 @@ class FittedDetector:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
         chosen = {name: value for name, value in EXPLAINER.without_aliases(options).items() if not _is_own(name, value)}
-        chosen = self._explained_by(chosen.get("given")) | chosen
+        chosen = own_copy(self._explained_by(chosen.get("given")) | chosen)
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
-        for known, explainer in self._explainers:
-            if _same(known, chosen):
+        kept = self._prepared
+        for known, explainer in kept.explainers:
+            if known == chosen:
                 return explainer
         explainer = Explainer(self.model, **chosen)
-        self._explainers[:] = [*self._explainers[1 - _EXPLAINERS_KEPT :], (chosen, explainer)]
+        kept.explainers = [*kept.explainers[1 - _EXPLAINERS_KEPT :], (chosen, explainer)]
         return explainer
 
     def _explained_by(self, given: Sequence[str | int] | str | None) -> dict[str, Any]:
@@ -300,10 +333,3 @@ def charted(model: FittedModel, own: Score) -> dict[str, Score]:
 def _is_own(name: str, value: object) -> bool:
     """Whether an option leaves the choice to the detector."""
     return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
-
-
-def _same(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    try:
-        return a == b
-    except ValueError:  # arrays do not say in one word whether they are equal; look again rather than guess
-        return False

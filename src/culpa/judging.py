@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +38,20 @@ class JudgesRows:
     def read(self, X: Any, min_rows: int = 1) -> Table:
         """Check a table against the columns that the detector was fitted on."""
 
+    def _held(self) -> Self:
+        """This detector as it is now, whatever another thread makes of it meanwhile."""
+        return self
+
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
-        return -self.fitted.score(self.read(X))
+        now = self._held()
+        return -now.fitted.score(now.read(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Limit minus score: negative for anomalies. It is 0 where a score exceeds the limit by no more than rounding."""
-        fitted = self.fitted
-        score = fitted.score(self.read(X))
-        return np.where(fitted.is_flagged(score), fitted.limit - score, np.maximum(fitted.limit - score, 0.0))
+        now = self._held()
+        limit, score = now.fitted.limit, now.fitted.score(now.read(X))
+        return np.where(now.fitted.is_flagged(score), limit - score, np.maximum(limit - score, 0.0))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
@@ -57,9 +62,11 @@ class JudgesRows:
 
         It needs a detector with ``modes``. A row without any observed feature gets the most frequent mode.
         """
-        if self.fitted.n_modes is None:
+        now = self._held()
+        fitted = now.fitted
+        if fitted.n_modes is None:
             raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
-        return self.fitted.operating_modes(self.fitted.read(self.read(X)))
+        return fitted.operating_modes(fitted.read(now.read(X)))
 
     def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
@@ -70,7 +77,8 @@ class JudgesRows:
         among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
         `control_limits` has others.
         """
-        return statistics_table(self.fitted, self.read(X), fdr)
+        now = self._held()
+        return statistics_table(now.fitted, now.read(X), fdr)
 
     def control_limits(
         self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
@@ -95,7 +103,8 @@ class JudgesRows:
         ``groups`` blames these; ``groups=None`` opens them and blames single features. No rows give an empty explanation.
         With lags, give whole stretches of consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
-        return self.fitted.explain(self.read(X, min_rows=0), rows, parts=parts, **options)
+        now = self._held()
+        return now.fitted.explain(now.read(X, min_rows=0), rows, parts=parts, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
@@ -104,9 +113,10 @@ class JudgesRows:
         the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
         suspects: `explain` gives Shapley values, which respect correlations.
         """
-        table = self.read(X, min_rows=0)
-        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else self.fitted.statistic.name)
-        return contributions.of_model(self, table, criterion, name and self.fitted.named(name))
+        now = self._held()
+        table, fitted = now.read(X, min_rows=0), now.fitted
+        name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else fitted.statistic.name)
+        return contributions.of_model(now, table, criterion, name and fitted.named(name))
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
@@ -118,7 +128,8 @@ class JudgesRows:
         ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
         features; worst culprits are single features.
         """
-        return self.fitted.fix(self.read(X, min_rows=0), features)
+        now = self._held()
+        return now.fitted.fix(now.read(X, min_rows=0), features)
 
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
@@ -144,8 +155,9 @@ class JudgesRows:
 
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
-        table = self.read(X)
-        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)), table.names)
+        now = self._held()
+        table = now.read(X)
+        return same_kind(table.native, now._reconstructed(table, now.fitted.read(table)), table.names)
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
@@ -156,10 +168,11 @@ class JudgesRows:
 
     def residuals(self, X: Any) -> Any:
         """Row minus reconstruction, in the user's units and kind of table."""
-        table = self.read(X)
-        reading = self.fitted.read(table)
-        residuals = table.array - self._reconstructed(table, reading)
-        at = self.fitted.columns.positions
+        now = self._held()
+        table = now.read(X)
+        reading = now.fitted.read(table)
+        residuals = table.array - now._reconstructed(table, reading)
+        at = now.fitted.columns.positions
         residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
         return same_kind(table.native, residuals, table.names)
 

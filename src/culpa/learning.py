@@ -10,6 +10,7 @@ learns both margins and Gaussian from the others.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -174,7 +175,9 @@ class Recipe:
             memory.claim_fit(blocks.total.n, blocks.total.n_features, thin=True)
         else:
             memory.claim_moments(blocks.total.n_features)
-        learned = self.learn_moments(blocks.total, blocks, p if len(blocks) == 1 else None)
+        learned = self.learn_moments(
+            blocks.total, blocks, p if len(blocks) == 1 and self.n_components == "auto" else None
+        )
         if callable(batches):
             limits, seen = batches(self, learned, blocks)
             return self.limited(self._fitted(learned, limits, blocks, seen, None))
@@ -340,18 +343,23 @@ class Recipe:
         return limits_from_blocks(learned.model, judge_without, starts, len(rows), portions)
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
-        if batches is None:
+        if batches is None or len(blocks) == 1:
+            deque(batches or (), maxlen=0)  # somebody watches them
             return Limits(learned.model, "formula")
 
         def judge_without(k: int) -> Judge:
-            return self.judge(self.model_without(blocks, k, learned.choice))
+            return self.judge(self.model_without(blocks, k, learned.model.distribution.n_components))
 
         n = round(blocks.total.n)
         return limits_from_blocks(learned.model, judge_without, blocks.starts, n, _numbered(batches))
 
-    def model_without(self, blocks: BlockMoments, k: int, choice: ComponentChoice | None) -> FittedModel:
-        """The model of all blocks but one, with as many components as were chosen for all of them."""
-        return self.learn_moments(blocks.without(k), p=None if choice is None else choice.n_components).model
+    def model_without(self, blocks: BlockMoments, k: int, p: int) -> FittedModel:
+        """The model of all blocks but one; with as many components as all of them have, if their number was chosen."""
+        return self.learn_moments(blocks.without(k), p=self._pinned(p)).model
+
+    def _pinned(self, p: int) -> int | None:
+        """The number of components of a model of fewer rows: that of all rows, unless a number or a share says it."""
+        return p if isinstance(self.n_components, str) else None
 
     def judge(self, model: FittedModel) -> Judge:
         """Scores rows by a model as the fitted detector will."""
@@ -361,9 +369,8 @@ class Recipe:
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
-        p = None if learned.choice is None else learned.choice.n_components
         if self.model == "ppca" and not np.isnan(X).any():
-            return self.learn_moments(Moments.of(X), p=p).model
+            return self.learn_moments(Moments.of(X), p=self._pinned(learned.model.distribution.n_components)).model
         seen, known, p = self._prepare(X), learned.model, learned.model.distribution.n_components
         ppca = self._estimator(None, p)
         if self.model != "student" and not np.isnan(X).any():

@@ -235,6 +235,5 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
         parameters={**fitted.parameters, "groups": groups or None, "given": [outputs.names[i] for i in given] or None},
         units=units_in_headers(outputs.names),
         blocks=blocks,
-        _explainers=[],
-        _scores={},
+        gathered=None,
     )

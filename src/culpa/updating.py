@@ -15,22 +15,23 @@ Where the blocks of earlier rows are not known, new rows are scored by the model
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
-from culpa.columns.smoothing import clustering
+from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
 from culpa.learning import Recipe
-from culpa.models.blocks import BlockMoments, Placed
-from culpa.models.components import ComponentChoice
+from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 from culpa.training_scores import Judge, range_of
 
+NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 _LESS_NORMAL = 1.5  # times the usual mean score, up to which a block may rise
 
 
@@ -43,11 +44,50 @@ class Update(NamedTuple):
     forget: float = 0.0
 
 
-def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
-    """A fitted detector after more rows, or a new one."""
+def settings_of(fitted: FittedDetector) -> dict[str, Any]:
+    """All parameters that a detector was fitted with; a file from before a parameter existed means its default."""
+    return {name: each.default for name, each in DETECTOR.items()} | dict(fitted.parameters)
+
+
+def check_settings(recipe: Recipe, fitted: FittedDetector) -> None:
+    """Refuse to learn on with other settings than before: scores and blocks so far would belong to another model."""
+    before = settings_of(fitted)
+    for name, value in recipe.parameters.items():
+        if name not in NEED_NO_FIT and value != before[name]:
+            raise ValueError(
+                f"the detector has learned with {name}={before[name]!r}, and now it is {value!r}: set it back, or use fit "
+                "on all rows."
+            )
+    chosen = fitted.components is not None
+    if recipe.statistic != fitted.statistic.name or (fitted.knows_blocks and chosen != (recipe.n_components == "auto")):
+        raise ValueError(
+            f"the detector has chosen its components for another statistic than {recipe.statistic!r}: use fit on all rows."
+        )
+
+
+def learn_more(
+    recipe: Recipe, fitted: FittedDetector | None, rows: Floats, before: BlockMoments, forget: float = 0.0
+) -> FittedDetector:
+    """A fitted detector after more rows, or a new one; ``before`` are the blocks so far."""
+    gathered = None if forget else BlockGatherer(rows.shape[1]) if fitted is None else fitted.gathered
+    if gathered is not None:
+        gathered = gathered.then(rows)
+    held = None if gathered is None else rows if fitted is None else gathered.rows
+    if gathered is not None and held is not None:  # all rows, so that nothing has to be guessed
+        updated = recipe.fit_blocks(gathered.finish(), [held])
+    else:
+        placed = gathered is not None and before.cut_anew(gathered.finish(), len(rows))
+        updated = _updated(recipe, fitted, Update(rows, before, placed or before.then_placed(rows, forget), forget))
+    updated = replace(updated, gathered=gathered)
+    if fitted is None:
+        return updated
+    return replace(updated, units={**updated.units, **fitted.units}, reading=fitted.reading)
+
+
+def _updated(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:
     blocks = update.after.blocks
     updated = recipe.fit_blocks(blocks, None, None if fitted is None else fitted.n_components)
-    updated = replace(updated, normal_range=_range(fitted, updated, update.rows))
+    updated = replace(updated, normal_range=_range(fitted, updated, update))
     if recipe.limit_kind != "auto" or blocks.total.n < FEWEST_ROWS:
         return updated
     try:
@@ -57,30 +97,32 @@ def learn_more(recipe: Recipe, fitted: FittedDetector | None, update: Update) ->
     return recipe.limited(replace(updated, limits=limits))
 
 
-def _range(fitted: FittedDetector | None, updated: FittedDetector, rows: Floats) -> NormalRange:
-    new = range_of(updated.model, rows)
+def _range(fitted: FittedDetector | None, updated: FittedDetector, update: Update) -> NormalRange:
+    new = range_of(updated.model, update.rows)
     if fitted is None:
         return new
-    return fitted.normal_range.rescaled(fitted.model, updated.model).joined(new)
+    left = (1 - update.forget) ** len(update.rows)
+    return fitted.normal_range.rescaled(fitted.model, updated.model).faded(left, new).joined(new)
 
 
 def _limits(recipe: Recipe, fitted: FittedDetector | None, updated: FittedDetector, update: Update) -> Limits:
-    blocks, lags = update.after.blocks, recipe.columns.lags
+    blocks = update.after.blocks
     tails = {} if fitted is None else _kept_scores(fitted, len(update.before))
     if len(blocks) == 1:
         found = {} if fitted is None else recipe.judge(fitted.model).scores(update.rows)
+        for values in found.values():
+            values[: settling_rows(recipe.columns.smooth, len(values))] = np.nan
     else:
-        judges = _judges(recipe, blocks, updated.components)
-        found = _scores(judges, update, lags)
+        judges = _judges(recipe, blocks, updated.n_components)
+        found = _scores(judges, update, recipe)
         if fitted is not None and tails and len(update.before) > 1:
-            seen = _seen(_judges(recipe, update.before, fitted.components), judges, update)
+            seen = _seen(_judges(recipe, update.before, fitted.n_components), judges, update)
             tails = {name: _restated(tail, seen[name], update) for name, tail in tails.items()}
-    none = HeldOutScores.none(len(update.before), clustering(recipe.columns.smooth))
-    after = update.after
-    scores = {
-        name: tails.get(name, none).then(values, after.rows, after.before, update.forget)
-        for name, values in found.items()
-    }
+    none, smooth, after = HeldOutScores.none(len(update.before)), recipe.columns.smooth, update.after
+    scores = {}
+    for name, values in found.items():
+        new = replace(none, clustering=clustering(smooth), dependence=dependence(smooth, values))
+        scores[name] = tails.get(name, new).then(values, after.rows, after.before, update.forget)
     return Limits(updated.model, "held-out", scores)
 
 
@@ -100,14 +142,17 @@ def _kept_scores(fitted: FittedDetector, n_blocks: int) -> dict[str, HeldOutScor
     return kept
 
 
-def _judges(recipe: Recipe, blocks: BlockMoments, choice: ComponentChoice | None) -> list[Judge]:
+def _judges(recipe: Recipe, blocks: BlockMoments, p: int) -> list[Judge]:
     """For each block, the model of the others."""
-    return [recipe.judge(recipe.model_without(blocks, k, choice)) for k in range(len(blocks))]
+    return [recipe.judge(recipe.model_without(blocks, k, p)) for k in range(len(blocks))]
 
 
-def _scores(judges: Sequence[Judge], update: Update, lags: int) -> dict[str, Floats]:
-    """Scores of new rows, each by the model of the blocks that it is not in; NaN where a row shares values with these."""
-    place, here = update.after.rows, np.arange(len(update.rows))
+def _scores(judges: Sequence[Judge], update: Update, recipe: Recipe) -> dict[str, Floats]:
+    """Scores of new rows, each by the model of the blocks that it is not in.
+
+    NaN where a row shares values with other blocks, and where an average has just begun.
+    """
+    lags, place, here = recipe.columns.lags, update.after.rows, np.arange(len(update.rows))
     inner = np.ones(len(here), dtype=bool)
     for step in range(1, lags + 1):
         before, after = place[np.maximum(here - step, 0)], place[np.minimum(here + step, len(here) - 1)]
@@ -116,6 +161,7 @@ def _scores(judges: Sequence[Judge], update: Update, lags: int) -> dict[str, Flo
     for k in np.unique(place).tolist():
         at = inner & (place == k)
         for name, values in judges[k].scores(update.rows[at]).items():
+            values[: settling_rows(recipe.columns.smooth, len(values))] = np.nan
             found[name][at] = values
     return found
 

@@ -88,7 +88,8 @@ class WatchesRows(JudgesRows):
             )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
-        return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)
+        now = self._held()
+        return find_incidents(now.fitted, now.read(features, min_rows=0), search, **options)
 
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
@@ -114,10 +115,11 @@ class WatchesRows(JudgesRows):
         >>> PCADetector().fit(plant.normal).drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
-        if self.fitted.n_modes is not None:
+        now = self._held()
+        if now.fitted.n_modes is not None:
             raise ValueError("drift is not available with modes: it compares rows with one mean and one covariance.")
-        reading = self._unsmoothed(X)
-        return DriftGatherer.of(self.fitted).add(reading.features).finish(emptied(reading.native))
+        reading = now._unsmoothed(X)
+        return DriftGatherer.of(now.fitted).add(reading.features).finish(emptied(reading.native))
 
     def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
         """Which features account for the change of the mean score between two periods, and which correlations changed.
@@ -148,8 +150,9 @@ class WatchesRows(JudgesRows):
         >>> bool(abs(change - comparison.score.value) < 1e-9)
         True
         """
-        periods = (self.fitted.read(self.read(X)) for X in (before, after))
-        return compare(self.fitted, *periods, **options)
+        now = self._held()
+        periods = (now.fitted.read(now.read(X)) for X in (before, after))
+        return compare(now.fitted, *periods, **options)
 
     def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
@@ -169,10 +172,10 @@ class WatchesRows(JudgesRows):
         """
         for package in ("pandas", "pyarrow", "jinja2", "plotly"):
             require(package, "A report")
-        fitted = self.fitted
+        now = self._held()
         features, times, name = split_time(X, time)
-        table = self.read(features)
-        report: Report = import_module("culpa.report").make_report(fitted, table, times, name, **options)
+        table = now.read(features)
+        report: Report = import_module("culpa.report").make_report(now.fitted, table, times, name, **options)
         return report
 
     @property

@@ -102,7 +102,7 @@ class TestGatherer:
     @pytest.mark.parametrize("n", [33, 64, 65, 127, 128, 129, 1000])
     def test_many_rows_in_little(self, n, monkeypatch):
         """Pieces double again and again, here from one row on."""
-        monkeypatch.setattr(blocks_module, "_HELD", 32)
+        monkeypatch.setattr(blocks_module, "HELD", 32)
         monkeypatch.setattr(blocks_module, "_PIECES", 32)
         X = table(n)
         for size in (1, 3, 50):

@@ -192,7 +192,8 @@ class Lags(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "n_features_in_")
         rows = check_estimator_input(self, X, reset=False).array
         before = np.repeat(rows[:1], self.lags, axis=0) if self.start == "repeat" else None
-        return History(self.lags, rows.shape[1], before).join(rows)
+        joined = History(self.lags, rows.shape[1], before).join(rows)
+        return joined if self.lags else joined.copy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``flow``, ``power``, ``flow (t-1)``, ``power (t-1)`` and so on."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
+from culpa.models.blocks import HELD
 from culpa.scores.limits import Tail
 
 Arrays = dict[str, NDArray[Any]]
@@ -77,6 +78,9 @@ def check_arrays(
     held_out = [name for name, n in rows.items() if isinstance(n, list)]
     expected |= {f"limits.{name}.{what}" for name in held_out for what in ("weight", "dependence")} & set(arrays)
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
+    expected |= (
+        {f"gathered.{name}" for name in BLOCK_ARRAYS} if "gathered.n" in arrays else {"gathered.rows"} & set(arrays)
+    )
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
     expected |= {f"margins.{name}" for name in MARGIN_ARRAYS} if _model(header) == "copula" else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
@@ -96,12 +100,7 @@ def check_arrays(
         shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():
             raise ModelFileError("array 'range.features' or 'range.rows' contains a negative number.")
-    if "blocks.n" in arrays:
-        K, parameters = len(np.atleast_1d(arrays["blocks.n"])), header["parameters"]
-        whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)  # given features are among the blocks'
-        shapes |= {"blocks.n": (K,), "blocks.mean": (K, whole), "blocks.scatter": (K, whole * (whole + 1) // 2)}
-        if not K or (arrays["blocks.n"] <= 0).any():
-            raise ModelFileError("array 'blocks.n' does not contain positive numbers of rows.")
+    shapes |= _block_shapes(arrays, header["parameters"], d)
     if _model(header) == "copula":
         shapes |= _margin_shapes(arrays, header["parameters"], d)
     for name, shape in shapes.items():
@@ -114,6 +113,26 @@ def check_arrays(
         raise ModelFileError("array 'scale' contains a number that is not positive.")
     if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
         raise ModelFileError("array 'forms.sizes' does not contain two counts.")
+
+
+def _block_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of blocks of rows, whose features include the given ones, and of what `partial_fit` goes on from."""
+    whole, shapes = n_columns_of(parameters, d) * (parameters["lags"] + 1), {}
+    for name in ("blocks", "gathered"):
+        if (n := arrays.get(f"{name}.n")) is None:
+            continue
+        K = len(np.atleast_1d(n))
+        shapes |= {f"{name}.n": (K,), f"{name}.mean": (K, whole), f"{name}.scatter": (K, whole * (whole + 1) // 2)}
+        if not K or not (n > 0).all():
+            raise ModelFileError(f"array '{name}.n' does not contain positive numbers of rows.")
+        if name == "gathered" and (n != np.rint(n)).any():
+            raise ModelFileError("array 'gathered.n' does not contain whole numbers of rows.")
+    if "gathered.rows" in arrays:
+        n_rows = len(np.atleast_1d(arrays["gathered.rows"]))
+        if not 0 < n_rows <= HELD:
+            raise ModelFileError(f"array 'gathered.rows' does not contain 1 to {HELD} rows.")
+        shapes["gathered.rows"] = (n_rows, whole)
+    return shapes
 
 
 def _model(header: dict[str, Any]) -> str:

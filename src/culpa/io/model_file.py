@@ -6,6 +6,7 @@ in a file is checked before it is used: types, sizes and shapes (`culpa.io.model
 model (`culpa.io.model_values`). A damaged or forged file is rejected with one sentence.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,13 @@ from culpa.io.model_writing import arrays_of, header_of
 
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
-    """Write a fitted detector; the file appears under its name only when it is complete."""
-    content = pack(arrays_of(fitted), header_of(fitted))
+    """Write a fitted detector, if `load` can read it; the file appears under its name only when it is complete."""
+    arrays, header = arrays_of(fitted), header_of(fitted)
+    try:
+        detector_from(arrays, json.loads(json.dumps(header)))
+    except ModelFileError as error:
+        raise ValueError(f"the detector cannot be saved, because nobody could load the file: {error}") from None
+    content = pack(arrays, header)
     with write_whole(Path(path), force=True) as file:
         file.write(content)
 

@@ -28,7 +28,7 @@ from culpa.io.model_checks import (
 from culpa.io.model_modes import check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
 from culpa.io.model_values import check_forms, check_values, check_working
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, StudentPPCA
-from culpa.models.blocks import BlockMoments
+from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
@@ -97,6 +97,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         abnormal_training_rows=_abnormal_table(arrays, header),
         suspicious_cells=_cells_table(arrays, header, columns.names),
         blocks=_blocks(arrays),
+        gathered=_gathered(arrays),
         limit_source=str(header["limits"].get("source", "")),
         components=_choice(ppca, arrays),
         mode_ranges=ranges_from(arrays) if has_modes else (),
@@ -128,6 +129,12 @@ def _blocks(arrays: Arrays) -> BlockMoments | None:
     if "blocks.n" not in arrays:
         return None
     return BlockMoments.from_arrays({name: arrays[f"blocks.{name}"] for name in BLOCK_ARRAYS})
+
+
+def _gathered(arrays: Arrays) -> BlockGatherer | None:
+    head = "gathered."
+    found = {name.removeprefix(head): array for name, array in arrays.items() if name.startswith(head)}
+    return BlockGatherer.from_arrays(found) if found else None
 
 
 def _statistic(header: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from culpa.shapley import QuadraticForms
 
 _LARGEST = 1e100  # cells of tables are not larger, and squares must not overflow
 _LARGEST_SQUARE = 1e250  # sums of squares of cells
-_OF_SQUARES = ("blocks.", "components")  # arrays of moments and of log-likelihoods
+_OF_SQUARES = ("blocks.", "gathered.s", "components")  # arrays of moments and of log-likelihoods
 _SMALLEST = 1e-100  # scales and variances
 _MOST_ROWS = 1 << 53  # positions of rows are whole numbers up to here
 _ROUNDING = 1e-4  # relative; models of float32 data have seven digits

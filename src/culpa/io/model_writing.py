@@ -40,6 +40,9 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     d = fitted.model.distribution.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
+    if fitted.gathered is not None:
+        gathered = {f"gathered.{name}": array for name, array in fitted.gathered.to_arrays().items()}
+        arrays |= gathered if sum(array.size for array in gathered.values()) <= _MOST_NUMBERS_IN_BLOCKS else {}
     arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood

@@ -111,7 +111,7 @@ def _can_hold_out(recipe: Recipe, learned: Learned, gathered: GatheredMoments) -
         return False
     try:
         for k in range(len(blocks)):
-            recipe.model_without(blocks, k, learned.choice)
+            recipe.model_without(blocks, k, learned.model.distribution.n_components)
     except NothingVariesError:  # but within one block, so that the model of the others does not exist
         return False
     return True

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.columns import History
-from culpa.detector import PCADetector
+from culpa.detector import PCADetector, all_or_nothing
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
@@ -50,7 +51,29 @@ def update(
     ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` receives warnings about
     the table and the model, ``note`` the current step once all rows have been read.
     """
-    fitted, compiled = detector.fitted, detector.explainer().forms is not None
+    with all_or_nothing(detector) as draft:
+        done = _learn(draft, source, forget=forget, complete_only=complete_only, progress=progress)
+        if detector.explainer().forms is not None:
+            note("compiling the explainer")
+            draft.explainer().compile()
+    after = detector.fitted
+    for text in [*done.suspicions, *_about_the_limit(done.before, after), *oddities(after, ON_THE_COMMAND_LINE)]:
+        report(text)
+    return done.update
+
+
+class _Done(NamedTuple):
+    """An update, what looked suspicious about its rows, and the detector before it."""
+
+    update: Update
+    suspicions: list[str]
+    before: FittedDetector
+
+
+def _learn(
+    detector: PCADetector, source: Source, *, forget: float, complete_only: bool, progress: Callable[[int], None]
+) -> _Done:
+    fitted = detector.fitted
     if type(detector.model_) is PPCA and detector.model_.n_iter_ > 1 and not detector.robust:
         raise ValueError(
             "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from more "
@@ -76,17 +99,8 @@ def update(
                 gatherer.add(kept)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
-    if compiled:
-        note("compiling the explainer")
-        detector.explainer().compile()
-    suspicions = codes.sentences(names, source.name, _ADVICE.about)
-    for text in [
-        *suspicions,
-        *_about_the_limit(fitted, detector.fitted),
-        *oddities(detector.fitted, ON_THE_COMMAND_LINE),
-    ]:
-        report(text)
-    return Update(rows, left_out, None if gatherer is None or not gatherer.enough else gatherer.finish())
+    drift = None if gatherer is None or not gatherer.enough else gatherer.finish()
+    return _Done(Update(rows, left_out, drift), codes.sentences(names, source.name, _ADVICE.about), fitted)
 
 
 def _about_the_limit(before: FittedDetector, after: FittedDetector) -> Iterator[str]:

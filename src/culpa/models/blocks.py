@@ -1,7 +1,8 @@
 """Mean and covariance of consecutive blocks of rows, gathered in one pass over a table of unknown length."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -19,7 +20,8 @@ from culpa.models.scatter import Scatter
 N_BLOCKS = 10
 FEWEST_PER_BLOCK = 3  # rows that are scored, for held-out scores
 _MEMORY_PER_BLOCK = 0.2  # a block is no longer than this share of what forgetting leaves in memory
-_HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
+_ROUNDING = 1e-9  # of a weight
+HELD = 4096  # rows held before moments are taken, so that small tables are cut into exact tenths
 _PIECES = 64  # equally long pieces that a large table is gathered in, at least; at most twice as many
 
 
@@ -29,10 +31,10 @@ def block_starts(n_rows: int, n_blocks: int = N_BLOCKS) -> NDArray[np.int64]:
     >>> block_starts(100).tolist()
     [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
     """
-    if n_rows <= _HELD:
+    if n_rows <= HELD:
         n_blocks = max(1, min(n_blocks, n_rows))
         return np.array([n_rows * at // n_blocks for at in range(n_blocks)], dtype=np.int64)
-    size = _HELD // _PIECES
+    size = HELD // _PIECES
     while n_rows >= 2 * _PIECES * size:
         size *= 2
     ends = np.append(np.arange(size, n_rows, size), n_rows)
@@ -57,7 +59,8 @@ class BlockMoments(CopiedInUse):
         """Blocks after more rows, each of which takes a share ``forget`` off the weight of every row before it.
 
         New rows make blocks about as heavy as the heaviest so far, and light neighbours are joined where there are too
-        many. A single block stays one: it is of rows whose blocks are not known.
+        many. How the rows are cut into calls does not matter. A single block stays one: it is of rows whose blocks are not
+        known.
         """
         return self.then_placed(X, forget).blocks
 
@@ -66,23 +69,22 @@ class BlockMoments(CopiedInUse):
         place, moved = np.zeros(len(X), dtype=np.int64), np.arange(len(self))
         if len(self) == 1 and self.blocks[0].n:
             return Placed(BlockMoments((self.blocks[0].then(X, forget),)), place, moved)
-        heavy = max([block.n for block in self.blocks] + [len(X) / N_BLOCKS])
-        size = max(1.0, min(heavy, _MEMORY_PER_BLOCK / forget) if forget else heavy)
         blocks, done = list(self.blocks), 0
         while done < len(X):
-            if blocks[-1].n >= size:
+            weights = [block.n for block in blocks]
+            if weights[-1] >= _wanted(weights, forget):
                 blocks.append(Moments.of(X[:0], X[done].copy()))
-            room = max(1, math.ceil(size - blocks[-1].n))
-            rows = X[done : done + room]
-            fade = (1 - forget) ** len(rows)
+                weights.append(0)
+            end = done + _rows_until_full(weights, len(X) - done, forget)
+            fade = (1 - forget) ** (end - done)
             blocks = [
                 *(block.weighted(fade) if forget else block for block in blocks[:-1]),
-                blocks[-1].then(rows, forget),
+                blocks[-1].then(X[done:end], forget),
             ]
-            place[done : done + room] = len(blocks) - 1
-            done += len(rows)
-            if len(blocks) == 2 * N_BLOCKS:
-                pair = int(np.argmin([first.n + second.n for first, second in pairwise(blocks[:-1])]))
+            place[done:end] = len(blocks) - 1
+            done = end
+            if len(blocks) == 2 * N_BLOCKS - 1 and blocks[-1].n >= _wanted([block.n for block in blocks], forget):
+                pair = int(np.argmin([first.n + second.n for first, second in pairwise(blocks)]))
                 blocks[pair : pair + 2] = [blocks[pair].merge(blocks[pair + 1])]
                 place[:done] -= place[:done] > pair
                 moved -= moved > pair
@@ -139,6 +141,24 @@ class BlockMoments(CopiedInUse):
         return np.asarray(np.searchsorted(self.starts, positions, side="right") - 1, dtype=np.int64)
 
 
+def _wanted(weights: Sequence[float], forget: float) -> float:
+    """The weight at which the last block is full, but for rounding: that of the heaviest one, of what memory holds."""
+    heavy = max(weights)
+    return max(1.0, min(heavy, _MEMORY_PER_BLOCK / forget) if forget else heavy) * (1 - _ROUNDING)
+
+
+def _rows_until_full(weights: Sequence[float], most: int, forget: float) -> int:
+    """How many rows the last block takes until it is full, of ``most`` that there are."""
+    others, last = max(weights[:-1], default=0.0), float(weights[-1])
+    if not forget:
+        return min(most, max(1, math.ceil(max(others, 1.0) - last)))
+    for rows in range(1, most + 1):
+        others, last = others * (1 - forget), last * (1 - forget) + 1
+        if last >= _wanted((others, last), forget):
+            return rows
+    return most
+
+
 class Placed(NamedTuple):
     """Blocks after more rows: the block that each new row is in, and the one that each block of before is in."""
 
@@ -153,16 +173,23 @@ class BlockGatherer:
     def __init__(self, n_columns: int) -> None:
         self._held = [np.empty((0, n_columns))]
         self._pieces: list[Moments] = []
-        self._size = _HELD // _PIECES
+        self._size = HELD // _PIECES
         self._reference: Floats | None = None
+
+    def then(self, X: Floats) -> "BlockGatherer":
+        """Another one, which has seen these rows, too."""
+        new = copy(self)
+        new._held, new._pieces = list(self._held), list(self._pieces)
+        new.add(X)
+        return new
 
     def add(self, X: Floats) -> None:
         """The next complete rows."""
         if self._reference is None and len(X):
             self._reference = X[0].copy()
         if not self._pieces:
-            self._held.append(X)
-            if sum(map(len, self._held)) <= _HELD:
+            self._held.append(X.copy())  # whoever has X may use it for other rows next time
+            if sum(map(len, self._held)) <= HELD:
                 return
             X, self._held = np.concatenate(self._held), self._held[:1]
         self._gather(X)
@@ -185,6 +212,21 @@ class BlockGatherer:
         cuts = np.searchsorted(ends, block_starts(int(ends[-1]))[1:]) + 1
         groups = np.split(np.arange(len(ends)), cuts)
         return BlockMoments(tuple(reduce(Moments.merge, [self._pieces[at] for at in group]) for group in groups))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Plain arrays, for saving: the rows while they are held, and then pieces."""
+        return BlockMoments(tuple(self._pieces)).to_arrays() if self.rows is None else {"rows": self.rows}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> "BlockGatherer":
+        """Inverse of `to_arrays`."""
+        gatherer = cls(arrays["rows" if "rows" in arrays else "mean"].shape[1])
+        if "rows" in arrays:
+            gatherer.add(arrays["rows"])
+            return gatherer
+        gatherer._pieces = list(BlockMoments.from_arrays(arrays).blocks)
+        gatherer._size, gatherer._reference = int(arrays["n"].max()), arrays["mean"][0]
+        return gatherer
 
     def _gather(self, X: Floats) -> None:
         d = X.shape[1]

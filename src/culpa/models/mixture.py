@@ -95,10 +95,12 @@ class LatentMixture(CopiedInUse):
         X = np.asarray(X, dtype=np.float64)
         return np.column_stack([log_density(mode, X) for mode in self.modes])
 
+    @np.errstate(under="ignore")
     def log_density(self, X: ArrayLike) -> Floats:
         """Log-density of the observed cells of each row, (n,)."""
         return np.asarray(special.logsumexp(self.log_densities(X) + np.log(self.weights), axis=1))
 
+    @np.errstate(under="ignore")
     def responsibilities(self, X: ArrayLike) -> Floats:
         """Probability of each mode given the observed cells of each row, (n, modes)."""
         return np.asarray(special.softmax(self.log_densities(X) + np.log(self.weights), axis=1))

@@ -97,6 +97,15 @@ class NormalRange:
             self.inflation,
         )
 
+    def faded(self, left: float, other: "NormalRange") -> "NormalRange":
+        """The range of rows of which a share ``left`` of the weight is left, on its way to that of later ones."""
+        return replace(
+            self,
+            low=other.low + left * (self.low - other.low),
+            high=other.high + left * (self.high - other.high),
+            n=self.n * left,
+        )
+
     def joined(self, other: "NormalRange") -> "NormalRange":
         """The range of both sets of rows; reaches are weighted by numbers of rows."""
         n = self.n + other.n

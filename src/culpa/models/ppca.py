@@ -22,6 +22,7 @@ from culpa._core.words import count_are
 from culpa.models.em import NothingVariesError, em, expected_covariance
 from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
+from culpa.models.minka import likeliest_dimension
 from culpa.models.moments import Moments
 from culpa.models.scatter import Scatter, with_signs
 
@@ -30,8 +31,8 @@ def _merges(model: "PPCA") -> bool:
     """Whether mean and covariance are all that the model needs, so that it can learn piece by piece."""
     if not hasattr(model, "method"):  # of a subclass, which has but one way to learn
         raise ValueError(f"{type(model).__name__} needs all rows at once: use fit.")
-    if model.method == "em" or model.n_components == "mle":
-        raise ValueError("n_components='mle' and method='em' need all rows at once: use fit.")
+    if model.method == "em":
+        raise ValueError("method='em' needs all rows at once: use fit.")
     return True
 
 
@@ -109,8 +110,8 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
         self._check_parameters()
         _refuse_few(moments)
-        if isinstance(self.n_components, str) or self.method == "em":
-            raise ValueError("n_components='mle' and method='em' need the rows themselves: use fit.")
+        if self.method == "em":
+            raise ValueError("method='em' needs the rows themselves: use fit.")
         self.n_samples_ = moments.n
         self._moments = None
         self._keep_closed_form(moments.mean, *moments.sample.eigen())
@@ -186,18 +187,16 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         _, sizes, axes = interruptible(_thin_svd, centred - rounding)
         variances = np.zeros(X.shape[1])
         variances[: len(sizes)] = sizes**2 / (len(X) - 1)
-        self._keep_closed_form(mean + rounding, with_signs(axes), variances, centred)
+        self._keep_closed_form(mean + rounding, with_signs(axes), variances)
 
-    def _keep_closed_form(self, mean: Floats, axes: Floats, variances: Floats, centred: Floats | None = None) -> None:
+    def _keep_closed_form(self, mean: Floats, axes: Floats, variances: Floats) -> None:
         """The maximum-likelihood model, from all principal axes and the variances along them."""
         self.mean_ = mean
         if len(axes) < len(mean):
             self.sample_ = Scatter.of_factor(np.sqrt(variances[: len(axes)])[:, None] * axes)
         else:
             self.sample_ = Scatter.of_matrix((axes.T * variances) @ axes)
-        if centred is None:  # only its shape matters, unless "mle" asks for the rows
-            centred = np.broadcast_to(np.zeros(()), (round(self.n_samples_), len(mean)))
-        p = self._choose_n_components(variances, centred)
+        p = self._choose_n_components(variances)
         self.n_iter_, self.converged_ = 1, True
         self._keep_eigen(axes, variances, p)
 
@@ -209,13 +208,13 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         refuse_constant(filled)
         roughly = 0
         if isinstance(self.n_components, numbers.Integral):
-            p = self._choose_n_components(np.empty(d), filled)
+            p = self._choose_n_components(np.empty(d))
         else:
             # the spectrum of mean-imputed data is shrunk; let a saturated model tell how many components matter
             start = LatentGaussian.from_covariance(covariance, min(n, d) - 1, np.zeros(d))
             rough, roughly, _ = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4))
             covariance = expected_covariance(X - mean, rough)
-            p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64), filled)
+            p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64))
         start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
         model, steps, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
         self._keep_em(model, X, mean)
@@ -263,8 +262,8 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _check_parameters(self) -> None:
         PPCA_PARAMETERS.check(self.get_params())
 
-    def _choose_n_components(self, variances: Floats, centred: Floats) -> int:
-        n, d = centred.shape
+    def _choose_n_components(self, variances: Floats) -> int:
+        n, d = round(self.n_samples_), len(variances)
         wanted = self.n_components
         most: int = d - 1 if self.shrinkage else min(n, d) - 1  # a shrunk covariance has full rank
         if isinstance(wanted, str):
@@ -272,9 +271,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 raise ValueError(
                     f"n_components='mle' needs at least as many rows as features, got {n} rows and {d} features."
                 )
-            from sklearn.decomposition import PCA  # takes a fifth of a second to load
-
-            return min(int(PCA("mle", svd_solver="full").fit(centred).n_components_), most)
+            return min(likeliest_dimension(variances, n), most)
         if isinstance(wanted, numbers.Integral):
             if wanted >= d:
                 raise ValueError(

@@ -115,14 +115,14 @@ class StudentPPCA(PPCA):
         """Where expectation-maximisation starts, and the steps it took to choose the number of components."""
         n, d = X.shape
         if isinstance(self.n_components, numbers.Integral):
-            return robust_start(X, self._choose_n_components(np.empty(d), X)), 0
+            return robust_start(X, self._choose_n_components(np.empty(d))), 0
         # a model with all components tells how many of them matter
         result = student_em(
             X, robust_start(X, min(n, d) - 1), self._fixed_degrees, max_iter=self.max_iter, tol=max(self.tol, _ROUGHLY)
         )
         rows = weighted_rows(X, result.scale, result.degrees_of_freedom)
         covariance = rows.scatter / rows.weights.sum()
-        p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64), X)
+        p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64))
         return LatentGaussian.from_covariance(covariance, p, rows.mean), result.n_iter
 
     def _keep_student(self, result: StudentResult, X: Floats, centre: Floats) -> None:

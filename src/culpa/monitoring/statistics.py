@@ -14,15 +14,18 @@ from culpa.scores import discoveries
 
 
 def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = None) -> DataFrame:
-    """One line per row: statistics with limits and flags, p-value and anomaly; with ``fdr``, also discovery."""
+    """One line per row: statistics with limits and flags, p-value and anomaly; with ``fdr``, also discovery.
+
+    A limit that held-out rows are too few for is missing, and nothing exceeds it.
+    """
     columns: dict[str, Any] = {"row": table.row_labels()}
     values = fitted.statistics(table)
     limits = {line.statistic: line.limit for line in fitted.control_limits() if line.confidence == fitted.confidence}
     for name, cells in values.items():
         columns |= {
             name: cells,
-            f"{name}_limit": np.full(len(cells), limits[name]),
-            f"{name}_flag": exceeds(cells, limits[name]),
+            f"{name}_limit": np.full(len(cells), limits.get(name, np.nan)),
+            f"{name}_flag": exceeds(cells, limits.get(name, np.nan)),
         }
     if fitted.n_modes is not None:
         columns["mode"] = fitted.operating_modes(fitted.read(table))

@@ -197,6 +197,7 @@ def _place_of(members: tuple[int, ...], d: int) -> int:
     return 0
 
 
+@np.errstate(under="ignore")
 def _log_odds(evidence: Floats, d: int) -> Floats:
     """Log-odds of each feature, (n, d), from the evidence of all sets, (1 + sets, n), which is overwritten."""
     n_sets = len(evidence)
@@ -217,6 +218,7 @@ def _log_odds(evidence: Floats, d: int) -> Floats:
     return np.asarray(log_with - log_without)
 
 
+@np.errstate(under="ignore")
 def _log_sum(values: Floats) -> Floats:
     """Log of the sum of exponentials down columns."""
     largest = values.max(axis=0)
