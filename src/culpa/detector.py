@@ -175,14 +175,19 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
-        rows, labels = recipe.columns.read(given).features[self.lags :], given.row_labels()[self.lags :]
-        if sample_weight is None:
+        weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
+        used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
+        if self.lags and used.sum() < 2:
+            raise ValueError(f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each.")
+        rows, labels = recipe.columns.read(given).features[used], given.row_labels()[used]
+        if weights is None:
             fitted = recipe.fit_rows(rows, labels)
         else:
-            weights = read_weights(sample_weight, len(table.array))[self.lags :]
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
-            fitted = fit_weighted(recipe, rows, weights, labels)
+            fitted = fit_weighted(recipe, rows, weights[used], labels)
+        if (abnormal := fitted.abnormal_training_rows) is not None:
+            abnormal["position"] = np.flatnonzero(used)[abnormal["position"]]  # in X, not among the rows that are used
         self._set_fitted(replace(fitted, suspicious_cells=cells))
         return table
 
@@ -211,7 +216,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         first = not hasattr(self, "model_")
         table = check_estimator_input(self, X, reset=first, min_rows=1 + self.lags)
         complete_rows(table)
-        rows = self._recipe().columns.read(table).features[self.lags :]
+        columns = self._recipe().columns
+        rows = columns.read(table).features[columns.whole(table)]
         suspicions = about_table(table, COMPLETE_ROWS) if first else self._suspicions(table)
         self.learn_features(rows, forget)
         return self._warned(suspicions, oddly=first)  # what is odd about the model is said once
@@ -252,7 +258,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         distribution is. You need at least confidence / (1 - confidence) rows: 99 for 99%.
         """
         fitted = self.fitted
-        rows = self._unsmoothed(X).features[fitted.columns.lags :]
+        table = self.read(X)
+        columns = self._recipe().columns
+        rows = columns.read(table).features[columns.whole(table)]
         statistic = score_by_name(self._recipe().statistic, fitted.model, confidence=self.confidence)
         limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
         asked = {"statistic": self.statistic, "confidence": self.confidence}  # a new limit is for what is asked for now

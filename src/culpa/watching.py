@@ -12,6 +12,7 @@ from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
+from culpa.monitoring.times import in_order
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class WatchesRows(JudgesRows):
             )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
-        return find_incidents(self.fitted, self.read(features, min_rows=0), search, **options)
+        return find_incidents(self.fitted, in_order(self.read(features, min_rows=0), times), search, **options)
 
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
@@ -168,7 +169,7 @@ class WatchesRows(JudgesRows):
         """
         fitted = self.fitted
         features, times, name = split_time(X, time)
-        table = self.read(features)
+        table = in_order(self.read(features), times)
         report: Report = import_module("culpa.report").make_report(fitted, table, times, name, **options)
         return report
 

@@ -44,9 +44,7 @@ def read_weights(sample_weight: Any, n_rows: int) -> Floats:
 
 
 def fit_weighted(recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any]) -> FittedDetector:
-    """Learn from complete rows with weights; a row of weight 2 counts as two."""
-    counting = weights > 0
-    X, weights, labels = X[counting], weights[counting], labels[counting]
+    """Learn from complete rows with positive weights; a row of weight 2 counts as two."""
     starts, by_rows = block_starts(len(X)), recipe.limit_kind == "empirical"
     parts = zip(np.split(X, starts[1:]), np.split(weights, starts[1:]), strict=True)
     blocks = BlockMoments(tuple(Moments.of(rows, X[0], own) for rows, own in parts))
@@ -55,9 +53,7 @@ def fit_weighted(recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any
     fitted = replace(
         fitted,
         normal_range=range_of(fitted.model, X),
-        abnormal_training_rows=abnormal_rows(
-            fitted.model, X, np.ones(len(X), dtype=bool), labels, fitted.confidence, recipe.columns.lags
-        ),
+        abnormal_training_rows=abnormal_rows(fitted.model, X, np.ones(len(X), dtype=bool), labels, fitted.confidence),
     )
     if recipe.limit_kind != "auto" or recipe.columns.lags:
         return fitted

@@ -87,15 +87,13 @@ def in_limit(model: FittedModel, X: Floats, kept: Mask, confidence: float) -> Ma
     return kept if kept.all() else kept | (spe_and_t2(model, X, confidence)[2] <= GROSS)
 
 
-def abnormal_rows(
-    model: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float, first: int = 0
-) -> Any:
+def abnormal_rows(model: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float) -> Any:
     """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first.
 
-    ``first`` is the position of the first row in the user's table.
+    Positions are those in ``X``.
     """
     spe, t2, excess = spe_and_t2(model, X, confidence)
     at = np.flatnonzero((excess > 1) | ~kept)
     at = at[np.argsort(-excess[at], kind="stable")]
-    columns = {"row": labels[at], "position": at + first, "spe": spe[at], "t2": t2[at]}
+    columns = {"row": labels[at], "position": at, "spe": spe[at], "t2": t2[at]}
     return frame_like(None, columns | {"times_limit": excess[at], "trimmed": ~kept[at]})

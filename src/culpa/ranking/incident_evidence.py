@@ -53,7 +53,7 @@ def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[in
     >>> import numpy as np
     >>> row = np.array([[6.0, 0.0, 0.0, 0.0, 0.0]])
     >>> explained_by_few(row, np.eye(5), [[j] for j in range(5)])
-    Explained(share=1.16..., players=(0,), excess=31.0)
+    Explained(share=1.0, players=(0,), excess=31.0)
     """
     r = Z @ precision
     excess = float((r * Z).sum() - len(Z) * Z.shape[1])
@@ -68,7 +68,7 @@ def explained_by_few(Z: Floats, precision: Floats, players: Sequence[Sequence[in
             break
         chosen, best = (*chosen, k), best + float(gains[k])
         G, P = _without(G, P, list(players[k]))
-    return Explained(best / excess if excess > 0 else np.nan, chosen, excess)
+    return Explained(min(best / excess, 1.0) if excess > 0 else np.nan, chosen, excess)
 
 
 def _falls(G: Floats, P: Floats, players: Sequence[Sequence[int]]) -> Floats:
