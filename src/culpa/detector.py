@@ -42,6 +42,7 @@ from culpa.models.blocks import BlockMoments
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
+from culpa.monitoring.trimming import at_places
 from culpa.scores import score_by_name
 from culpa.scores.limits import FROM_ROWS
 from culpa.training_scores import limits_from_rows
@@ -172,17 +173,21 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
         recipe = self._recipe()
-        rows, labels = recipe.columns.read(given).features[self.lags :], given.row_labels()[self.lags :]
-        if sample_weight is None:
+        weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
+        used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
+        if self.lags and used.sum() < 2:
+            raise ValueError(f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each.")
+        rows, labels = recipe.columns.read(given).features[used], given.row_labels()[used]
+        if weights is None:
             fitted = recipe.fit_rows(rows, labels)
         else:
-            weights = read_weights(sample_weight, len(table.array))[self.lags :]
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
-            fitted = fit_weighted(recipe, rows, weights, labels)
+            fitted = fit_weighted(recipe, rows, weights[used], labels, np.flatnonzero(used))
         if self.robust and self.contamination is not None:  # a share of the rows with all their cells
-            fitted = recipe.limited(fitted, recipe.columns.read(table).features[self.lags :])
-        self._set_fitted(replace(fitted, suspicious_cells=cells))
+            fitted = recipe.limited(fitted, recipe.columns.read(table).features[used])
+        abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
+        self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
 
     @available_if(_merges)
@@ -216,7 +221,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             if not first:  # before rows are read as other settings would have them
                 check_settings(recipe, draft.fitted)
             suspicions = about_table(table, COMPLETE_ROWS) if first else draft._suspicions(table)
-            draft._learn(recipe, recipe.columns.read(table).features[draft.lags :], forget)
+            draft._learn(recipe, recipe.columns.read(table).features[recipe.columns.whole(table)], forget)
             draft._warned(suspicions, oddly=first)  # what is odd about the model is said once
         return self
 
@@ -248,7 +253,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """
         with all_or_nothing(self) as draft:
             fitted, confidence = draft.fitted, draft.confidence
-            rows = draft._unsmoothed(X).features[fitted.columns.lags :]
+            table, columns = draft.read(X), _unsmoothed(fitted)
+            rows = columns.read(table).features[columns.whole(table)]
             # a new limit is for what is asked for now
             parameters = settings_of(fitted) | {"statistic": draft.statistic, "confidence": confidence}
             DETECTOR.check(parameters)

@@ -238,7 +238,7 @@ class Explanation:
             raise ValueError("concatenate needs at least one explanation.")
         first = parts[0]
         for part in parts:
-            alike = ("feature_names", "groups", "score_name", "game", "ranking", "parts")
+            alike = ("parts", "feature_names", "groups", "score_name", "game", "ranking")
             numbers = all(isinstance(getattr(one, "base_value", None), float) for one in (first, part))
             for name in (*alike, "base_value") if numbers else alike:
                 if getattr(part, name) != getattr(first, name):
@@ -416,7 +416,12 @@ class Explanation:
             read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
         if isinstance(read["base_value"], list):
             read["base_value"] = np.array(read["base_value"], dtype=np.float64)
-        read["row_labels"] = np.array(read["row_labels"])
+        labels = read["row_labels"]
+        if any(isinstance(label, (list, tuple)) for label in labels):  # of a MultiIndex
+            read["row_labels"] = np.empty(n, dtype=object)
+            read["row_labels"][:] = [tuple(label) for label in labels]
+        else:
+            read["row_labels"] = np.array(labels)
         read["feature_names"] = tuple(read["feature_names"])
         if read["groups"] is not None:
             read["groups"] = tuple((name, tuple(members)) for name, members in read["groups"])

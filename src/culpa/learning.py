@@ -150,7 +150,7 @@ class Recipe:
         described = not np.isnan(rows).any() and self.model != "copula"
         blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
-        abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence, self.columns.lags)
+        abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence)
         seen = range_of(learned.model, rows if kept.all() else rows[kept])
         return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
@@ -252,7 +252,7 @@ class Recipe:
         Z, judged = learned.model.standardise(rows), in_limit(learned.model, rows, kept, confidence)
         names = list(dict.fromkeys(("spe", "t2", self.statistic)))
         found = mode_limits(learned.model, Z, kept, judged, names, settings)
-        abnormal = abnormal_rows(learned.model, rows, kept, labels, confidence, self.columns.lags)
+        abnormal = abnormal_rows(learned.model, rows, kept, labels, confidence)
         learned = learned._replace(model=replace(learned.model, mode_units=found.units))
         if kind == "auto" and found.scores:
             limits = Limits(learned.model, "held-out", found.scores)

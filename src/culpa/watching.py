@@ -13,6 +13,7 @@ from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
+from culpa.monitoring.times import in_order
 from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class WatchesRows(JudgesRows):
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
         now = self._held()
-        return find_incidents(now.fitted, now.read(features, min_rows=0), search, **options)
+        table = in_order(now.read(features, min_rows=0), times)
+        return find_incidents(now.fitted, table, search, **options)
 
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
@@ -174,7 +176,7 @@ class WatchesRows(JudgesRows):
             require(package, "A report")
         now = self._held()
         features, times, name = split_time(X, time)
-        table = now.read(features)
+        table = in_order(now.read(features), times)
         report: Report = import_module("culpa.report").make_report(now.fitted, table, times, name, **options)
         return report
 

@@ -45,19 +45,18 @@ def read_weights(sample_weight: Any, n_rows: int) -> Floats:
     return np.asarray(weights * (weights.sum() / (weights**2).sum()))
 
 
-def fit_weighted(recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any]) -> FittedDetector:
-    """Learn from complete rows with weights; a row of weight 2 counts as two."""
-    at, lags = np.flatnonzero(weights > 0), recipe.columns.lags
-    X, weights, labels = X[at], weights[at], labels[at]
+def fit_weighted(
+    recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any], at: NDArray[np.intp]
+) -> FittedDetector:
+    """Learn from complete rows with positive weights; a row of weight 2 counts as two. ``at`` are the rows' places."""
     blocks = BlockMoments(tuple(Moments.of(X[part.rows], X[0], part.weights) for part in _parts(weights)))
     # a quantile of the rows' own scores needs the rows, each as often as it counts
     by_rows = recipe.limit_kind == "empirical"
     fitted = recipe.fit_blocks(blocks, [np.repeat(X, _times(weights)[0], axis=0)] if by_rows else None)
-    abnormal = abnormal_rows(fitted.model, X, np.ones(len(X), dtype=bool), labels, fitted.confidence)
     fitted = replace(
         fitted,
         normal_range=range_of(fitted.model, X),
-        abnormal_training_rows=abnormal.assign(position=at[abnormal["position"]] + lags),
+        abnormal_training_rows=abnormal_rows(fitted.model, X, np.ones(len(X), dtype=bool), labels, fitted.confidence),
     )
     if recipe.limit_kind != "auto":
         return fitted

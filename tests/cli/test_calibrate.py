@@ -147,8 +147,8 @@ def test_samples_bring_their_past():
         def batches(self, features, carried):
             X = np.arange(200.0).reshape(100, 2)
             X[40, 0] = np.nan
-            for piece in np.split(X, [3, 50]):
-                yield Batch(np.arange(len(piece)), piece)
+            for rows in np.split(np.arange(100), [3, 50]):
+                yield Batch(rows, X[rows])
 
     drawn = sample(Table(), ["a", "b"], 1000, past=4)
     assert drawn.shape == (100 - 4 - 5, 10)

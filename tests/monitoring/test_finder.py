@@ -33,7 +33,7 @@ def feed(detector, X, size, *, live=True, gap=0, min_length=1):
     for start in range(0, len(X), size):
         rows = ScoredRows.of(explainer.columns.read(X[start : start + size]), fitted.model, fitted.statistic)
         positions = np.arange(start, start + len(rows))
-        batch = Batch(RowNames(positions, positions), rows, fitted.is_flagged(rows.score))
+        batch = Batch(RowNames(positions, positions, positions), rows, fitted.is_flagged(rows.score))
         why = explainer.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
         events += [(positions[-1], event) for event in finder.add(batch, why)]
     return events + [(None, event) for event in finder.finish()]
@@ -142,8 +142,6 @@ def test_known_stretches(detector):
     for wrong in ([(5, 3)], [(0, 100)], [(-1, 3)]):
         with pytest.raises(ValueError, match="0 to 99"):
             detector.incidents(X, stretches=wrong)
-    with pytest.raises(ValueError, match="overlaps"):
-        detector.incidents(X, stretches=[(0, 5), (5, 9)])
     with pytest.raises(TypeError, match="you cannot pass 'ranking'"):
         detector.incidents(X, ranking="rbc")
     with pytest.raises(ValueError, match="baseline must be a whole number"):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
+from culpa._core.continuity import RowOrder
 from culpa._core.native import float_cells, given_as, index_labels, to_frame
 from culpa._core.native import frame_like as frame_like
 from culpa._core.native import same_kind as same_kind
@@ -31,6 +32,7 @@ class Table:
     array: Rows
     names: tuple[str, ...] | None = None
     native: Any = None
+    order: RowOrder | None = None  # where it is known
 
     def feature_names(self) -> tuple[str, ...]:
         """Names for people: the columns' own, or x0, x1, ... as scikit-learn calls them."""

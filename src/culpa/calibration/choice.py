@@ -146,7 +146,7 @@ def calibrate(
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
     plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, as_progress(progress))
     comparable = by_position(detector, table.feature_names())
-    calibration = choose(windows_of(table.array, detector.lags), comparable, plan)
+    calibration = choose(windows_of(table, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
     best.calibration_ = replace(calibration, native=emptied(table.native))
     return best

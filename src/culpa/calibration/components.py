@@ -106,7 +106,7 @@ def components_by_detection(
     check_keywords(options, CALIBRATION.keywords, "components_by_detection")
     plan = Plan(**options)
     comparable = by_position(detector, table.feature_names())
-    found = compare_components(windows_of(table.array, detector.lags), comparable, plan, numbers)
+    found = compare_components(windows_of(table, detector.lags), comparable, plan, numbers)
     return replace(found, native=emptied(table.native))
 
 

@@ -6,7 +6,7 @@ are consecutive, because neighbouring rows resemble each other and held-out rows
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS, FaultKind
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
+from culpa._core.validation import read_table
 from culpa.calibration.evaluation import Progress, Setting, settings
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.lasting import inject_lasting, past_of
-from culpa.columns import History
+from culpa.columns import Lagged
 from culpa.detector import PCADetector
 from culpa.modes import has_modes
 
@@ -144,10 +145,10 @@ class Plan:
             )
 
 
-def windows_of(rows: Floats, lags: int) -> Floats:
+def windows_of(X: Any, lags: int) -> Floats:
     """Complete rows with the complete rows before them that faults need, at most `MOST_ROWS`, evenly spaced."""
-    past = past_of(lags)
-    windows = History(past, rows.shape[1]).join(rows)[past:]
+    table = read_table(X, min_rows=0)
+    windows = Lagged(table.names, table.array.shape[1], past_of(lags)).read(table).features
     return thinned(windows[~np.isnan(windows).any(axis=1)], MOST_ROWS)
 
 

@@ -267,7 +267,8 @@ class NewRowsOptions(TableOptions):
             parts = [console.count(summary.rows, "row"), f"{summary.anomalies:,} flagged"]
             parts += [console.count(summary.incidents, "incident")] if incidents else []
             parts += [] if summary.discoveries is None else [f"{summary.discoveries:,} discovered"]
-            parts += [f"{console.count(source.skipped, 'line')} skipped"] if source.skipped else []
+            skipped = source.skipped + summary.skipped
+            parts += [f"{console.count(skipped, 'line')} skipped"] if skipped else []
             parts += [f"{console.count(source.left_out, 'row')} left out"] if source.left_out else []
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
         if self.fail_on_anomaly and found:
@@ -387,7 +388,8 @@ def open_job(
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
     detector = rows.detector()
     source = rows.open(detector.reading)
-    source.copies_times = copies_times
+    remembers = detector.columns.lags or detector.columns.smooth is not None  # whose past depends on times
+    source.copies_times = copies_times and not remembers
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
     with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)

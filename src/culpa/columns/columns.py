@@ -6,9 +6,9 @@ features; players, actual and expected values are columns.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,13 @@ class Arranged(NamedTuple):
     shrink: Floats | None = None
 
 
+class Arrange(Protocol):
+    """Arranges the next rows, with as many missing rows before each."""
+
+    def __call__(self, X: Floats, missing: Floats | None = None) -> Arranged:
+        """The next rows."""
+
+
 class Columns(ABC):
     """The user's columns: their names, the features made from them, and the conversion in both directions."""
 
@@ -134,7 +141,7 @@ class Columns(ABC):
         listed = [features] if isinstance(features, str) else features
         return [one if isinstance(one, str) else self.names[self.at(int(one), argument)] for one in listed]
 
-    def stream(self) -> Callable[[Floats], Arranged]:
+    def stream(self) -> Arrange:
         """A function that arranges the next rows of a table that comes in pieces."""
         raise TypeError(f"{type(self).__name__} columns can only be read as a whole table.")
 
@@ -157,9 +164,9 @@ class Plain(Columns):
         check_width(table, len(self.names), self.known_names)
         return Reading.of(table)
 
-    def stream(self) -> Callable[[Floats], Arranged]:
+    def stream(self) -> Arrange:
         """Nothing to remember."""
-        return lambda X: Arranged(X, X)
+        return lambda X, missing=None: Arranged(X, X)
 
     def decode(self, features: Floats) -> Cells:
         """Nothing to undo."""

@@ -5,7 +5,7 @@ References
 Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic principal component analysis".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,14 +14,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.choices import one_of
+from culpa._core.continuity import order_of
 from culpa._core.parameters import DETECTOR
-from culpa._core.types import Floats
-from culpa._core.validation import check_estimator_input, check_width, default_names, read_table
+from culpa._core.types import Floats, Mask
+from culpa._core.validation import Table, check_estimator_input, check_width, default_names, read_table
 from culpa._core.warning import warn
-from culpa.columns.columns import Arranged, Columns, Reading
+from culpa.columns.columns import Arrange, Arranged, Columns, Reading
 from culpa.columns.smoothing import Smoother
-
-_JUMP = 1.5  # a step this much longer than usual is a gap in time
 
 
 class History:
@@ -41,14 +40,28 @@ class History:
     def __init__(self, lags: int, n_columns: int, before: Floats | None = None) -> None:
         self.lags = lags
         self._before = np.full((lags, n_columns), np.nan) if before is None else before
+        self._known = 0 if before is None else lags  # rows before the next one that follow each other
 
-    def join(self, X: Floats) -> Floats:
-        """The next rows, each followed by the ``lags`` rows before it, latest first."""
-        if not self.lags:
-            return X
+    def join(self, X: Floats, missing: Floats | None = None) -> Floats:
+        """The next rows, each followed by the ``lags`` rows before it, latest first; NaN beyond ``missing`` rows."""
+        return self.join_whole(X, missing)[0]
+
+    def join_whole(self, X: Floats, missing: Floats | None = None) -> tuple[Floats, Mask]:
+        """The same, and for which rows all of these ``lags`` rows are known."""
+        if not self.lags or not len(X):
+            return np.hstack([X] * (self.lags + 1)) if self.lags else X, np.ones(len(X), dtype=bool)
+        rows = np.arange(len(X))
+        restart = np.where(np.zeros(len(X), dtype=bool) if missing is None else missing > 0, rows, -self._known)
+        known = rows - np.maximum.accumulate(restart)
+        self._known = int(known[-1]) + 1
         whole = np.concatenate([self._before, X])
         self._before = whole[len(whole) - self.lags :]
-        return np.hstack([whole[self.lags - lag : len(whole) - lag] for lag in range(self.lags + 1)])
+        parts = [whole[self.lags - lag : len(whole) - lag] for lag in range(self.lags + 1)]
+        joined = np.hstack(parts)
+        if (known < self.lags).any():
+            far = np.repeat(np.arange(self.lags + 1), X.shape[1])
+            joined[known[:, None] < far] = np.nan
+        return joined, known >= self.lags
 
 
 def lagged_names(names: Sequence[str], lags: int) -> tuple[str, ...]:
@@ -121,21 +134,36 @@ class Lagged(Columns):
         """A table of consecutive rows; the values before its first row are missing cells."""
         table = read_table(X, min_rows=0)
         check_width(table, len(self._inputs), self._known_inputs)
-        if self.lags or self.smooth:
-            _warn_about_jumps(getattr(table.native, "index", None), self.lags, self.smooth)
+        missing = self._missing(table)
+        if table.order is None and missing is not None:
+            step = getattr(getattr(table.native, "index", None), "step", 1)  # of a RangeIndex: table[::3]
+            _warn_about_jumps(missing, step, self.lags, self.smooth)
         names = None if table.names is None else tuple(table.names[i] for i in self._positions)
-        features, cells, shrink = self.stream()(table.array)
+        features, cells, shrink = self.stream()(table.array, missing)
         return Reading(features, cells, table.row_labels(), names, table.native, shrink)
 
-    def stream(self) -> Callable[[Floats], Arranged]:
+    def whole(self, X: Any) -> Mask:
+        """Which rows of a table have their whole past in it."""
+        table = read_table(X, min_rows=0)
+        return History(self.lags, 0).join_whole(table.array[:, :0], self._missing(table))[1]
+
+    def _missing(self, table: Table) -> Floats | None:
+        """The missing rows before each row, where rows are remembered."""
+        if not self.lags and not self.smooth:
+            return None
+        return table.order.missing if table.order is not None else order_of(getattr(table.native, "index", None))
+
+    def stream(self) -> Arrange:
         """Remembers the last rows, or their smoothed average."""
         if self.smooth is None or self.reference is None:
             history = History(self.lags, len(self._inputs))
-            return lambda X: Arranged(history.join(X), X[:, self._positions] if self.given else X)
+            return lambda X, missing=None: Arranged(
+                history.join(X, missing), X[:, self._positions] if self.given else X
+            )
         smoother, reference = Smoother(self.smooth, self.reference), self.reference
 
-        def arrange(X: Floats) -> Arranged:
-            rows, shrink = smoother.join(X)
+        def arrange(X: Floats, missing: Floats | None = None) -> Arranged:
+            rows, shrink = smoother.join(X, missing)
             return Arranged(rows, (reference + shrink * (rows - reference))[:, self._positions], shrink)
 
         return arrange
@@ -212,17 +240,14 @@ class Lags(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _warn_about_jumps(index: Any, lags: int, smooth: float | None) -> None:
+def _warn_about_jumps(missing: Floats, step: int, lags: int, smooth: float | None) -> None:
     """Rows that were selected from a table do not follow each other, so the row above is not their past."""
-    labels = None if index is None or not hasattr(index, "to_numpy") else np.asarray(index.to_numpy())
-    if labels is None or labels.dtype.kind not in "iufM" or len(labels) < 3:
-        return
-    steps = np.diff(labels.astype(np.int64 if labels.dtype.kind == "M" else np.float64))
-    sliced = getattr(index, "step", 1) != 1  # of a RangeIndex: table[::3]
-    if sliced or (steps <= 0).any() or steps.max() > _JUMP * np.median(steps):
+    what = f"lags={lags}" if lags else f"smooth={smooth:g}"
+    gaps = f"the row labels have gaps, and {what} remembers no rows from before a gap"
+    if missing.any() or step != 1:
         warn(
-            f"the row labels have gaps, but {f'lags={lags}' if lags else f'smooth={smooth:g}'} assumes that each row "
-            "follows the one above it. Pass whole stretches of consecutive rows, and choose the rows to explain with "
+            f"{gaps if missing.any() else f'the row labels are {step} apart, but {what} joins each row to the one above'}. "
+            "Pass whole stretches of consecutive rows, and choose the rows to explain with "
             "explain(X, rows=...).",
             UserWarning,
             stacklevel=5,

@@ -13,6 +13,7 @@ Lowry, Woodall, Champ and Rigdon (1992), "A multivariate exponentially weighted 
 """
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +91,19 @@ class Smoother:
         self._level = np.zeros(len(reference))
         self._seen = np.zeros(len(reference), dtype=np.int64)  # observed cells so far
 
-    def join(self, X: Floats) -> Smoothed:
-        """The next rows."""
+    def join(self, X: Floats, missing: Floats | None = None) -> Smoothed:
+        """The next rows; averages start anew where as many rows are missing as they look back (2 / weight)."""
+        restarts = np.zeros(0) if missing is None else np.flatnonzero(missing >= 2 / self.weight)
+        if not len(restarts):
+            return self._join(X)
+        parts = []
+        for start, end in pairwise([*dict.fromkeys([0, *restarts.tolist()]), len(X)]):
+            if start in restarts:
+                self._level, self._seen = np.zeros_like(self._level), np.zeros_like(self._seen)
+            parts.append(self._join(X[start:end]))
+        return Smoothed(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _join(self, X: Floats) -> Smoothed:
         deviation = X - self.reference
         observed = ~np.isnan(X)
         level, seen = np.full(X.shape, np.nan), self._seen + np.cumsum(observed, axis=0)

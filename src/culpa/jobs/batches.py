@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from culpa._core.types import Floats, Mask, Positions
-from culpa.columns import Arranged, Reading
+from culpa._core.types import Mask, Positions
+from culpa.columns import Arrange, Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
+from culpa.jobs.following import Following, RowSource, time_of
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
 
@@ -23,6 +24,7 @@ class Summary:
     anomalies: int = 0
     empty: int = 0  # rows without any observed feature, which get no score
     incidents: int = 0
+    skipped: int = 0  # rows that came late or without a time
     discoveries: int | None = None  # where a false discovery rate was asked for
 
 
@@ -35,25 +37,10 @@ class ScoredBatch:
     anomaly: Mask
 
 
-class RowSource(Protocol):
-    """What scoring, explaining and finding incidents ask of a table, which may be a `culpa.io.tables.Source`."""
-
-    name: str
-    live: bool  # whether rows come one by one and are to be answered at once
-
-    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        """All rows, in order."""
-
-
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
 
 Progress = Callable[[Summary], None]
 Report = Callable[[str], None]  # receives warnings about the table
-
-
-def advice_on_order(error: Exception) -> str:
-    """What else a command line can do about times that go backwards."""
-    return " Or number the rows instead, with --time none." if "goes backwards" in str(error) else ""
 
 
 def codes_for(fitted: FittedDetector) -> Codes:
@@ -77,15 +64,21 @@ def scored_batches(
     summary: Summary,
     progress: Progress,
     report: Report,
+    following: Following | None = None,
 ) -> Iterator[ScoredBatch]:
-    """All rows with their scores and flags; one batch without rows for a table without any."""
+    """All rows with their scores and flags; one batch without rows for a table without any.
+
+    Rows are those of ``following``, if there is one.
+    """
     columns, codes = fitted.columns, codes_for(fitted)
     arrange = columns.stream()
-    for batch in source.batches(columns.inputs, carried):
+    following = following or Following(source, time_of(source, columns))
+    for batch in following.batches(columns.inputs, carried):
         scored = score_batch(fitted, batch, arrange, source.name)
         summary.rows += len(scored.rows)
         summary.anomalies += int(scored.anomaly.sum())
         summary.empty += int(np.isnan(scored.rows.score).sum())
+        summary.skipped = following.skipped
         codes.add(batch.rows, batch.X[:, columns.positions])
         yield scored
         progress(summary)
@@ -96,18 +89,18 @@ def scored_batches(
         yield score_batch(fitted, batch, arrange, source.name)
 
 
-def score_batch(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged], table: str) -> ScoredBatch:
+def score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, table: str) -> ScoredBatch:
     """Score and flag the rows of a batch; ``arrange`` turns cells into features, ``table`` is a name for errors."""
     rows = _scored(fitted, batch, arrange)
     _check_finite(rows, batch, table)
     return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
 
 
-def _scored(fitted: FittedDetector, batch: Batch, arrange: Callable[[Floats], Arranged]) -> ScoredRows:
+def _scored(fitted: FittedDetector, batch: Batch, arrange: Arrange) -> ScoredRows:
     import pyarrow as pa
 
     # labels are positions in the batch, and answers are Arrow tables
-    features, cells, shrink = arrange(batch.X)
+    features, cells, shrink = arrange(batch.X, batch.missing)
     reading = Reading(features, cells, np.arange(len(batch.X)), native=pa.table({}), shrink=shrink)
     with np.errstate(over="ignore", invalid="ignore"):  # checked right after
         return fitted.rows(reading)

@@ -10,6 +10,7 @@ from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.following import Following, time_of
 from culpa.monitoring.comparison import Comparison, compare_periods
 from culpa.monitoring.periods import Period
 
@@ -27,8 +28,8 @@ def compare(
     with one_blas_thread():
         for source in (before, after):
             period, arrange, codes = Period(explainer), fitted.columns.stream(), codes_for(fitted)
-            for batch in source.batches(fitted.columns.inputs, ()):
-                features, cells, shrink = arrange(batch.X)
+            for batch in Following(source, time_of(source, fitted.columns)).batches(fitted.columns.inputs):
+                features, cells, shrink = arrange(batch.X, batch.missing)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
                     period.add(Reading(features, cells, batch.rows, shrink=shrink))
                 codes.add(batch.rows, batch.X[:, fitted.columns.positions])

@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core import memory
+from culpa._core.continuity import RowOrder
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table, feature_positions
 from culpa._core.warning import without_warnings
 from culpa.calibration.plan import thinned
-from culpa.columns import History
 from culpa.columns.groups import named_groups
 from culpa.detector import PCADetector
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import ADVICE
+from culpa.jobs.following import Following, lagged
 from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
@@ -119,7 +119,7 @@ def sample(
     """At most ``most`` complete rows of a table of any size, evenly spaced; with the ``past`` rows before each, if any."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
-    for _, X in _lagged(past, _batches(source, features, progress)):
+    for _, X in lagged(source, features, past, progress):
         complete = X[~np.isnan(X).any(axis=1)]
         kept.append(complete[-seen % stride :: stride])
         seen += len(complete)
@@ -134,7 +134,7 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
     """Moments of the complete rows, ends of their columns, and how many rows are not complete."""
     gatherer = BlockGatherer(len(features) * (lags + 1))
     ends, n_incomplete = Ends(len(features)), 0
-    for rows, X in _lagged(lags, _batches(source, features, progress)):
+    for rows, X in lagged(source, features, lags, progress):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
         kept, places = (X, rows) if complete.all() else (X[complete], rows[complete])
@@ -146,9 +146,11 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
 def _fit_whole(job: _Job) -> list[str]:
     """The same with all rows at once, held in memory."""
     detector, source, features, progress = job.detector, job.source, job.features, job.progress
-    batches = _held_batches(source, features, progress)
+    remembers = bool(detector.lags or detector.smooth)
+    batches = _held_batches(source, features, progress, remembers=remembers)
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
     places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
+    missing = np.concatenate([np.zeros(0), *(batch.missing for batch in batches if batch.missing is not None)])
     if job.complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
@@ -156,7 +158,7 @@ def _fit_whole(job: _Job) -> list[str]:
                 "combined with --trim, --robust, --model or --limit conformal. Leave out one of these options."
             )
         complete = ~np.isnan(X).any(axis=1)
-        X, places = X[complete], places[complete]
+        X, places, missing = X[complete], places[complete], missing[complete]
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(
@@ -165,7 +167,7 @@ def _fit_whole(job: _Job) -> list[str]:
     if len(X) < 2:
         raise TableError(f"{source.name}: at least 2 rows are needed to learn from, got {len(X)}.")
     job.note("fitting")
-    detector.fit(Table(X, tuple(features)))
+    detector.fit(Table(X, tuple(features), order=RowOrder(missing)))
     abnormal = detector.abnormal_training_rows_
     for listed in (abnormal, detector.suspicious_cells_):
         if listed is not None:
@@ -176,13 +178,14 @@ def _fit_whole(job: _Job) -> list[str]:
     return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]), ADVICE)
 
 
-def _held_batches(source: Source, features: Sequence[str], progress: Progress) -> list[Batch]:
+def _held_batches(source: Source, features: Sequence[str], progress: Progress, *, remembers: bool) -> list[Batch]:
     """All rows, unless the rows so far would already need more memory than there is."""
     batches: list[Batch] = []
     n_rows, checked = 0, _ROWS_BEFORE_CHECK
-    for batch in _batches(source, features, progress):
+    for batch in Following(source, getattr(source, "time", None) if remembers else None).batches(features):
         batches.append(batch)
         n_rows += len(batch.X)
+        progress(n_rows)
         if n_rows >= 2 * checked:
             checked = n_rows
             memory.claim_fit(n_rows, len(features), thin=n_rows < len(features))
@@ -190,22 +193,5 @@ def _held_batches(source: Source, features: Sequence[str], progress: Progress) -
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for _, X in _lagged(lags, _batches(source, features, progress)):
+    for _, X in lagged(source, features, lags, progress):
         yield X[~np.isnan(X).any(axis=1)]
-
-
-def _lagged(lags: int, batches: Iterator[Batch]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Rows beside the rows before them, from the first one whose whole history is known, and their places."""
-    history, without = None, lags
-    for batch in batches:
-        history = history or History(lags, batch.X.shape[1])
-        yield batch.rows[without:], history.join(batch.X)[without:]
-        without = max(without - len(batch.X), 0)
-
-
-def _batches(source: Source, features: Sequence[str], progress: Progress) -> Iterator[Batch]:
-    done = 0
-    for batch in source.batches(features, ()):
-        yield batch
-        done += len(batch.X)
-        progress(done)

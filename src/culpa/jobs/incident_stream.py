@@ -3,16 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from culpa._core.threads import one_blas_thread
 from culpa.fitted import FittedDetector
-from culpa.io.tables import Sink, TableError
+from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
 from culpa.jobs.batch_explainer import BatchExplainer
-from culpa.jobs.batches import Progress, Report, RowSource, ScoredBatch, Summary, advice_on_order, scored_batches
+from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
+from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import GapCheck, Times, check_order, only_days, read_gap, read_times
+from culpa.monitoring.times import GapCheck, Times, are_days, check_gap, read_gap
 from culpa.monitoring.when import Clock
 
 
@@ -35,38 +38,38 @@ def incidents(
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
-    clock = _Clock(source, time)
-    finder: IncidentFinder | None = None
-    check = GapCheck(0)
+    clock, check = _Clock(time), GapCheck(read_gap(gap))
+    finder = IncidentFinder(
+        fitted,
+        explainer.explainer,
+        Clock(time, dated=True),  # who reads a file later on wants to know the day
+        gap=read_gap(gap),
+        min_length=min_length,
+        units=units_of(fitted),
+        baseline=baseline,
+        live=events,
+    )
+    carried = [] if time is None else [time]
+    following = Following(source, time, ascending=True, report=report)
     with one_blas_thread():
-        for scored in scored_batches(fitted, source, [] if time is None else [time], summary, progress, report):
+        for scored in scored_batches(fitted, source, carried, summary, progress, report, following):
+            if not len(scored.rows):
+                continue
             times = clock.read(scored)
-            if finder is None:
-                read = read_gap(gap, times) if len(scored.rows) else 0
-                check = GapCheck(read)
-                finder = IncidentFinder(
-                    fitted,
-                    explainer.explainer,
-                    # who reads a file later on wants to know the day
-                    Clock(time, dated=True, daily=times is not None and only_days(times)),
-                    gap=read,
-                    min_length=min_length,
-                    units=units_of(fitted),
-                    baseline=baseline,
-                    live=events,
-                )
-            if len(scored.rows) and (text := check.add(times)):
+            if not isinstance(check_gap(gap, times), int) and (text := check.add(times)):
                 report(text)
+            counts = summary.rows - len(scored.rows) + np.arange(len(scored.rows))
+            finder.n_days = clock.n_days
             if not (scored.anomaly.any() or finder.is_waiting or baseline):
                 continue
-            names = RowNames(scored.batch.rows, scored.batch.rows if times is None else times)
-            batch = Batch(names, scored.rows, scored.anomaly, times)
+            rows = scored.batch
+            names = RowNames(rows.rows, rows.rows if times is None else times, counts)
+            batch = Batch(names, scored.rows, scored.anomaly, times, cut=rows.cut, missing=rows.missing)
             why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
         if text := check.finish():
             report(text)
-        assert finder is not None
         found = finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary, events=events)
@@ -85,29 +88,28 @@ def incident_schema(time: Any, *, modes: bool) -> Any:
 
 
 class _Clock:
-    """The times of the rows, batch by batch; they must not go backwards."""
+    """The times of the rows, batch by batch, and how many rows have come before the first one with a time of day."""
 
-    def __init__(self, source: RowSource, column: str | None) -> None:
-        self.source, self.column = source, column
+    def __init__(self, column: str | None) -> None:
+        self.column = column
         self.last: Times | None = None  # of the row before, alone
         self.as_text = False
+        self.n_days, self._days = 0, True
 
     def read(self, scored: ScoredBatch) -> Times | None:
-        if self.column is None or not len(scored.rows):
-            return self.last
-        rows, cells = scored.batch.rows, scored.batch.carried[self.column]
+        if self.column is None:
+            return None
+        cells, times = scored.batch.carried[self.column], scored.batch.times
+        assert times is not None
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
-        try:
-            known_times = scored.batch.times
-            times = read_times(cells, self.column, int(rows[0])) if known_times is None else known_times()
-            known = times if self.last is None else self.last.append(times)
-            check_order(known, self.column, int(rows[0]) - (len(known) - len(times)))
-        except TableError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise TableError(f"{self.source.name}: {error}{advice_on_order(error)}") from None
-        self.last = times[-1:]
-        return times
+        self.last = times()[-1:]
+        if self._days:
+            days = are_days(times())
+            if self.as_text:  # midnight that is written as such is a time of day
+                days &= np.array([":" not in str(cell) for cell in cells], dtype=bool)
+            self.n_days += len(days) if days.all() else int(np.argmin(days))
+            self._days = bool(days.all())
+        return times()
 
     def labels(self, cells: Sequence[Any]) -> Any:
         """Times as the table has them: as Arrow times, or as texts."""

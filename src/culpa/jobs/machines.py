@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.exceptions import ConvergenceWarning
 
+from culpa._core.continuity import RowOrder
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.validation import Table
@@ -22,6 +23,7 @@ from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
 from culpa.io.tables import Batch
 from culpa.jobs.batches import joined
+from culpa.jobs.following import Following
 from culpa.jobs.incident_stream import incidents
 from culpa.jobs.record_batches import THE_TABLE, RecordBatchScorer, read_features, to_record_batch
 
@@ -94,13 +96,19 @@ def machine_fits(
     names: tuple[str, ...],
     options: Mapping[str, Any],
     schema: pa.Schema,
+    time: str | None = None,
 ) -> Iterator[Any]:
-    """One line per machine of a sorted stream: its model file, its rows and its limit, or why there is no model."""
+    """One line per machine of a sorted stream: its model file, its rows and its limit, or why there is no model.
+
+    The column ``time`` shows where rows are missing.
+    """
     for key, stream in by_machine(batches, by):
-        X = np.concatenate([read_features(batch, names) for batch in stream])
+        rows = list(Following(_MachineRows(stream, _named(by, key)), time).batches(names))
+        X = np.concatenate([np.empty((0, len(names))), *(batch.X for batch in rows)])
+        order = RowOrder(np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)]))
         found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}
         try:
-            detector = _fit(X, names, options)
+            detector = _fit(Table(X, names, order=order), options)
             found |= {"model": detector_to_bytes(detector.fitted), "limit": detector.limit_}
         except ValueError as error:  # one machine must not stop the others
             found["error"] = str(error)
@@ -108,11 +116,11 @@ def machine_fits(
         yield to_record_batch({name: [value] for name, value in line.items()}, schema)
 
 
-def _fit(X: Any, names: tuple[str, ...], options: Mapping[str, Any]) -> PCADetector:
-    if len(X) < 2:
-        raise ValueError(f"at least 2 rows are needed to learn from, got {len(X)}.")
+def _fit(table: Table, options: Mapping[str, Any]) -> PCADetector:
+    if len(table.array) < 2:
+        raise ValueError(f"at least 2 rows are needed to learn from, got {len(table.array)}.")
     with without_warnings(FitWarning, ConvergenceWarning), one_blas_thread():
-        return PCADetector(**options).fit(Table(X, names))
+        return PCADetector(**options).fit(table)
 
 
 def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str, schema: pa.Schema) -> Iterator[Any]:

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats
-from culpa.columns import History
 from culpa.detector import PCADetector, all_or_nothing
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
+from culpa.jobs.following import lagged
 from culpa.models import PPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.drift import Drift
@@ -83,7 +81,7 @@ def _learn(
     before, names = detector.blocks_so_far(), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     with one_blas_thread():
-        for places, X in _lagged(fitted.columns.lags, source, names, progress):
+        for places, X in lagged(source, names, fitted.columns.lags, progress):
             complete = ~np.isnan(X).any(axis=1)
             if not complete.all() and not complete_only:
                 raise TableError(
@@ -110,15 +108,3 @@ def _about_the_limit(before: FittedDetector, after: FittedDetector) -> Iterator[
             f"the {name} limit {'rose' if new > old else 'fell'} from {old:.4g} to {new:.4g}. Check that all new rows are "
             "normal before you use the updated model."
         )
-
-
-def _lagged(
-    lags: int, source: Source, names: tuple[str, ...], progress: Callable[[int], None]
-) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Rows beside the rows before them, from the first one whose whole history is known, and their places."""
-    history, without, done = History(lags, len(names)), lags, 0
-    for batch in source.batches(names, ()):
-        yield batch.rows[without:], history.join(batch.X)[without:]
-        without = max(without - len(batch.X), 0)
-        done += len(batch.X)
-        progress(done)

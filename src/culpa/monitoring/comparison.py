@@ -86,6 +86,8 @@ class Comparison:
         Rows with a score.
     decisive : Decisive or None
         Stretches of rows on which most of the change depends, because their scores are far from all others.
+    n_clear : int
+        How many of all pairs have correlations that changed clearly.
     """
 
     score: Interval
@@ -97,17 +99,17 @@ class Comparison:
     n_after: int
     score_name: str
     decisive: Decisive | None = None
+    n_clear: int = 0
     native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
 
     @property
     def sentence(self) -> str:
         """The comparison in plain words."""
         told = f"The mean score went from {self.score_before:.4g} to {self.score_after:.4g}{self._judged}"
-        clear = [pair for pair in self.correlations if pair.p_value < 1 - CONFIDENCE]
-        if not clear:
+        if not self.n_clear:
             return f"{told} No correlation changed clearly."
-        pair = clear[0]
-        more = f" ({len(clear) - 1} more pairs changed clearly)" if len(clear) > 1 else ""
+        pair = self.correlations[0]
+        more = f" ({count(self.n_clear - 1, 'more pair')} changed clearly)" if self.n_clear > 1 else ""
         return (
             f"{told} The correlation of {cut(pair.first)} and {cut(pair.second)} went from {pair.before:.2f} to "
             f"{pair.after:.2f}{more}."
@@ -175,6 +177,7 @@ class Comparison:
             "score_before": self.score_before,
             "score_after": self.score_after,
             "score": self.score._asdict(),
+            "n_clear": self.n_clear,
             "decisive": None if self.decisive is None else self.decisive.to_dict(),
         }
         for name in ("features", "correlations"):
@@ -227,12 +230,13 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
         )
         for i in order
     )
+    pairs, n_clear = _correlations(before, after, explainer.columns.names)
     return Comparison(
         intervals[-1],
         float(y1[-1]),
         float(y2[-1]),
         features,
-        _correlations(before, after, explainer.columns.names),
+        pairs,
         before.total.n_rows,
         after.total.n_rows,
         explainer.score.name,
@@ -240,6 +244,7 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
             Stretches(n1, means1[:, -1], before.labels),
             Stretches(n2, means2[:, -1], after.labels),
         ),
+        n_clear,
         native,
     )
 
@@ -262,8 +267,8 @@ def _sampled(before: Period, after: Period) -> Floats:
     return np.asarray(change.std(axis=0, ddof=1) / np.sqrt(len(change)) + rows1 + rows2)
 
 
-def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[CorrelationChange, ...]:
-    """The pairs whose correlation changed most clearly, of columns that vary in both periods."""
+def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[tuple[CorrelationChange, ...], int]:
+    """The pairs whose correlation changed most clearly, of columns that vary in both periods, and how many did clearly."""
     d = len(names)
     (z1, v1), (z2, v2) = (_fisher(period.complete, d) for period in (before, after))
     variance, freedom = welch(v1, v2)
@@ -274,7 +279,7 @@ def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[
     p = np.minimum(1.0, n_pairs * 2 * stats.t.sf(np.abs(t), freedom))
     margin = stats.t.isf((1 - CONFIDENCE) / (2 * n_pairs), freedom) * np.sqrt(variance)
     order = np.lexsort((-np.abs(t), p))
-    return tuple(
+    pairs = tuple(
         CorrelationChange(
             names[first[k]],
             names[second[k]],
@@ -285,6 +290,7 @@ def _correlations(before: Period, after: Period, names: Sequence[str]) -> tuple[
         )
         for k in [k for k in order if known[k]][:_PAIRS_KEPT]
     )
+    return pairs, int((known & (p < 1 - CONFIDENCE)).sum())
 
 
 def _fisher(stretches: Iterable[Moments], d: int) -> tuple[Floats, tuple[Floats, int]]:

@@ -92,15 +92,19 @@ def in_sd(deviation: float) -> str:
 
 
 def times_the_limit(score: float, limit: float) -> str:
-    """How far a score above the limit is above it.
+    """How far a score is from the limit.
 
     >>> [times_the_limit(score, 10.0) for score in (10.49, 12.34, 123.4, 123456.0)], times_the_limit(1.0, 0.0)
     (['just above the limit', '1.23 times the limit', '12.3 times the limit', '12,300 times the limit'], 'above 0')
+    >>> times_the_limit(3.0, 10.0), times_the_limit(9.9, 10.0)
+    ('0.3 times the limit', 'just below the limit')
     """
     if not limit > 0 or not math.isfinite(score / limit):
         return "above 0"
     times = score / limit
-    return "just above the limit" if times < _JUST_ABOVE else f"{float(f'{times:.3g}'):,.12g} times the limit"
+    if 1 / _JUST_ABOVE < times < _JUST_ABOVE:
+        return f"just {'above' if times > 1 else 'below'} the limit"
+    return f"{float(f'{times:.3g}'):,.12g} times the limit"
 
 
 def decimals_of_columns(fitted: FittedDetector, columns: Columns) -> tuple[int, ...]:

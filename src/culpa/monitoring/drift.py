@@ -1,6 +1,7 @@
 """Drift: do recent rows still look like the training rows? What is said about it; `drift_measures` finds it out."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -134,11 +135,19 @@ class Drift:
         if self._is_clear(self.variance):
             changed = _clear(self.features, lambda each: each.variance_p_value)
             parts += [
-                f"the variance of {cut(each.feature)} is {each.variance_ratio:.3g} times as large" for each in changed
+                f"{cut(each.feature)} was constant and now varies"
+                if math.isinf(each.variance_ratio)
+                else f"the variance of {cut(each.feature)} is {each.variance_ratio:.3g} times as large"
+                for each in changed
             ]
         if self._is_clear(self.mean):
             moved = _clear(self.features, lambda each: each.shift_p_value)
-            parts += [f"{cut(each.feature)} moved by {each.shift:+.3g} of its standard deviations" for each in moved]
+            parts += [
+                f"{cut(each.feature)} was constant and moved by {each.mean_recent - each.mean_training:+.3g}"
+                if math.isinf(each.shift)
+                else f"{cut(each.feature)} moved by {each.shift:+.3g} of its standard deviations"
+                for each in moved
+            ]
         if self.mean_score is not None and self._is_clear(self.score):
             mean_score = _number(self.score, self.mean_score)
             if mean_score != _number(self.score, self.score.value):

@@ -35,6 +35,7 @@ _FEWEST_ROWS = 8  # of a block and of recent rows: fewer rows do not determine v
 _FEWEST_BLOCKS = 3
 _SHARE_COMPARED = 0.99  # components beyond this share of the variance are not compared: they are rounding or noise
 _TINY = 1e-12
+_ROUNDING = 1e-12  # of a constant, by which its rows may seem to vary
 
 
 class DriftGatherer:
@@ -229,17 +230,23 @@ class _Reference:
         """Present values only, where there are lags."""
         trained = self.whole.moments
         means, stds = (trained.mean, total.mean), [np.sqrt(np.diag(each.covariance)) for each in (trained, total)]
-        unit = np.where(stds[0] > 0, stds[0], 1.0)
+        tiny = _ROUNDING * np.maximum(np.abs(means[0]), np.abs(means[1]))  # a column that was constant has no unit
+        constant, varies = stds[0] <= tiny, stds[1] > tiny
+        moved = np.where(constant & (np.abs(means[1] - means[0]) <= tiny), 0.0, means[1] - means[0])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.where(moved == 0, 0.0, moved / np.where(constant, 0.0, stds[0]))
+            ratio = np.where(constant & ~varies, 1.0, (stds[1] / np.where(constant, 0.0, stds[0])) ** 2)
+        variance_p = np.where(constant & varies, 0.0, variance_p)
         return tuple(
             FeatureDrift(
                 name,
                 float(means[0][i]),
                 float(means[1][i]),
-                float((means[1][i] - means[0][i]) / unit[i]),
+                float(shift[i]),
                 float(shift_p[i]),
                 float(stds[0][i]),
                 float(stds[1][i]),
-                float((stds[1][i] / unit[i]) ** 2),
+                float(ratio[i]),
                 float(variance_p[i]),
             )
             for i, name in enumerate(self.fitted.columns.names)

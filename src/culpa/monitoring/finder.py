@@ -40,13 +40,18 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The next rows of a table, those that belong to incidents, and those that begin one whatever comes before."""
+    """The next rows of a table, those that belong to incidents, and those that begin one whatever comes before.
+
+    Rows were left out before those in ``cut``, which ends an incident; ``missing`` counts the missing rows before each.
+    """
 
     names: RowNames
     rows: ScoredRows
     flagged: Mask
     times: Times | None = None
     begins: Mask | None = None
+    cut: Mask | None = None
+    missing: Floats | None = None
 
     @property
     def flagged_at(self) -> NDArray[np.intp]:
@@ -55,7 +60,12 @@ class Batch:
 
 
 class IncidentFinder:
-    """Takes rows in order and hands out incidents that are over; ``live`` also when they open and grow."""
+    """Takes rows in order and hands out incidents that are over; ``live`` also when they open and grow.
+
+    The first ``n_days`` rows have times that are days, so that sentences about them do not mention the time of day.
+    """
+
+    n_days: float = 0
 
     def __init__(
         self,
@@ -114,6 +124,7 @@ class IncidentFinder:
 
     def finish(self) -> list[Event]:
         """The incident that the table ended in, if any."""
+        self._recent = self._recent[:0]
         return self._close()
 
     def _meet(self, why: Explanation) -> None:
@@ -135,11 +146,11 @@ class IncidentFinder:
     def _begins(self, batch: Batch, at: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which flagged rows begin an incident."""
         result = np.ones(len(at), dtype=bool)
-        positions = batch.names.positions[at]
+        counts = batch.names.counts[at]
         if isinstance(self.gap, int):
-            result[1:] = np.diff(positions) - 1 > self.gap
+            result[1:] = np.diff(counts) - 1 > self.gap
             if self._open is not None:
-                result[0] = positions[0] - self._open.last - 1 > self.gap
+                result[0] = counts[0] - self._open.latest - 1 > self.gap
         else:
             assert batch.times is not None
             times = batch.times[at]
@@ -148,6 +159,8 @@ class IncidentFinder:
                 result[0] = times[0] - self._last_time > self.gap
         if self._open is None:
             result[0] = True
+        if batch.cut is not None:
+            result |= np.diff(np.cumsum(batch.cut)[at], prepend=0) > 0
         return result if batch.begins is None else result | batch.begins[at]
 
     def _start(self, batch: Batch, first: int) -> None:
@@ -159,7 +172,8 @@ class IncidentFinder:
             if len(before) >= _FEWEST_BEFORE:
                 shift = np.nan_to_num(np.nanmean(before, axis=0))
         label = plain_label(batch.names.labels[first])
-        self._open = Draft(int(batch.names.positions[first]), label, shift, Movement.none(len(self._main)), mode)
+        names, movement = batch.names, Movement.none(len(self._main))
+        self._open = Draft(int(names.positions[first]), label, int(names.counts[first]), shift, movement, mode)
 
     def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], piece: slice, begin: int) -> list[Event]:
         """Add flagged rows, and the rows between them, to the open incident."""
@@ -196,14 +210,14 @@ class IncidentFinder:
             return
         Z = (batch.rows.standard[begin:end] - self._offset[draft.mode] - draft.shift)[:, self._main]
         names = batch.names.choose(slice(begin, end))
-        movement.add(self._seen[draft.mode], Z, draft.first, names, batch.rows.reading.cells[begin:end])
+        movement.add(self._seen[draft.mode], Z, draft.origin, names, batch.rows.reading.cells[begin:end])
 
     def _after(self, batch: Batch, done: int) -> list[Event]:
         """Rows after the last flagged one: they end the incident, or wait to see whether it goes on."""
         events: list[Event] = []
         n = len(batch.names.positions)
         if self._open is not None and done < n:
-            if self._is_over(batch):
+            if self._is_over(batch, done):
                 events = self._close()
             else:
                 if self._open.pending is None:
@@ -214,14 +228,21 @@ class IncidentFinder:
         return events
 
     def _unflagged(self, batch: Batch, end: int) -> Floats:
-        """As many rows as a baseline takes, of those that are not flagged, before a place in the batch."""
-        here = batch.rows.standard[:end][~batch.flagged[:end]]
-        return np.concatenate([self._recent, here])[-self.baseline :]
+        """As many rows as a baseline takes, of those that are not flagged, before a place in the batch.
 
-    def _is_over(self, batch: Batch) -> bool:
+        It starts anew where as many rows are missing as it takes.
+        """
+        holes = np.zeros(0) if batch.missing is None else np.flatnonzero(batch.missing[: end + 1] >= self.baseline)
+        start = int(holes[-1]) if len(holes) else 0
+        here = batch.rows.standard[start:end][~batch.flagged[start:end]]
+        return np.concatenate([self._recent[: 0 if len(holes) else None], here])[-self.baseline :]
+
+    def _is_over(self, batch: Batch, done: int) -> bool:
         assert self._open is not None
+        if batch.cut is not None and batch.cut[done:].any():
+            return True
         if isinstance(self.gap, int):
-            return bool(int(batch.names.positions[-1]) - self._open.last > self.gap)
+            return bool(int(batch.names.counts[-1]) - self._open.latest > self.gap)
         assert batch.times is not None
         return bool(batch.times[-1] - self._last_time > self.gap)
 
@@ -270,6 +291,7 @@ class IncidentFinder:
             ranking=tuple(self._ranking(draft, judge)),
             mode=None if self.fitted.n_modes is None else draft.mode + 1,
         )
+        self.clock.daily = draft.latest < self.n_days
         return replace(incident, sentence=storyteller.story(incident, over=over))
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:

@@ -7,9 +7,11 @@ from typing import Any, Self, Unpack, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa._core import markup
 from culpa._core.choices import one_of
+from culpa._core.continuity import RowOrder
 from culpa._core.json_values import to_json_value
 from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
@@ -26,10 +28,10 @@ from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import (
     GapCheck,
     Times,
+    check_gap,
     check_order,
     only_days,
     over_several_days,
-    read_gap,
     read_times,
     refuse_times,
 )
@@ -141,59 +143,65 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
-    gap = read_gap(search.gap, times) if stretches is None else 0
+    gap = check_gap(search.gap, times) if stretches is None else 0
     check = GapCheck(gap)
     if text := check.add(times) or check.finish():
         warn(text, UserWarning, stacklevel=3)
     finder = IncidentFinder(
         fitted,
         explainer,
-        Clock(
-            None if times is None else search.time_name,
-            dated=times is not None and over_several_days(times),
-            daily=times is not None and only_days(times),
-        ),
+        Clock(None if times is None else search.time_name, dated=times is not None and over_several_days(times)),
         gap=gap,
         min_length=search.min_length,
         units=units_of(fitted, search.units, shown_names(fitted, table)),
         baseline=baseline,
     )
+    finder.n_days = np.inf if times is not None and only_days(times) else 0
     reading = explainer.columns.read(table)
     score = fitted.score(reading)
     flagged = fitted.is_flagged(score)
-    members, begins = (flagged, None) if stretches is None else _known(stretches, len(score))
     labels = table.row_labels() if times is None else times
+    order = table.order or RowOrder(np.zeros(len(score)))
     found: list[Incident] = []
     doubts = Doubts()
-    for start in range(0, len(score), _ROWS_PER_CHUNK):
-        at = slice(start, start + _ROWS_PER_CHUNK)
-        if not (members[at].any() or finder.is_waiting or baseline):
-            continue
-        part = reading.choose(at)
-        rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
-        names = RowNames(np.arange(start, start + len(rows)), labels[at])
-        batch = Batch(
-            names, rows, members[at], None if times is None else times[at], None if begins is None else begins[at]
-        )
-        found += [event.incident for event in finder.add(batch, _explained(explainer, batch, doubts))]
-    found += [event.incident for event in finder.finish()]
+    for members, at_all in [(flagged, np.arange(len(score)))] if stretches is None else _known(search, len(score)):
+        for start in range(0, len(at_all), _ROWS_PER_CHUNK):
+            at = at_all[start : start + _ROWS_PER_CHUNK]
+            if not (members[at].any() or finder.is_waiting or baseline):
+                continue
+            together = int(at[-1] - at[0]) + 1 == len(at)
+            part = reading.choose(slice(int(at[0]), int(at[-1]) + 1) if together else at)
+            rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
+            batch = Batch(
+                RowNames(at, labels[at], at),
+                rows,
+                members[at],
+                None if times is None else times[at],
+                None if stretches is None else members[at] & (at == members.argmax()),
+                None if order.cut is None or stretches is not None else order.cut[at],
+                order.missing[at],
+            )
+            found += [event.incident for event in finder.add(batch, _explained(explainer, batch, doubts))]
+        found += [event.incident for event in finder.finish()]
     warn_about_doubts(doubts, top_of(explainer.tolerance), stacklevel=4)
     return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
 
 
-def _known(stretches: Sequence[tuple[int, int]], n_rows: int) -> tuple[Mask, Mask]:
-    """Rows of stretches given by their first and last positions, and those that begin one."""
-    members, begins = np.zeros(n_rows, dtype=bool), np.zeros(n_rows, dtype=bool)
+def _known(search: Search, n_rows: int) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
+    """The rows of each stretch, given by its first and last positions, and these behind the normal rows before it."""
+    stretches, normal = list(search.stretches or ()), np.ones(n_rows, dtype=bool)
     for first, last in stretches:
         if not 0 <= first <= last < n_rows:
             raise ValueError(
                 f"stretches contains ({first}, {last}). Pass the positions of the first and last rows, "
                 f"from 0 to {n_rows - 1}."
             )
-        if members[first : last + 1].any():
-            raise ValueError(f"stretches contains ({first}, {last}), which overlaps another stretch.")
-        members[first : last + 1], begins[first] = True, True
-    return members, begins
+        normal[first : last + 1] = False
+    for first, last in stretches:
+        members = np.zeros(n_rows, dtype=bool)
+        members[first : last + 1] = True
+        before = np.flatnonzero(normal[:first])[-search.baseline :] if search.baseline else np.arange(0)
+        yield members, np.append(before, np.arange(first, last + 1))
 
 
 def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanation | None:

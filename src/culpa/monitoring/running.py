@@ -50,9 +50,9 @@ class Movement:
         return cls(np.zeros(d), np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), empty.copy())
 
     def add(self, seen: NormalRange, Z: Floats, onset: int, rows: "RowNames", cells: NDArray[Any]) -> None:
-        """Take rows of a table that an incident began in at the position ``onset``."""
+        """Take rows of a table that an incident began in after ``onset`` rows."""
         movement, off = seen.movement(Z), seen.is_outside(Z)
-        weights = weights_since_onset(rows.positions - onset)
+        weights = weights_since_onset(rows.counts - onset)
         weighted = np.nan_to_num(movement * weights[:, None], nan=-1.0)
         at = weighted.argmax(axis=0)
         each = np.arange(Z.shape[1])
@@ -81,10 +81,14 @@ class Movement:
 
 @dataclass(frozen=True)
 class RowNames:
-    """Positions of rows in the table, and what the user calls them."""
+    """What rows are: positions in the user's table, labels, and how many rows were read before them.
+
+    Positions and labels are shown. Whatever counts rows uses the last ones: skipped rows are not among them.
+    """
 
     positions: NDArray[np.int64]
     labels: Any
+    counts: NDArray[np.int64]
 
     def some(self, at: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
         """Labels of some rows, as objects."""
@@ -94,7 +98,7 @@ class RowNames:
 
     def choose(self, at: Any) -> "RowNames":
         """Some of the rows."""
-        return RowNames(self.positions[at], self.labels[at])
+        return RowNames(self.positions[at], self.labels[at], self.counts[at])
 
 
 class Part(NamedTuple):
@@ -132,9 +136,9 @@ class Stages:
 
     def add(self, origin: int, rows: RowNames, score: Floats, values: Floats) -> None:
         """Take flagged rows."""
-        while (int(rows.positions[-1]) - origin) // self.width >= _MOST_STAGES:
+        while (int(rows.counts[-1]) - origin) // self.width >= _MOST_STAGES:
             self._widen()
-        part = (rows.positions - origin) // self.width
+        part = (rows.counts - origin) // self.width
         cuts = np.flatnonzero(np.diff(part, prepend=-1))
         sums, totals = np.add.reduceat(values, cuts, axis=0), np.add.reduceat(score, cuts)
         ends = np.append(cuts[1:], len(part)) - 1
@@ -167,6 +171,7 @@ class Draft:
 
     first: int
     start: Any
+    origin: int  # how many rows were read before the first one
     shift: Floats  # of the rows before the onset from the normal mean, where that is taken into account
     movement: Movement
     mode: int = 0  # of the first flagged row, counted from 0; `Snapshot.standard` is around the mean of this mode
@@ -175,6 +180,7 @@ class Draft:
     worst: Snapshot | None = None
     last: int = -1
     end: Any = None
+    latest: int = -1  # how many rows were read before the last one
     n: int = 0
     pending: Movement | None = None  # of rows after the last flagged one, which may or may not belong to the incident
     reported: int = 0  # features whose arrival was reported
@@ -187,8 +193,9 @@ class Draft:
         if self.worst is None or score[peak] > self.worst.score:
             self.worst = snapshots(peak)
         self.last, self.end = int(rows.positions[-1]), plain_label(rows.labels[-1])
+        self.latest = int(rows.counts[-1])
         self.n += len(score)
-        self.stages.add(self.first, rows, score, values)
+        self.stages.add(self.origin, rows, score, values)
 
 
 def plain_label(label: Any) -> Any:

@@ -3,11 +3,15 @@
 import datetime as dt
 import re
 import sys
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
 
+from culpa._core.continuity import RowOrder, order_of
 from culpa._core.optional import require
+from culpa._core.types import Mask
+from culpa._core.validation import Table
 from culpa._core.words import count
 
 Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
@@ -58,10 +62,15 @@ def over_several_days(times: Times) -> bool:
 
 def only_days(times: Times) -> bool:
     """Whether all times are days, so that the time of day need not be shown."""
+    return bool(are_days(times).all())
+
+
+def are_days(times: Times) -> Mask:
+    """Which times are days."""
     if not _are_dates(times):
-        return False
+        return np.zeros(len(times), dtype=bool)
     local = times.tz_localize(None)
-    return bool((local == local.normalize()).all())
+    return np.asarray(local == local.normalize())
 
 
 def check_order(times: Times, name: str, first_row: int = 0) -> None:
@@ -75,14 +84,20 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
     )
 
 
+def in_order(table: Table, times: Times | None) -> Table:
+    """A table that knows which of its rows follow each other, by their times."""
+    missing = None if times is None or len(times) != len(table.array) else order_of(times)
+    return table if missing is None else replace(table, order=RowOrder(missing))
+
+
 def refuse_times(n_times: int, n_rows: int) -> NoReturn:
     """The error for times that are not those of the rows."""
     have = f"time has {count(n_times, 'value')}, but X has {count(n_rows, 'row')}"
     raise ValueError(f"{have}. Pass one time per row.")
 
 
-def read_gap(gap: Any, times: Times | None) -> int | Span:
-    """A number of rows, or a time span such as ``"5min"`` or a timedelta (only with dates or durations)."""
+def read_gap(gap: Any) -> int | Span:
+    """A number of rows, or a time span such as ``"5min"`` or a timedelta."""
     if isinstance(gap, (int, np.integer)) and not isinstance(gap, (bool, np.timedelta64)):  # NumPy's spans are integers
         if gap < 0:
             raise ValueError(f"gap must not be negative, got {gap}.")
@@ -96,13 +111,21 @@ def read_gap(gap: Any, times: Times | None) -> int | Span:
         span = pd.Timedelta(gap)
     except (TypeError, ValueError):
         raise ValueError(f"gap must be a whole number of rows or a time span such as '5min', got {gap!r}.") from None
-    if not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
-        raise ValueError(
-            f"gap={gap!r} is a time span, so the rows need times. Name the column with the times (time= in Python, --time)."
-        )
     if not span >= pd.Timedelta(0):
         raise ValueError(f"gap must not be negative, got {gap!r}.")
     return span
+
+
+def check_gap(gap: Any, times: Times | None) -> int | Span:
+    """`read_gap`, where a time span needs rows with dates or durations."""
+    import pandas as pd
+
+    read = read_gap(gap)
+    if not isinstance(read, int) and not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
+        raise ValueError(
+            f"gap={gap!r} is a time span, so the rows need times. Name the column with the times (time= in Python, --time)."
+        )
+    return read
 
 
 class GapCheck:

@@ -87,15 +87,21 @@ def in_limit(model: FittedModel, X: Floats, kept: Mask, confidence: float) -> Ma
     return kept if kept.all() else kept | (spe_and_t2(model, X, confidence)[2] <= GROSS)
 
 
-def abnormal_rows(
-    model: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float, first: int = 0
-) -> Any:
+def abnormal_rows(model: FittedModel, X: Floats, kept: Mask, labels: NDArray[Any], confidence: float) -> Any:
     """Table of the training rows above the limit of SPE or T2, and of those that were trimmed; the worst first.
 
-    ``first`` is the position of the first row in the user's table.
+    Positions are those in ``X``; `at_places` makes them those in the user's table.
     """
     spe, t2, excess = spe_and_t2(model, X, confidence)
     at = np.flatnonzero((excess > 1) | ~kept)
     at = at[np.argsort(-excess[at], kind="stable")]
-    columns = {"row": labels[at], "position": at + first, "spe": spe[at], "t2": t2[at]}
+    columns = {"row": labels[at], "position": at, "spe": spe[at], "t2": t2[at]}
     return frame_like(None, columns | {"times_limit": excess[at], "trimmed": ~kept[at]})
+
+
+def at_places(abnormal: Any, places: NDArray[np.intp]) -> Any:
+    """The same table, if there is one, for rows that have these positions in the user's table."""
+    if abnormal is None:
+        return None
+    columns = {name: np.asarray(abnormal[name]) for name in ("row", "position", "spe", "t2", "times_limit", "trimmed")}
+    return frame_like(None, columns | {"position": places[columns["position"]]})

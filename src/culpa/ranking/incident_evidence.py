@@ -56,7 +56,7 @@ def explained_by_few(Z: Floats, root: Floats, players: Sequence[Sequence[int]]) 
     >>> import numpy as np
     >>> row = np.array([[6.0, 0.0, 0.0, 0.0, 0.0]])
     >>> explained_by_few(row, np.eye(5), [[j] for j in range(5)])
-    Explained(share=1.16..., players=(0,), excess=31.0)
+    Explained(share=1.0, players=(0,), excess=31.0)
     """
     parts = Z @ root.T
     excess = float((parts**2).sum() - Z.size)
@@ -73,7 +73,7 @@ def explained_by_few(Z: Floats, root: Floats, players: Sequence[Sequence[int]]) 
         chosen, best = (*chosen, k), best + float(gains[k])
         basis = _basis(columns[:, list(players[k])])
         parts, columns = parts - parts @ basis @ basis.T, columns - basis @ (basis.T @ columns)
-    return Explained(best / excess if excess > 0 else np.nan, chosen, excess)
+    return Explained(min(best / excess, 1.0) if excess > 0 else np.nan, chosen, excess)
 
 
 def _falls(parts: Floats, columns: Floats, players: Sequence[Sequence[int]]) -> Floats:

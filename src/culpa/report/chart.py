@@ -69,7 +69,7 @@ def charts(
         axis=(time_name or "row") if chart.axis.labelled else "position in the table",
         word="" if chart.axis.in_time else f"{time_name or 'row'} ",
         log=chart.needs_log,
-        row=rows.tolist(),
+        row=labels.rows(rows),
         x=labels.places(rows),
         label=labels.texts(rows),
         marks=counts.tolist(),

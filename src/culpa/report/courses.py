@@ -67,7 +67,7 @@ def _course(why: Explanation, incident: Incident, labels: Labels) -> Course:
     players = [why.players[why.player_names.index(one.feature)] for one in incident.onset.culprits]
     named = {why.feature_names[k] for player in players for k in player}
     reached = [
-        (feature[one.feature], one.row, labels.text(one.row))
+        (feature[one.feature], labels.row(one.row), labels.text(one.row))
         for one in incident.spread
         if one.row > incident.onset.row and one.feature not in named
     ]
@@ -91,8 +91,8 @@ def _blame(why: Explanation, incident: Incident, labels: Labels) -> Blame:
         player.append(f"{len(others)} others")
         lines.append(numbers(shares[:, others].sum(axis=1), 3))
     return Blame(
-        [stage.first for stage in stages],
-        [stage.last for stage in stages],
+        labels.rows(stage.first for stage in stages),
+        labels.rows(stage.last for stage in stages),
         [labels.text(stage.first) for stage in stages],
         [labels.text(stage.last) for stage in stages],
         [stage.n_flagged for stage in stages],

@@ -86,7 +86,7 @@ def _detail(why: Explanation, at: int, row: int, labels: Labels, scale: Floats, 
     fixed = [why.score_if_fixed[at, k] for k in own] + [np.nan] * (len(fall.names) - n_own)
     errors = numbers(fall.errors, 7)
     return Detail(
-        row=row,
+        row=labels.row(row),
         label=labels.text(row),
         base_value=number(fall.base_value),
         score=number(fall.score),

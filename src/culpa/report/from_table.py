@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from culpa._core.continuity import RowOrder
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import ADVICE, advice_on_order, codes_for
+from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.following import Following, advice_on_order, time_of
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
 from culpa.report.content import Content, content
@@ -29,14 +31,18 @@ def content_of_table(
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
     names = fitted.columns.names
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
-    rows, parts, codes = [], [], codes_for(fitted)
+    rows, parts, cuts, codes = [], [], [], codes_for(fitted)
+    missing: list[Any] = []
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     times: list[Any] = []
-    for batch in source.batches(fitted.columns.inputs, carried):
+    ordered = Following(source, time or time_of(source, fitted.columns), ascending=time is not None, report=report)
+    for batch in ordered.batches(fitted.columns.inputs, carried):
         rows.append(batch.rows)
         parts.append(batch.X)
+        missing.append(batch.missing)
+        cuts.append(np.zeros(len(batch.rows), dtype=bool) if batch.cut is None else batch.cut)
         codes.add(batch.rows, batch.X[:, fitted.columns.positions])
-        times += [] if batch.times is None else [batch.times()]
+        times += [] if time is None or batch.times is None else [batch.times()]
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
@@ -45,8 +51,9 @@ def content_of_table(
     for text in codes.sentences(names, source.name, ADVICE.missing):
         report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
-    index = np.concatenate(rows) if id is None else joined[id]
-    table = Table(np.concatenate(parts), fitted.columns.known_inputs, pd.DataFrame(index=pd.Index(index)))
+    order = RowOrder(np.concatenate(missing), np.concatenate(cuts), np.concatenate(rows))
+    index = order.places if id is None else joined[id]
+    table = Table(np.concatenate(parts), fitted.columns.known_inputs, pd.DataFrame(index=pd.Index(index)), order)
     note("explaining")
     try:
         if len({str(getattr(piece, "tz", None)) for piece in times}) > 1:  # the UTC offset changed

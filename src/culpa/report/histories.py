@@ -67,7 +67,7 @@ def histories(
         series = [Series(i, numbers(rows.cells[:, i], _DIGITS), numbers(expected[:, i], _DIGITS)) for i in features]
         start, end = axis.span(incident.first, incident.last)
         result[k] = History(
-            incident.culprits[0].against, window.tolist(), labels.places(window), (place(start), place(end)), series
+            incident.culprits[0].against, labels.rows(window), labels.places(window), (place(start), place(end)), series
         )
     return result
 

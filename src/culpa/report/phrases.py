@@ -59,10 +59,19 @@ class Labels:
         return None if self.axis.labelled else [self.text(position) for position in positions]
 
     def places(self, positions: NDArray[Any]) -> list[Label] | None:
-        """Where rows lie on the chart, or ``None`` where that is their position in the table."""
-        if not self.axis.labelled or self._are_positions:
+        """Where rows lie on the chart, or ``None`` where that is `rows`."""
+        if (not self.axis.labelled or self._are_positions) and self.rows(positions) == positions.tolist():
             return None
         return [_plain(self.axis.x[position], daily=self._daily) for position in positions]
+
+    def rows(self, positions: Any) -> list[int]:
+        """Positions of rows in the user's files, of which some rows may have been left out."""
+        places = self.axis.places
+        return [int(k if places is None else places[k]) for k in positions]
+
+    def row(self, position: int) -> int:
+        """Position of a row in the user's files."""
+        return self.rows([position])[0]
 
     @property
     def _are_positions(self) -> bool:

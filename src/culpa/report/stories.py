@@ -90,9 +90,9 @@ def stories(
     told = _Teller(why, labels)
     return [
         Story(
-            incident.first,
-            incident.last,
-            incident.peak,
+            labels.row(incident.first),
+            labels.row(incident.last),
+            labels.row(incident.peak),
             labels.text(incident.first),
             labels.text(incident.last),
             labels.text(incident.peak),
@@ -119,7 +119,7 @@ class _Teller:
 
     def point(self, moment: Moment) -> Point:
         return Point(
-            moment.row,
+            self.labels.row(moment.row),
             self.labels.text(moment.row),
             number(moment.score, 10),
             number(moment.p_value, 6),

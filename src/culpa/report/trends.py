@@ -66,8 +66,8 @@ def trends(
     mean, sd = _normal(explainer, reading.choose(middle))
     return Trends(
         step,
-        starts.tolist(),
-        middle.tolist(),
+        labels.rows(starts),
+        labels.rows(middle),
         labels.places(middle),
         labels.texts(middle),
         [_trend(k, reading.cells[:, k], starts, mean[:, k], sd[:, k]) for k in sorted(shown)],

@@ -79,7 +79,7 @@ def fit_many(
     struct = struct_of([df.schema[key] for key in keys], pa.schema(_FIT_COLUMNS))
     ordered = [] if time is None else [time]
     rows = _together(df.select(*map(column, dict.fromkeys((*keys, *ordered, *names)))), keys, ordered)
-    return map_arrow(rows, partial(_fits, keys, names, detector_options), struct)
+    return map_arrow(rows, partial(_fits, keys, names, detector_options, time), struct)
 
 
 def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
@@ -129,11 +129,13 @@ def _incidents(
         yield from machine_incidents(fitted, _again(first, batches), keys, time, schema, **grouping)
 
 
-def _fits(keys: Sequence[str], names: tuple[str, ...], options: Any, batches: Iterable[Any]) -> Iterator[Any]:
+def _fits(
+    keys: Sequence[str], names: tuple[str, ...], options: Any, time: str | None, batches: Iterable[Any]
+) -> Iterator[Any]:
     batches = iter(batches)
     for first in batches:
         schema = pa.schema({**{key: first.schema.field(key).type for key in keys}, **_FIT_COLUMNS})
-        yield from machine_fits(_again(first, batches), keys, names, options, schema)
+        yield from machine_fits(_again(first, batches), keys, names, options, schema, time)
 
 
 def _scores(keys: Sequence[str], new: Sequence[str], batches: Iterable[Any]) -> Iterator[Any]:

@@ -463,7 +463,7 @@ def _nanoseconds(text: str | None, option: str) -> int | None:
     import pandas as pd
 
     try:
-        span = read_gap(text, pd.DatetimeIndex([]))
+        span = read_gap(text)
         nanoseconds = int(pd.Timedelta(span).value)
     except (TypeError, ValueError):
         nanoseconds = 0

@@ -99,11 +99,12 @@ class NdjsonTable:
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All lines that can be used, in as many batches as they arrive."""
-        self.skipped, used = 0, 0
+        self.skipped, used, row = 0, 0, -1  # blank lines are no rows, and lines that are skipped are
         self.missing_found.clear()
         for lines in chain(self._take_seen(), self._lines()):
             rows, cells, rest, fatal = [], [], [], None
             for number, line in lines:
+                row += 1
                 try:
                     record = _parse(line)
                     numbers = [self._number(record, name) for name in features]
@@ -113,7 +114,7 @@ class NdjsonTable:
                     if fatal is not None:
                         break
                     continue
-                rows.append(number - 1)
+                rows.append(row)
                 cells.append(numbers)
             used += len(rows)
             if rows:

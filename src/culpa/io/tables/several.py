@@ -100,11 +100,12 @@ class SeveralTables:
         """The rows of all files."""
         done = 0
         for at, source in enumerate(self.sources):
-            self._at, last = at, -1
+            self._at, used, last = at, 0, -1
             for batch in source.batches(features, carried):
                 last = int(batch.rows[-1]) if len(batch.rows) else last
-                yield replace(batch, rows=batch.rows + done)
-            done += last + 1
+                yield replace(batch, rows=batch.rows + done, begins=at > 0 and not used)
+                used += len(batch.rows)
+            done += max(last + 1, used + source.skipped)  # rows that were skipped at its end count, too
 
     def share(self) -> float | None:
         """Files read of all files."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 
 Carried = Any  # an Arrow array, or a plain list from NDJSON: values that pass through untouched
 
@@ -36,15 +36,20 @@ class Column:
 class Batch:
     """Some rows: their positions in the table (from 0), their features as numbers (NaN is missing), the rest as it was.
 
-    ``times`` reads the times of the rows, where their column is known; ``clocks`` are these times on local clocks, where
-    the carried cells do not show them.
+    ``times`` reads the times of the rows, or of those at some positions, where their column is known; ``clocks`` are these
+    times on local clocks, where the carried cells do not show them. Rows were left out before those in ``cut``, ``begins``
+    says that the first row is that of another file, and ``missing`` counts the rows that are missing before each row,
+    where somebody has looked (`culpa.jobs.following`).
     """
 
     rows: NDArray[np.int64]
     X: Floats
     carried: Mapping[str, Carried] = field(default_factory=dict)
-    times: Callable[[], Any] | None = None
+    times: Callable[..., Any] | None = None
     clocks: Any = None
+    cut: Mask | None = None
+    begins: bool = False
+    missing: Floats | None = None
 
 
 class Source(Protocol):

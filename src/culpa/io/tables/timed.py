@@ -188,16 +188,18 @@ class TimedTable:
         zones = self.zones if format is not None else None  # looks at the first cells, so before a pipe is read
         assert name is not None
         self._row_before = None
+        waiting = False  # whether rows were left out since the last row that was not
         for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
             if self.clock is not None:
                 joined = {name: _joined(batch.carried[name], batch.carried[self.clock])}
                 batch = replace(batch, carried={**batch.carried, **joined})
             cells, first = batch.carried[name], int(batch.rows[0]) if len(batch.rows) else 0
 
-            def times(cells: Any = cells, first: int = first) -> Any:
+            def times(at: Any = None, cells: Any = cells, rows: Any = batch.rows, first: int = first) -> Any:
                 assert format is not None
                 assert zones is not None
-                return self._times(format, zones, cells, first)
+                some = cells if at is None else take_some(cells, at)
+                return self._times(format, zones, some, first if at is None else int(rows[at[0]]))
 
             if not self.selection:
                 kept = {other: batch.carried[other] for other in carried}
@@ -206,8 +208,21 @@ class TimedTable:
             found, keep = self._kept(batch, cells, first)
             self.left_out += int((~keep).sum())
             if keep.any():
-                kept = {other: _take(batch.carried[other], keep) for other in carried}
-                yield Batch(batch.rows[keep], batch.X[keep], kept, lambda found=found[keep]: found)  # type: ignore[misc]
+                kept = {other: take_some(batch.carried[other], np.flatnonzero(keep).tolist()) for other in carried}
+                cut = np.diff(np.flatnonzero(keep), prepend=-1) > 1
+                cut[0] |= waiting
+                chosen = found[keep]
+                yield replace(
+                    batch,
+                    rows=batch.rows[keep],
+                    X=batch.X[keep],
+                    carried=kept,
+                    times=lambda at=None, found=chosen: found if at is None else found[at],
+                    clocks=None if batch.clocks is None else batch.clocks[keep],
+                    cut=cut,
+                )
+                waiting = False
+            waiting |= len(keep) > 0 and not keep[-1]
 
     @cached_property
     def zones(self) -> Zones:
@@ -308,9 +323,8 @@ def _numbers(cells: Sequence[Any]) -> Any:
         return None
 
 
-def _take(cells: Any, keep: Any) -> Any:
-    if isinstance(cells, list):
-        return [cell for cell, wanted in zip(cells, keep, strict=True) if wanted]
+def take_some(cells: Any, at: Sequence[int]) -> Any:
+    """Some cells of a carried column."""
     import pyarrow as pa
 
-    return cells.filter(pa.array(keep))
+    return [cells[k] for k in at] if isinstance(cells, list) else cells.take(pa.array(at, pa.int64()))

@@ -15,7 +15,7 @@ from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
 from culpa.monitoring.cusum import Cusum
 from culpa.monitoring.cusum import cusum as sum_up
-from culpa.monitoring.times import Times, refuse_times
+from culpa.monitoring.times import Times, in_order, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
 from culpa.watching import WatchesRows
@@ -95,7 +95,7 @@ class ControlChart:
         without them, runs of flagged rows are. ``cusum`` adds a CUSUM; a number is its average run length in control.
         """
         features, times, _ = split_time(X, time)
-        table = _checked(detector, features)
+        table = in_order(_checked(detector, features), times)
         return cls.of_table(detector.fitted, table, times, confidences=confidences, incidents=incidents, cusum=cusum)
 
     @classmethod
@@ -114,6 +114,8 @@ class ControlChart:
         if times is not None and len(times) != len(labels):
             refuse_times(len(times), len(labels))
         axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
+        if table.order is not None:
+            axis = replace(axis, places=table.order.places)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
         chart = cls(axis, statistics, fitted.statistic.name, flagged, shown)

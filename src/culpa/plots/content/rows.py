@@ -18,10 +18,12 @@ class RowAxis:
     """Rows along an axis.
 
     ``x`` is where they lie: their labels where these are increasing times or numbers, else positions 0, 1, 2, ...
+    ``places`` are their positions in the user's files, if some rows of these were left out.
     """
 
     labels: NDArray[Any]
     x: NDArray[Any]
+    places: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, labels: Any) -> "RowAxis":

@@ -1,0 +1,106 @@
+"""Which rows follow each other. Whatever remembers earlier rows restarts where rows or times jump."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from culpa._core.types import Floats, Mask
+
+_JUMP = 1.5  # a step this much longer than usual is a hole: at least one row is missing
+_STEPS = 100  # of the latest steps, whose median is the usual one
+
+
+@dataclass(frozen=True, eq=False)
+class RowOrder:
+    """How the rows of a table follow each other.
+
+    ``missing`` counts the rows that are missing right before each row: 0 where it follows the row above, infinity where
+    nobody knows. ``cut`` marks rows before which others were left out, and ``places`` are positions in the user's files.
+    """
+
+    missing: Floats
+    cut: Mask | None = None
+    places: NDArray[np.int64] | None = None
+
+
+class Continuity:
+    """Counts the missing rows before each row of a table that comes in pieces, by times if there are any, else by places.
+
+    A step in time is a hole if it is more than 1.5 times as long as usual. The usual step is the median of the (at most
+    100) steps before, so it does not depend on how the table is cut into pieces. ``usual`` is a step that is known before.
+
+    >>> import numpy as np
+    >>> Continuity().follow(np.arange(5), np.array([0.0, 10.0, 20.0, 50.0, 60.0]))
+    array([0., 0., 0., 2., 0.])
+    >>> Continuity().follow(np.array([0, 1, 4]))
+    array([0., 0., 2.])
+    """
+
+    def __init__(self, usual: float | None = None) -> None:
+        self._steps = np.array([] if usual is None else [usual])
+        self._last: Any = None  # place or time of the row before
+
+    def follow(
+        self, places: NDArray[Any], times: NDArray[Any] | None = None, cut: Mask | None = None, begins: bool = False
+    ) -> Floats:
+        """The missing rows before each of the next rows. Times are numbers; NaN is unknown.
+
+        Rows were left out before those in ``cut``, and ``begins`` says that the first row is that of another file.
+        """
+        if not len(places):
+            return np.zeros(0)
+        values = places if times is None else times
+        known = np.concatenate([values[:1] if self._last is None else [self._last], values])
+        steps = np.diff(known).astype(np.float64)
+        first, self._last = self._last is None, values[-1]
+        if times is None:
+            missing = np.maximum(steps - 1, 0)
+            missing[steps <= 0] = np.inf
+        else:
+            missing = self._by_times(steps)
+        if cut is not None:
+            missing[cut] = np.inf
+        if begins and times is None:
+            missing[0] = np.inf
+        if first:
+            missing[0] = 0.0
+        return missing
+
+    def _by_times(self, steps: Floats) -> Floats:
+        missing = np.where(steps >= 0, 0.0, np.inf)  # NaN, too
+        longer = np.flatnonzero(steps > 0)
+        new, n = steps[longer], len(self._steps)
+        known = np.concatenate([self._steps, new])
+        self._steps = known[-_STEPS:]
+        if len(new) and new.max() > _JUMP * known.min():
+            import pandas as pd
+
+            windows = pd.Series(known).rolling(_STEPS, min_periods=1)
+            usual = windows.quantile(0.5, interpolation="lower").shift(1).to_numpy()[n:]
+            hole = new > _JUMP * usual
+            missing[longer[hole]] = np.maximum(np.rint(new[hole] / usual[hole]) - 1, 1)
+        return missing
+
+
+def order_of(labels: Any) -> Floats | None:
+    """The missing rows before each row of a whole table, by times or numbers that label its rows; else ``None``."""
+    numbers = as_numbers(labels)
+    if numbers is None or len(numbers) < 2:
+        return None
+    steps = np.diff(numbers)
+    longer = steps[steps > 0]
+    if not len(longer):
+        return None if not (steps < 0).any() else np.where(np.append(0.0, steps) < 0, np.inf, 0.0)
+    return Continuity(float(np.quantile(longer, 0.5, method="lower"))).follow(np.arange(len(numbers)), numbers)
+
+
+def as_numbers(labels: Any) -> NDArray[Any] | None:
+    """Times, durations or numbers as numbers that can be subtracted; ``None`` for anything else."""
+    if hasattr(labels, "asi8"):  # of pandas: nanoseconds, so that pieces of a table have the same unit
+        whole = labels.as_unit("ns") if hasattr(labels, "as_unit") else labels
+        unknown = np.asarray(labels.isna())
+        return np.where(unknown, np.nan, whole.asi8) if unknown.any() else np.asarray(whole.asi8)
+    cells = np.asarray(labels)
+    return cells.astype(np.float64) if cells.dtype.kind in "iuf" and cells.ndim == 1 else None

@@ -1,0 +1,145 @@
+"""Rows of a table with their times, and how many rows are missing before each: the one way in which jobs read in order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from culpa._core.continuity import Continuity, as_numbers
+from culpa._core.types import Floats, Mask
+from culpa.columns import Columns, History
+from culpa.io.tables import Batch, TableError
+from culpa.io.tables.timed import take_some
+from culpa.monitoring.times import Times, check_order, read_times
+
+
+class RowSource(Protocol):
+    """What jobs ask of a table, which may be a `culpa.io.tables.Source`."""
+
+    name: str
+    live: bool  # whether rows come one by one and are to be answered at once
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows, in order."""
+
+
+def time_of(source: RowSource, columns: Columns) -> str | None:
+    """The column of times, where it matters for rows that are judged with earlier ones."""
+    return getattr(source, "time", None) if columns.lags or columns.smooth is not None else None
+
+
+def advice_on_order(error: Exception) -> str:
+    """What else a command line can do about times that go backwards."""
+    return " Or number the rows instead, with --time none." if "goes backwards" in str(error) else ""
+
+
+@dataclass
+class Following:
+    """Reads a table in order. Without times, places of rows show which of them are missing.
+
+    ``ascending`` says that the order of times matters. A row that comes late, or that has no time, is then an error; on a
+    pipe, it is skipped, counted and reported once, because a monitor must go on.
+    """
+
+    source: RowSource
+    time: str | None
+    ascending: bool = False
+    report: Callable[[str], None] = lambda text: None
+    skipped: int = 0
+
+    def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        """All rows, with ``missing`` and ``times``; batches without rows are left out."""
+        continuity, last, self.skipped = Continuity(), None, 0
+        wanted = list(dict.fromkeys((*carried, *([] if self.time is None else [self.time]))))
+        for batch in self.source.batches(features, wanted):
+            times: Any = None
+            if self.time is not None and len(batch.rows):
+                batch, times = self._timed(batch, last)
+            if not len(batch.rows):
+                continue
+            missing = continuity.follow(batch.rows, _numbers(times), batch.cut, batch.begins)
+            last = times if times is None else times[-1:]
+            kept = {name: batch.carried[name] for name in carried}
+            yield replace(batch, carried=kept, missing=missing, times=None if times is None else lambda t=times: t)
+
+    def _timed(self, batch: Batch, last: Times | None) -> tuple[Batch, Times]:
+        """A batch and its times; rows whose time is of no use may be left out."""
+        skips = self.source.live and not getattr(getattr(self.source, "options", None), "strict", False)
+        try:
+            times = self._read(batch)
+            if self.ascending:
+                known = times if last is None else last.append(times)
+                check_order(known, str(self.time), int(batch.rows[0]) - (len(known) - len(times)))
+        except (TypeError, ValueError) as error:
+            if self.ascending and not skips:
+                prefix = "" if isinstance(error, TableError) else f"{self.source.name}: "
+                raise TableError(f"{prefix}{error}{advice_on_order(error)}") from None
+            return self._usable(batch, last)
+        return batch, times
+
+    def _read(self, batch: Batch, at: Sequence[int] | None = None) -> Times:
+        if batch.times is not None:
+            return batch.times() if at is None else batch.times(at)
+        cells, first = batch.carried[str(self.time)], int(batch.rows[0 if at is None else at[0]])
+        return read_times(cells if at is None else take_some(cells, at), str(self.time), first)
+
+    def _usable(self, batch: Batch, last: Times | None) -> tuple[Batch, Times]:
+        """Row by row: late rows and those without a time are skipped; unknown, where the order does not matter."""
+        import pandas as pd
+
+        found: list[Any] = []
+        keep, latest = np.ones(len(batch.rows), dtype=bool), None if last is None else last[0]
+        for k in range(len(batch.rows)):
+            try:
+                moment = self._read(batch, [k])[0]
+                if self.ascending and latest is not None and moment < latest:
+                    raise ValueError(f"{self.time!r} goes backwards to {moment}, after {latest}")
+                latest = moment
+            except (TypeError, ValueError) as error:
+                if self.ascending:
+                    keep[k] = False
+                    self._say(batch, k, error)
+                    continue
+                moment = pd.NaT
+            found.append(moment)
+        if len({str(getattr(moment, "tz", None)) for moment in found if moment is not pd.NaT}) > 1:
+            found = [moment.tz_convert("UTC") if getattr(moment, "tz", None) else moment for moment in found]
+        return _chosen(batch, keep), pd.Index(found)
+
+    def _say(self, batch: Batch, k: int, error: Exception) -> None:
+        if not self.skipped:
+            self.report(
+                f"{self.source.name}: row {batch.rows[k]} has no time, or a time before that of the row above "
+                f"({batch.carried[str(self.time)][k]}). Such rows are skipped."
+            )
+        self.skipped += 1
+
+
+def _numbers(times: Times | None) -> Any:
+    if times is None:
+        return None
+    numbers = as_numbers(times)
+    return np.full(len(times), np.nan) if numbers is None else numbers
+
+
+def _chosen(batch: Batch, keep: Mask) -> Batch:
+    """Some rows of a batch. A row after one that was skipped stays cut off if that one was."""
+    at = np.flatnonzero(keep)
+    cut = batch.cut
+    if cut is not None and len(at):
+        cut = np.logical_or.reduceat(cut[: at[-1] + 1], np.append(0, at[:-1] + 1))
+    carried = {name: take_some(cells, at.tolist()) for name, cells in batch.carried.items()}
+    return replace(batch, rows=batch.rows[at], X=batch.X[at], carried=carried, times=None, cut=cut)
+
+
+def lagged(
+    source: RowSource, names: Sequence[str], lags: int, progress: Callable[[int], None], time: str | None = None
+) -> Iterator[tuple[Any, Floats]]:
+    """Places of the rows whose whole past is known, and these rows beside the ``lags`` rows before them."""
+    history, done = History(lags, len(names)), 0
+    for batch in Following(source, time or (getattr(source, "time", None) if lags else None)).batches(names):
+        joined, whole = history.join_whole(batch.X, batch.missing)
+        yield (batch.rows, joined) if whole.all() else (batch.rows[whole], joined[whole])
+        done += len(batch.X)
+        progress(done)
