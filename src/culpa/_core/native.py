@@ -137,8 +137,8 @@ def frame_like(native: Any, columns: Mapping[Any, Any], labels: NDArray[Any] | N
     frame = to_frame(native)
     backend: Any = frame.implementation if isinstance(frame, nw.DataFrame) else _installed_kind()
     if backend is None:
-        records: DataFrame = np.rec.fromarrays([np.asarray(cells) for cells in columns.values()], names=list(columns))
-        return records
+        records: Any = np.rec
+        return records.fromarrays([np.asarray(cells) for cells in columns.values()], names=list(columns))
     result = nw.from_dict(dict(columns), backend=backend).to_native()
     if labels is not None and _index(native) is not None:
         result.index = index_of(native, labels)
