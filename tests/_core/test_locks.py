@@ -159,6 +159,24 @@ def test_a_lock_stays_held_by_the_thread_that_forks():
         pass
 
 
+def test_forks_beside_threads_that_make_and_drop_locks():
+    done, kept = threading.Event(), Lock(1.0)
+
+    def work():
+        while not done.is_set():
+            with Lock(), kept:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert all(in_child(kept.__enter__) for _ in range(20))
+    done.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 def test_copies_of_a_lock_are_open():
     lock = Lock(2.0)
     with lock:

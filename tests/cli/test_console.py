@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from command_line import run, write
+
+from culpa._core.warning import warn
+from culpa.cli.console import guarded
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 
@@ -81,3 +85,16 @@ def test_a_message_that_cannot_be_written_changes_nothing(folder):
     assert len((folder / "x.csv").read_text().splitlines()) == 101
     assert shell(folder, "culpa score nope.csv -m m.culpa 2>/dev/full")[0] == 2
     assert shell(folder, "culpa score --nope 2>/dev/full")[0] == 2
+
+
+def test_warnings_become_lines_and_those_about_excel_styles_none(capsys):
+    before, filters = warnings.showwarning, list(warnings.filters)
+    with guarded():
+        for _ in range(2):  # culpa's own are all said
+            warn("rows are odd")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.warn_explicit("numbers are odd", RuntimeWarning, "numpy/core.py", 1)
+            warnings.warn_explicit("no default style", UserWarning, "site-packages/openpyxl/styles/stylesheet.py", 1)
+    assert capsys.readouterr().err.splitlines() == ["Warning: rows are odd"] * 2 + ["Warning: numbers are odd"]
+    assert (warnings.showwarning, list(warnings.filters)) == (before, filters)

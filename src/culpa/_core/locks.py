@@ -9,9 +9,9 @@ import os
 import sys
 import threading
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
-_all: "WeakSet[Lock]" = WeakSet()
+_all: "set[ref[Lock]]" = set()  # a plain set, of which a list is made at one go, whatever other threads add
 
 
 class Lock:
@@ -24,7 +24,7 @@ class Lock:
         self.seconds = seconds
         self._lock = threading.RLock()
         self._held_for_fork = False
-        _all.add(self)
+        _all.add(ref(self, _all.discard))
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -54,18 +54,22 @@ class Lock:
             self._lock = threading.RLock()
 
 
+def _locks() -> "list[Lock]":
+    return [lock for one in list(_all) if (lock := one()) is not None]
+
+
 def _before_fork() -> None:
-    for lock in list(_all):
+    for lock in _locks():
         lock.before_fork()
 
 
 def _after_fork() -> None:
-    for lock in list(_all):
+    for lock in _locks():
         lock.after_fork()
 
 
 def _in_child() -> None:
-    for lock in list(_all):
+    for lock in _locks():
         lock.renew()
     for cached in _cached_properties():
         cached.lock = threading.RLock()
