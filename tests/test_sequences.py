@@ -11,6 +11,7 @@ import pytest
 
 import culpa
 from culpa import PCADetector
+from culpa.models import Moments
 
 NAMES = ["a", "b", "c", "d", "e"]
 SETTINGS = [
@@ -40,9 +41,9 @@ CHANGES = [
 ]
 
 
-def table(rng, n, *, named):
+def table(rng, n, *, named, fault=20):
     X = rng.normal(size=(n, 2)) @ np.random.default_rng(7).normal(size=(2, 5)) + 0.4 * rng.normal(size=(n, 5))
-    X[n // 2, rng.integers(5)] += 20
+    X[n // 2, rng.integers(5)] += fault
     return pd.DataFrame(X, columns=NAMES) if named else X
 
 
@@ -142,28 +143,55 @@ def test_a_detector_is_what_its_calls_made_of_it(seed, tmp_path):
     assert [digest(X) for X in tables] == digests
 
 
-@pytest.mark.parametrize("options", SETTINGS[:10])
+@pytest.mark.parametrize("options", [*SETTINGS[:6], {"given": [0]}, {"groups": {"g": [1, 2]}}, *SETTINGS[8:10]])
 def test_rows_in_reused_memory_and_settings_in_reused_lists(options):
     """Everything that was handed over is overwritten afterwards."""
     rng = np.random.default_rng(0)
-    parts, new = [table(rng, 50, named=True) for _ in range(4)], table(rng, 12, named=True)
-    mine, theirs, given = PCADetector(**copy.deepcopy(options)), copy.deepcopy(options), None
-    other = PCADetector(**theirs)
-    buffer = parts[0].copy()
+    parts, new = [table(rng, 50, named=False) for _ in range(4)], table(rng, 12, named=False)
+    mine, theirs = PCADetector(**copy.deepcopy(options)), copy.deepcopy(options)
+    other, buffer = PCADetector(**theirs), np.empty((50, 5))
     for part in parts:
-        buffer.iloc[:] = part.to_numpy()
+        buffer[:] = part
         mine.partial_fit(part)
         other.partial_fit(buffer)
-    given = theirs.get("given")
-    buffer.iloc[:] = 1e6
-    asked = {"k": ["d"]}
-    for detector, groups in ((mine, {"k": ["d"]}), (other, asked)):
+    buffer[:] = 1e6
+    asked = {"k": [3]}
+    for detector, groups in ((mine, {"k": [3]}), (other, asked)):
         detector.explain(new, groups=groups)
-    asked["k"].append("e")
-    if given is not None:
-        given.append("e")
-    for one, two in ((mine.limit_, other.limit_), (mine.score_samples(new), other.score_samples(new))):
-        np.testing.assert_allclose(one, two)
-    np.testing.assert_allclose(
-        mine.explain(new, groups={"k": ["d"]}).values, other.explain(new, groups={"k": ["d"]}).values
-    )
+    asked["k"].append(4)
+    theirs.get("given", []).append(4)
+    for ask in ("score_samples", "explain"):
+        one, two = (getattr(each, ask)(new) for each in (mine, other))
+        np.testing.assert_allclose(getattr(one, "values", one), getattr(two, "values", two))
+    assert mine.limit_ == pytest.approx(other.limit_)
+    assert mine.fitted.parameters == other.fitted.parameters
+    one, two = (each.explain(new, groups={"k": [3]}).values for each in (mine, other))
+    np.testing.assert_allclose(one, two)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_updates_are_a_fit_on_all_rows(seed, tmp_path):
+    """Whatever was set in between: the update has the settings of now on all rows, or it is refused."""
+    rng = np.random.default_rng(seed)
+    options = ({}, {"n_components": 1}, {"n_components": 0.7}, {"statistic": "combined"})[seed % 4]
+    rows = [table(rng, 90, named=False, fault=0)]
+    detector = PCADetector(**options)
+    detector = detector.fit(rows[0]) if seed % 2 else detector.fit_moments(Moments.of(rows[0]))
+    for _ in range(4):
+        before = detector.get_params()
+        if rng.random() < 0.6:
+            detector.set_params(**CHANGES[rng.integers(4)])
+        if rng.random() < 0.3:
+            detector = applied(detector, ("reload",), tmp_path)
+        X = table(rng, 60, named=False, fault=0)
+        try:
+            detector.partial_fit(X)
+        except ValueError:
+            detector.set_params(**before)
+            continue
+        rows.append(X)
+        whole = PCADetector(**detector.get_params()).fit(np.concatenate(rows))
+        np.testing.assert_allclose(detector.mean_, whole.mean_)
+        if detector.n_components != "auto":
+            assert detector.model_.n_components_ == whole.model_.n_components_
+            assert 0.5 < detector.limit_ / whole.limit_ < 2

@@ -244,7 +244,7 @@ class TestFiles:
 
     def test_what_nobody_could_load_is_not_written(self, tmp_path):
         detector = PCADetector().fit(plant()).set_params(noun="")
-        with pytest.raises(ValueError, match="cannot be saved.*noun"):
+        with pytest.raises(ValueError, match=r"cannot be saved.*noun"):
             detector.save(tmp_path / "m.culpa")
         assert not list(tmp_path.iterdir())
 
