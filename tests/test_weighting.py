@@ -90,3 +90,42 @@ def test_missing_cells_are_refused():
     with pytest.raises(ValueError, match="is NaN in row 3, but sample_weight needs complete rows"):
         PCADetector().fit(X, sample_weight=np.ones(100))
     assert read_weights(2, 3).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"limit": "formula"}, {"limit": "empirical"}, {"n_components": 2}, {"scale": False}]
+)
+@pytest.mark.parametrize("n", [25, 130, 2500])
+def test_whole_weights_are_repeated_rows(options, n):
+    rng = np.random.default_rng(n)
+    X, weights = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 6)) + rng.normal(size=(n, 6)), rng.integers(0, 5, n)
+    counted = PCADetector(**options).fit(X, sample_weight=weights)
+    repeated = PCADetector(**options).fit(np.repeat(X, weights, axis=0))
+    assert counted.model_.n_components_ == repeated.model_.n_components_
+    assert counted.limit_kind_ == repeated.limit_kind_
+    assert counted.limit_ == pytest.approx(repeated.limit_)
+
+
+def test_weights_with_lags_are_judged_by_held_out_rows():
+    rng, mixing = np.random.default_rng(0), np.random.default_rng(1).normal(size=(3, 20))
+
+    def rows(n):
+        return rng.normal(size=(n, 3)) @ mixing + 0.5 * rng.normal(size=(n, 20))
+
+    X, new = rows(300), rows(4000)
+    plain, ones = PCADetector(lags=2).fit(X), PCADetector(lags=2).fit(X, sample_weight=np.ones(300))
+    assert ones.limit_ == pytest.approx(plain.limit_)
+    weighted = PCADetector(lags=2).fit(X, sample_weight=rng.integers(0, 3, 300))
+    assert weighted.limit_kind_ == "held-out"
+    assert (weighted.predict(new) == -1).mean() < 0.02
+
+
+def test_positions_of_abnormal_rows_with_weights():
+    X = np.random.default_rng(0).normal(size=(100, 4))
+    X[60] += [30, -30, 30, -30]
+    for lags in (0, 1):
+        table = PCADetector(1, lags=lags).fit(X, sample_weight=np.arange(100) % 3 > 0).abnormal_training_rows_
+        assert 60 not in table["position"].tolist()  # 60 weighs nothing
+        X[61] = X[60]
+        table = PCADetector(1, lags=lags).fit(X, sample_weight=np.arange(100) % 3 > 0).abnormal_training_rows_
+        assert table["position"].iloc[0] - 61 in range(lags + 1)

@@ -15,7 +15,7 @@ import pytest
 from command_line import run, write
 
 import culpa
-from culpa import PCADetector
+from culpa import PPCA, PCADetector
 from culpa.models import Moments, ppca
 from culpa.models.blocks import BlockGatherer
 from culpa.models.em import em
@@ -257,8 +257,9 @@ def test_moments_merge_in_any_order_and_know_their_limits():
         np.testing.assert_allclose(whole.covariance, np.cov((X - 1e8).T), rtol=1e-12)
     with pytest.raises(ValueError, match="too few"):
         PCADetector().fit_moments(parts[0])
-    with pytest.raises(ValueError, match="use fit"):
-        PCADetector("mle").fit_moments(forwards)
+    assert (
+        PCADetector("mle", scale=False).fit_moments(forwards).model_.n_components_ == PPCA("mle").fit(X).n_components_
+    )
     with pytest.raises(ValueError, match="scores of the training rows"):
         PCADetector(limit="empirical").fit_moments(forwards)
 

@@ -327,3 +327,25 @@ class TestTable:
         calibrated.save(tmp_path / "m")
         again = culpa.load(tmp_path / "m")
         assert (again.limit_, again.limit_kind_, again.limit) == (calibrated.limit_, "conformal", "auto")
+
+
+@pytest.mark.parametrize("statistic", ["t2", "spe"])
+@pytest.mark.parametrize("training", [False, True])
+def test_formulas_know_what_given_columns_cost(statistic, training):
+    """Six given columns and 50 rows: their effect takes six degrees of freedom, and is itself uncertain."""
+    effect, mixing = (np.random.default_rng(seed).normal(size=(n, 6)) for seed, n in ((1, 6), (2, 2)))
+
+    def rows(seed, n):
+        rng = np.random.default_rng(seed)
+        given = rng.normal(size=(n, 6))
+        return np.hstack([given, given @ effect + rng.normal(size=(n, 2)) @ mixing + 0.5 * rng.normal(size=(n, 6))])
+
+    rates = []
+    for seed in range(40):
+        X, options = rows(seed, 50), {"statistic": statistic, "limit": "formula", "confidence": 0.95}
+        detector = PCADetector(2, given=list(range(6)), **options).fit(X)
+        limits = detector.control_limits([], training=training).set_index("statistic")["limit"]
+        rates.append(
+            (detector.statistics(X if training else rows(1000 + seed, 500))[statistic] > limits[statistic]).mean()
+        )
+    assert (0.0 if (statistic, training) == ("spe", True) else 0.03) <= np.mean(rates) < 0.09

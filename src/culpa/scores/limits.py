@@ -219,13 +219,27 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     if kind == "formula":
         kind = Limits(model).kind_of(score)
     eigenvalues = score.spectrum(score.gaussian.scatter if model.sample is None else model.sample)
+    n = model.n_samples
+    if n is not None and model.context is not None:
+        q = len(model.context.given)
+        eigenvalues = eigenvalues * _of_given(q, n, training=kind == "beta")
+        n = n - q
     if kind in ("f", "beta"):
         if score.name != "t2":
             raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'formula'.")
         formula, p = f_limit if kind == "f" else beta_limit, score.gaussian.n_components
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
-        return float(formula(p, model.n_samples, confidence) * stretch)
+        return float(formula(p, n, confidence) * stretch)
     if score.gaussian.tail:
         return student_box(eigenvalues, score.gaussian.degrees_of_freedom, confidence)
     return _OF_EIGENVALUES[kind](eigenvalues, confidence)
+
+
+def _of_given(q: int, n: float, *, training: bool) -> float:
+    """By how much rows vary more than the training rows seemed to, because the effect of q given features was learned too.
+
+    What is left of n rows has n - 1 - q degrees of freedom instead of n - 1. New rows also have the error of that effect.
+    """
+    freedom = (n - 1) / max(n - 1 - q, 1)
+    return freedom if training else freedom * (1 + q / max(n - q - 2, 1))
