@@ -397,7 +397,8 @@ EXPLAINER = Parameters(
             Whole(1),
             None,
             "Maximum number of evaluations per row, if the score is a function.",
-            "None means 512 times the number of players. Standard errors fall with the square root of this number.",
+            "None means 256 orders, about 512 times the number of players. All calls for a row count, also for its score "
+            "and score_if_fixed. Standard errors fall with the square root of this number.",
             optional=True,
         ),
         replace(

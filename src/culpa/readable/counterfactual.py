@@ -59,7 +59,8 @@ class Counterfactual:
     features : list of tuple of int
         Positions of the columns of these players.
     data, changed : ndarray of shape (rows, features)
-        The rows, and the rows with new values, in the user's units. The other cells are the same.
+        The rows, and the rows with new values, in the user's units. The other cells are the same. Given columns, which
+        never change, are not among them.
     score, score_if_changed : ndarray of shape (rows,)
     limit : float
     exact : ndarray of shape (rows,)
@@ -100,7 +101,7 @@ class Counterfactual:
         answers: list[Answer] = [Answer((), True, True)] * len(standard)
         for at, observed in patterns(standard):
             seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
-            root = statistic.root_given(observed)
+            root, _ = statistic.given(observed)
             rows = np.nan_to_num(standard[at], nan=0.0)
             found = search(root.T @ root, (rows @ root.T + statistic.offset) @ root, seen, score[at] - limit)
             for row, answer in zip(at, found, strict=True):
