@@ -1,6 +1,7 @@
 """model + score + game + engine -> Explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
@@ -44,7 +45,7 @@ from culpa.scores.subject import subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
 from culpa.shapley.leading import Doubts, warn_about_doubts
-from culpa.shapley.simulated import Simulation
+from culpa.shapley.simulated import Simulation, draws_within
 
 _REFERENCE_ROWS = 48
 
@@ -132,12 +133,12 @@ class Explainer(CopiedInUse):
             None if listed is None else named(listed, argument)
             for listed, argument in ((features, "features"), (given, "given"))
         )
-        upstream = [named(chain, "upstream") for chain in upstream or ()]
+        chains = [named(chain, "upstream") for chain in upstream or ()]
         if groups == "own":
             groups = without_given(self.model.own_groups, given or []) or None
         elif groups is not None:
             groups = {group: named(members, f"group {group!r}") for group, members in groups.items()}
-        self.columns = _columns(self.model, features, groups, given, upstream)
+        self.columns = _columns(self.model, features, groups, given, chains)
         names = self.columns.names
         chosen = None if features is None else sorted(set(feature_positions(features, names, "features")))
         self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
@@ -145,8 +146,11 @@ class Explainer(CopiedInUse):
         if given is not None:
             self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
-        self._check_game(features, upstream)
-        self._engine = self._make_engine(_partial_order(upstream, names, self.columns, self.groups))
+        self._check_game(features, chains)
+        if isinstance(self.score, FunctionScore):
+            draws, independent = draws_within(max_evaluations, len(self.players)), self.game_name == "interventional"
+            self.score = replace(self.score, n_draws=draws, independent=independent)
+        self._engine = self._make_engine(_partial_order(chains, names, self.columns, self.groups))
 
     def _hide(self, given: list[int]) -> None:
         """Columns that are given are no players."""
@@ -330,7 +334,7 @@ class Explainer(CopiedInUse):
     def _whole_game(self) -> games.Game:
         """The game of all features."""
         if isinstance(self.score, FunctionScore):
-            return games.Simulated(self.score, independent=self.game_name == "interventional")
+            return games.Simulated(self.score)
         if isinstance(self.score, MixtureScore):
             return games.ConditionalMixture(self.score)
         assert isinstance(self.score, QuadraticScore)
@@ -365,13 +369,7 @@ class Explainer(CopiedInUse):
 
     @property
     def _explains_score(self) -> bool:
-        """Whether values add up to the score itself.
-
-        Refitted PCAs reach it only to the precision of a fit with missing cells. In the interventional game, functions draw
-        missing cells independently of the others.
-        """
-        if isinstance(self.score, FunctionScore):
-            return self.game_name == "conditional"
+        """Whether values add up to the score itself; refitted PCAs only to the precision of a fit with missing cells."""
         return self.game_name != "retraining"
 
     @cached_property

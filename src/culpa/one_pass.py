@@ -22,7 +22,7 @@ from culpa._core.missing import patterns
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
-from culpa.games import Game
+from culpa.games import Game, Given
 from culpa.models import FittedModel
 from culpa.models.normal_argument import UnscaledModel
 from culpa.ranking import contributions
@@ -33,6 +33,8 @@ from culpa.shapley.simulated import Simulation
 
 _ROWS_TOGETHER = 1 << 16  # so that memory beyond the result does not grow with the number of rows
 _CELLS_IN_CACHE, _FEWEST_ROWS = 90_000, 256  # of a chunk: the cache is that which cores share
+
+_SUM_MAY_DIFFER = 1e-4  # relative; networks may compute with short numbers, in batches of other sizes
 
 Wanted = Collection[PartName | Literal["suspicion"]]
 
@@ -59,9 +61,9 @@ class _Job:
     n_evaluations: int = 0
     n_uncertain: int = 0
 
-    def takes(self, shares: Shares) -> None:
+    def takes(self, shares: Shares, others: int = 0) -> None:
         self.n_replicates = max(self.n_replicates, shares.n_replicates)
-        self.n_evaluations = max(self.n_evaluations, shares.n_evaluations)
+        self.n_evaluations = max(self.n_evaluations, shares.n_evaluations + others)
         self.n_uncertain += shares.n_uncertain
 
 
@@ -261,7 +263,30 @@ class OnePass(CopiedInUse):
         values[where[:, None], present] = shares.values
         if shares.n_replicates:
             std_error[where[:, None], present] = shares.std_error
-        job.takes(shares)
+        job.takes(shares, self._other_evaluations(job, len(present), observed))
+        self._check_sums(job, where)
+
+    def _other_evaluations(self, job: _Job, n_present: int, observed: set[int]) -> int:
+        """How often a function is called for a row beside its Shapley values."""
+        if not isinstance(self.score, FunctionScore):
+            return 0
+        wanted, each = job.fields.keys(), self.score.evaluations(complete=len(observed) == self.game.n_features)
+        scored = not job.known and bool(wanted & {"score", "score_if_fixed"})
+        given = isinstance(self.game, Given) and "base_value" in wanted and not observed.isdisjoint(self.game.known)
+        return each * (scored + n_present * ("score_if_fixed" in wanted)) + given * self.score.n_draws
+
+    def _check_sums(self, job: _Job, where: Positions) -> None:
+        """Raise an error if values of a function do not add up to its score, because it does not stay the same."""
+        if not isinstance(self.score, FunctionScore) or "score" not in job.fields:
+            return
+        values, score = job.fields["values"][where], job.fields["score"][where]
+        base = job.fields["base_value"][where] if "base_value" in job.fields else self.game.base_value
+        size = np.abs(values).sum(axis=1) + np.abs(base) + np.abs(score)
+        if not (np.abs(values.sum(axis=1) + base - score) <= _SUM_MAY_DIFFER * size).all():
+            raise ValueError(
+                "score returned different numbers for the same rows, so Shapley values do not add up to it: give a "
+                "function without randomness or memory."
+            )
 
     def _suspicion(self, standard: Floats) -> Floats:
         """Contributions of features by the criterion that is not a Shapley value."""

@@ -117,7 +117,7 @@ def test_bad_training_tables(normal, case, estimator):
 
 def test_columns_numbered_out_of_order_are_not_taken_for_others(normal):
     detector = PCADetector(2).fit(pd.DataFrame(normal))
-    with pytest.warns(UserWarning, match="X has feature names, but PCADetector was fitted without"):
+    with pytest.raises(ValueError, match=r"in another order\. Pass them in this order: 0, 1, 2, 3"):
         detector.predict(pd.DataFrame(normal)[[3, 2, 1, 0]])
     named = pd.DataFrame(normal, columns=[10, 20, "c", "d"])
     assert PCADetector(2).fit(named).explain(named).feature_names == ("10", "20", "c", "d")
@@ -278,3 +278,18 @@ def test_explanations_of_the_wrong_width(normal):
         Explainer(PPCA(2).fit(frame)).explain(frame.rename(columns={"flow": "flux"}))
     with pytest.raises(ValueError, match="not an explanation: 'base_value' is missing"):
         Explanation.from_dict(dict.fromkeys(["score"]))
+
+
+def test_columns_with_numbers_for_names_in_another_order():
+    """pandas numbers columns that have no names: they have an order all the same."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(60, 5)))
+    turned = X[[2, 0, 1, 4, 3]]
+    for fit, other, order in ((X, turned, "0, 1, 2, 3, 4"), (turned, X, "2, 0, 1, 4, 3")):
+        for model in (PCADetector(2).fit(fit), Explainer(PCADetector(2).fit(fit)), Explainer(PPCA(2).fit(fit))):
+            model.explain(fit[:2])
+            with pytest.raises(ValueError, match=f"in another order. Pass them in this order: {order}"):
+                model.explain(other[:2])
+        with pytest.raises(ValueError, match="in another order"):
+            PCADetector(2).fit(fit).predict(other)
+    assert len(Explainer(PPCA(2).fit(X)).explain(X[:2].to_numpy())) == 2

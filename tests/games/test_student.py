@@ -10,6 +10,7 @@ import witness
 from culpa import Explainer, LatentGaussian, scores, shapley
 from culpa.games import Conditional, Given
 from culpa.games import conditional as conditional_module
+from culpa.models import LatentMixture
 
 
 def student(d, p, nu, *, alike=True, noise=None):
@@ -199,3 +200,12 @@ def test_values_of_many_coalitions_know_the_tails():
     members = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
     each = [game.value(X, np.flatnonzero(mask)) for mask in members]
     np.testing.assert_allclose(game.values(X, members), each, rtol=1e-9)
+
+
+def test_densities_of_student_rows_are_refused():
+    """Their values would not add up to the score."""
+    student = LatentGaussian(np.zeros(3), np.ones((3, 1)), 0.5, degrees_of_freedom=4.0)
+    with pytest.raises(ValueError, match="Student"):
+        LatentMixture([0.5, 0.5], (student, student))
+    with pytest.raises(ValueError, match="score='nll' is not available for a Student model"):
+        Explainer(student, "nll")

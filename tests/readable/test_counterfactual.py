@@ -267,3 +267,20 @@ def test_student_rows_with_missing_cells(score):
         ]
         assert all(value > limit for value in lowest[:-1])
         assert found.score_if_changed[row] == pytest.approx(lowest[-1])
+
+
+@pytest.mark.parametrize("score", ["spe", "t2", "mahalanobis"])
+def test_student_rows_have_a_lowest_score(score):
+    """What the observed cells say about the spread of the others falls with them: the lowest score is that of the mean."""
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(5, 2))
+    model = LatentGaussian(np.zeros(5), loadings, 0.3, degrees_of_freedom=4.0)
+    explainer = Explainer(model, score)
+    X = 4 * rng.normal(size=(6, 5))
+    X[:, 1] = np.nan
+    lowest = explainer.explain(np.where(np.isnan(X), np.nan, 0.0)[:1]).score[0]
+    for limit in (lowest * 1.001, lowest * 2, lowest * 20):
+        found = explainer.explain(X).counterfactual(limit=limit)
+        assert found.possible.all()
+        assert (found.score_if_changed <= limit * (1 + 1e-9)).all()
+    assert not explainer.explain(X).counterfactual(limit=lowest * 0.999).possible.any()

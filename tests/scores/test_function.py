@@ -1,5 +1,7 @@
 """Scores that are functions: calls, expectations, and what happens to holes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def test_given_is_the_conditional_expectation():
         found = score.given(X, np.array(observed))
         assert (np.abs(found.value - exact) <= 4 * found.std_error).all()
         assert (found.std_error > 0).all()
-        independent = score.given(X, np.array(observed), independent=True)
+        independent = replace(score, independent=True).given(X, np.array(observed))
         hidden = [i for i in range(3) if i not in observed]
         marginal = (GAUSSIAN.mean[hidden] ** 2 + np.diag(GAUSSIAN.covariance)[hidden]).sum()
         exact = squares(X[:, observed]) + marginal

@@ -1,5 +1,6 @@
 """Sampling rules: unbiased, exact where they should be, honest about their error."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -255,3 +256,19 @@ def test_twenty_groups_are_exact_whatever_the_number_of_features():
         explainer.model, groups=dict(zip(why.player_names, why.players, strict=True)), method="permutation"
     ).explain(X[:2])
     assert (np.abs(sampled.values - why.values) <= 6 * sampled.std_error).all()
+
+
+@pytest.mark.parametrize("n_players", [3, 8, 12])
+@pytest.mark.parametrize("tolerance", [1e-6, "top1"])
+def test_a_budget_of_coalitions_is_kept_or_refused(n_players, tolerance):
+    table = np.random.default_rng(0).normal(size=(60, n_players)) * np.arange(1, n_players + 1)
+    for budget in (1, 6 * n_players - 1, 6 * n_players, 200, 1000):
+        how = {"method": "permutation", "tolerance": tolerance, "max_coalitions": budget}
+        explainer = Explainer(PPCA(2).fit(table), **how)
+        if budget < 6 * n_players:
+            with pytest.raises(ValueError, match=f"max_coalitions={budget} is too few for {n_players} players"):
+                explainer.explain(table[:2])
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that ranks are not certain yet
+                assert explainer.explain(table[:2]).n_evaluations <= budget

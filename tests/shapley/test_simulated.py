@@ -123,8 +123,8 @@ def test_detectors_of_scikit_learn(detector):
     np.testing.assert_allclose(why.score, -detector.score_samples(new), rtol=1e-12)
     np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
     assert why.score_name.endswith("-score_samples")
-    assert explainer.chosen == "simulated: 32 orders of 6 players, 384 evaluations of the score per row"
-    assert why.n_evaluations == 384
+    assert explainer.chosen == "simulated: 32 orders of 6 players, 392 evaluations of the score per row"
+    assert why.n_evaluations == 392  # 384, the row itself twice, and with each feature fixed
     with pytest.raises(TypeError, match=r"also pass normal=\.\.\."):
         Explainer(detector)
 
@@ -165,13 +165,115 @@ def test_budget():
         return R.sum(axis=1)
 
     explainer = Explainer(score=score, normal=X, max_evaluations=3000)
-    assert explainer.chosen == "simulated: 250 orders of 6 players, 3,000 evaluations of the score per row"
+    assert explainer.chosen == "simulated: 248 orders of 6 players, 2,984 evaluations of the score per row"
     explainer.explain(X[:3])
     counted.clear()
     explainer.explain(X[:3])  # the base value is known by now
-    assert sum(counted) <= 3 * (3000 + 6 + 3)  # and the row as it is, and with each feature fixed
-    with pytest.raises(ValueError, match="max_evaluations=100 is too few for 6 players: at least 192 are needed"):
+    assert sum(counted) == 3 * 2984
+    with pytest.raises(ValueError, match="max_evaluations=100 is too few for 6 players: at least 200 are needed"):
         Explainer(score=score, normal=X, max_evaluations=100)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_budgets_are_kept_and_what_is_reported_was_done(seed):
+    """Random options, missing cells and parts: the calls of the function are counted."""
+    rng = np.random.default_rng(seed)
+    X, counted = rows(d=5), [0]
+
+    def score(R):
+        counted[0] += len(R)
+        return (R**2).sum(axis=1)
+
+    budget = int(rng.choice([400, 1000, 3000]))
+    options = {
+        "given": [None, ["x1"], ["x1", "x3"]][rng.integers(3)],
+        "groups": [None, {"g": ["x0", "x4"]}][rng.integers(2)],
+        "game": ["conditional", "interventional"][rng.integers(2)],
+        "n_orders": [None, 24][rng.integers(2)],
+    }
+    explainer = Explainer(score=score, normal=X, max_evaluations=budget, **options)
+    for missing in ([], [2], [1], [0, 2], [1, 3]):
+        new = X[:2].copy()
+        new[:, missing] = np.nan
+        for parts in (None, "values", ["values", "score"]):
+            explainer.explain(new, parts=parts)
+            counted[0] = 0  # the base value is known by now
+            why = explainer.explain(new, parts=parts)
+            assert counted[0] == 2 * why.n_evaluations
+            assert why.n_evaluations <= budget
+            if parts != "values":
+                np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
+
+
+def test_too_small_a_budget_for_missing_cells():
+    X = rows()
+    explainer = Explainer(score=lambda R: R.sum(axis=1), normal=X, max_evaluations=202)
+    explainer.explain(X[:1])
+    with pytest.raises(ValueError, match="202 is too few for 5 players and a row with missing cells: at least 248 are"):
+        explainer.explain(np.where(np.arange(6) == 2, np.nan, X[:1]))
+
+
+def test_functions_that_work_in_place_get_rows_of_their_own():
+    X = rows()
+    mean = X.mean(axis=0)
+
+    def in_place(R):
+        R -= mean
+        R **= 2
+        return R.sum(axis=1)
+
+    def reconstruct(R):
+        R -= mean
+        return R
+
+    how = {"normal": X, "n_orders": 32}
+    given = faulty(X)
+    why, expected = (
+        Explainer(score=f, **how).explain(given) for f in (in_place, lambda R: ((R - mean) ** 2).sum(axis=1))
+    )
+    np.testing.assert_array_equal(given, faulty(X))
+    np.testing.assert_allclose(why.values, expected.values)
+    np.testing.assert_allclose(why.score, ((given - mean) ** 2).sum(axis=1))
+    errors = Explainer(reconstruct=reconstruct, **how).explain(given).score
+    np.testing.assert_allclose(errors, np.full(len(given), (mean**2).sum()))
+
+
+def test_functions_that_change_are_refused():
+    X, rng = rows(), np.random.default_rng(0)
+    explainer = Explainer(
+        score=lambda R: (R**2).sum(axis=1) * rng.uniform(0.9, 1.1, size=len(R)), normal=X, n_orders=16
+    )
+    with pytest.raises(ValueError, match="different numbers for the same rows"):
+        explainer.explain(X[:3])
+
+
+@pytest.mark.parametrize("game", ["conditional", "interventional"])
+def test_what_is_fixed_belongs_to_the_score(game):
+    """Fixing a feature that is as expected already changes nothing, also where cells are missing."""
+    X = rows()
+    new = X[:1].copy()
+    new[:, 2] = np.nan
+    explainer = Explainer(score=lambda R: (R**2).sum(axis=1), normal=X, game=game, n_orders=16)
+    new[:, 0] = explainer.explain(new).expected[:, 0]
+    why = explainer.explain(new)
+    np.testing.assert_allclose(why.score_if_fixed[:, 0], why.score)
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, 1e5])
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e4])
+def test_a_column_that_never_varied_is_not_drawn_as_if_it_did(value, unit):
+    X = np.column_stack([rows(), np.full(200, value * unit)])
+
+    def score(R):
+        return R[:, 0] ** 2 + 40 * (R[:, -1] / unit - value) ** 2
+
+    new = X[:2].copy()
+    new[1, -1] += unit
+    why = Explainer(score=score, normal=X, n_orders=32).explain(new)
+    assert why.base_value == pytest.approx(score(X).mean(), rel=0.05)
+    np.testing.assert_allclose(why.values[:, -1], [0, 40], atol=1e-3)
+    np.testing.assert_allclose(why.expected[:, -1], value * unit)
 
 
 def test_a_score_of_one_feature_blames_no_other_independently():

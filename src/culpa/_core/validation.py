@@ -88,6 +88,7 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
         return table
     if _has_fitted_columns(estimator, table):
         return table
+    _refuse_other_numbers(table, getattr(estimator, "feature_names_in_", None), "X")
     try:
         validate_data(estimator, _header(table), reset=False, skip_check_array=True)
     except ValueError as error:
@@ -117,11 +118,23 @@ def check_width(table: Table, n_features: int, names: tuple[str, ...] | None, ar
             f"{argument} has {table.array.shape[1]} features, but the model has {n_features}. "
             "Pass the columns that the model was fitted to."
         )
+    _refuse_other_numbers(table, names, argument)
     if names is not None and table.names is not None and table.names != names:
         missing = [name for name in names if name not in table.names]
         what = f"has no column {missing[0]!r}" if missing else "has the model's columns in another order"
         shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
         raise ValueError(f"{argument} {what}. Pass the columns that the model was fitted to, in this order: {shown}.")
+
+
+def _refuse_other_numbers(table: Table, names: Sequence[str] | None, argument: str) -> None:
+    """Refuse columns that have numbers for names, in another order than the model's; no names are 0, 1, 2, ... in order."""
+    if table.native is None or (table.names is None and names is None):
+        return
+    numbers = tuple(map(str, range(table.array.shape[1])))
+    found, known = table.names or numbers, numbers if names is None else tuple(map(str, names))
+    if found != known and set(found) == set(known) == set(numbers):
+        shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+        raise ValueError(f"{argument} has the model's columns in another order. Pass them in this order: {shown}.")
 
 
 def feature_positions(features: Iterable[str | int], names: Sequence[str], argument: str) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.bases import Relative
 from culpa.games.game import Coalitions, Cost, FactoredCoalitions, Game
+from culpa.games.simulated import Simulated
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _AT_LEAST = 12.0, 400.0
@@ -27,6 +28,8 @@ class Given(Relative):
 
     def base_values(self, X: Floats) -> Floats:
         """What the given features alone are worth, (n,)."""
+        if isinstance(self.game, Simulated):  # where each step would call the function
+            return self.game.value(X, self.known)
         coalitions = self.game.start(X, self.known[None], branching=False)
         value = self.game.base_values(X)
         for _ in self.known:

@@ -32,10 +32,6 @@ class Simulated(Expected[FunctionScore]):
     `value` uses a fixed set of draws. `culpa.shapley.simulated` makes its own.
     """
 
-    def __init__(self, score: FunctionScore, *, independent: bool = False) -> None:
-        super().__init__(score)
-        self.independent = independent
-
     def value(self, X: Floats, members: Positions) -> Floats:
         """Mean over draws."""
         return self.estimate(X, members).value
@@ -43,7 +39,7 @@ class Simulated(Expected[FunctionScore]):
     def estimate(self, X: Floats, members: Positions) -> Estimate:
         """The same with its standard error."""
         if len(members):
-            return self.score.given(X, members, independent=self.independent)
+            return self.score.given(X, members)
         mean, error = self.score.base
         return Estimate(np.full(len(X), mean), np.full(len(X), error))
 
@@ -53,7 +49,7 @@ class Simulated(Expected[FunctionScore]):
         parts = zip(normal.modes, chances.deviations[:, 0], chances.weights[:, 0].tolist(), strict=True)
         rows = normal.scores(X)
         of_modes = [_DrawInMode(mode, rows, deviation.copy(), weight) for mode, deviation, weight in parts]
-        return Draw(normal, of_modes, chances.places, self.independent)
+        return Draw(normal, of_modes, chances.places, self.score.independent)
 
 
 @dataclass

@@ -48,6 +48,8 @@ class LatentMixture(CopiedInUse):
             raise ValueError("weights must be positive and add up to 1.")
         if len({mode.n_features for mode in self.modes}) > 1:
             raise ValueError("all modes must have the same number of features.")
+        if any(mode.tail for mode in self.modes):
+            raise ValueError("modes with Student-t tails have no exact explanation: use Gaussian modes.")
         weights = weights / weights.sum()
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)

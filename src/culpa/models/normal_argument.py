@@ -18,6 +18,8 @@ from culpa.models.mixture import LatentMixture
 from culpa.models.moments import mean_and_spread
 from culpa.models.ppca import PPCA
 
+_STILL = 1e-9  # of a number, by which a column that never varied is taken to vary
+
 
 def model_of(normal: Any, columns: Columns | None = None) -> FittedModel:
     """A model of normal rows: ``normal`` itself, if it is one, or a PPCA of the rows that it holds.
@@ -35,6 +37,9 @@ def model_of(normal: Any, columns: Columns | None = None) -> FittedModel:
 
 def _fitted(rows: Floats, names: tuple[str, ...] | None) -> FittedModel:
     centre, scale = mean_and_spread(rows)
+    # draws of a column that never varied must not either, whatever its unit
+    still = ~(np.fmax.reduce(rows) - np.fmin.reduce(rows) > _STILL * np.abs(centre))
+    scale = np.where(still, _STILL * np.maximum(1.0, np.abs(centre)), scale)
     standard = (rows - centre) / scale
     filled = np.where(np.isnan(standard), 0.0, standard)  # at the mean, to choose the number of components only
     p = choose_components(BlockMoments.of(filled), scale=False).n_components

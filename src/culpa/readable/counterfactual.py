@@ -74,7 +74,8 @@ class Counterfactual:
     features : list of tuple of int
         Positions of the columns of these players.
     data, changed : ndarray of shape (rows, features)
-        The rows, and the rows with new values, in the user's units. The other cells are the same.
+        The rows, and the rows with new values, in the user's units. The other cells are the same. Given columns, which
+        never change, are not among them.
     score, score_if_changed : ndarray of shape (rows,)
     limit : float
     exact : ndarray of shape (rows,)

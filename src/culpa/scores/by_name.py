@@ -28,6 +28,10 @@ def score_by_name(
             raise ValueError(
                 "features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not 'nll'."
             )
+        if isinstance(standard, LatentGaussian) and standard.tail:
+            raise ValueError(
+                "score='nll' is not available for a Student model: use 'mahalanobis', which orders rows alike."
+            )
         return MixtureScore.nll(
             standard if isinstance(standard, LatentMixture) else LatentMixture(np.ones(1), (standard,))
         )

@@ -19,7 +19,7 @@ from culpa._core.types import Floats, Positions
 from culpa.models.draws import Chances, NormalRows
 from culpa.scores.fixing import Fixing
 
-N_DRAWS = 256  # for the expected score of a row with missing cells
+N_DRAWS, FEWEST_DRAWS = 256, 8
 _N_BASE = 4096  # for the mean score of normal rows
 _CELLS_PER_CALL = 1 << 21  # numbers that the function gets at a time
 
@@ -47,6 +47,8 @@ class FunctionScore(Fixing):
     normal: NormalRows
     function: Callable[[Floats], Any]
     seed: int = 0
+    n_draws: int = N_DRAWS  # for the expected score of a row with missing cells
+    independent: bool = False  # whether unknown features are drawn as if they had nothing to do with the observed ones
 
     @property
     def distribution(self) -> NormalRows:
@@ -79,22 +81,23 @@ class FunctionScore(Fixing):
             raise ValueError("score returned NaN or infinity for a row of finite numbers.")
         return result
 
-    def given(self, X: Floats, observed: Positions, *, independent: bool = False) -> Estimate:
-        """Expected score given the observed features; the other cells of ``X`` do not matter.
-
-        ``independent``: the others are drawn as if they had nothing to do with the observed ones.
-        """
+    def given(self, X: Floats, observed: Positions) -> Estimate:
+        """Expected score given the observed features; the other cells of ``X`` do not matter."""
         if len(observed) == self.normal.n_features:
             return Estimate(self.evaluate(X), np.zeros(len(X)))
-        return self._mean(X, observed, self._chances, independent)
+        return self._mean(X, observed, self._chances)
 
-    def _mean(self, X: Floats, observed: Positions, chances: Chances, independent: bool) -> Estimate:
+    def evaluations(self, complete: bool) -> int:
+        """How often the function is called for the score of a row."""
+        return 1 if complete else self.n_draws
+
+    def _mean(self, X: Floats, observed: Positions, chances: Chances) -> Estimate:
         """Mean over draws and their mirror images."""
         n_modes, m, d = chances.deviations.shape
         step = max(1, _CELLS_PER_CALL // (2 * n_modes * m * d))
         pairs = [np.empty((0, m))]
         for start in range(0, len(X), step):
-            drawn = self.normal.given(X[start : start + step], observed, chances, independent=independent)
+            drawn = self.normal.given(X[start : start + step], observed, chances, independent=self.independent)
             pairs.append(self.evaluate(drawn.reshape(-1, d)).reshape(len(drawn), m, 2).mean(axis=2))
         values = np.concatenate(pairs)
         return Estimate(values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(m))
@@ -104,7 +107,7 @@ class FunctionScore(Fixing):
         """Mean score of normal rows, and its standard error."""
         chances = self.normal.chances(_N_BASE // 2, np.random.default_rng([self.seed, 1]))
         nothing = np.zeros((1, self.normal.n_features)), np.empty(0, dtype=np.intp)
-        value, error = self._mean(*nothing, chances, independent=False)
+        value, error = self._mean(*nothing, chances)
         return float(value[0]), float(error[0])
 
     @property
@@ -132,4 +135,4 @@ class FunctionScore(Fixing):
 
     @cached_property
     def _chances(self) -> Chances:
-        return self.normal.chances(N_DRAWS // 2, np.random.default_rng([self.seed, 2]))
+        return self.normal.chances(self.n_draws // 2, np.random.default_rng([self.seed, 2]))

@@ -115,7 +115,12 @@ def nets_until_certain(n_players: int, budget: int | None) -> list[int]:
 
 def _first_and_largest_net(n_players: int, budget: int | None, largest: int) -> tuple[int, int]:
     if budget is not None:
-        largest = max(0, min(largest, int(math.log2(max(1.0, budget / (N_NETS * n_players))))))
+        if budget < N_NETS * n_players:
+            raise ValueError(
+                f"max_coalitions={budget} is too few for {n_players} players: at least {N_NETS * n_players} are needed. Or "
+                "put features into groups."
+            )
+        largest = min(largest, int(math.log2(budget / (N_NETS * n_players))))
     return min(max(_SMALLEST_NET, smallest_regression_net(n_players)), largest), largest
 
 

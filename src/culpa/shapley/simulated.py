@@ -22,6 +22,7 @@ from culpa._core.types import Floats, Positions
 from culpa.games import Game, Given
 from culpa.games.simulated import Draw, Simulated
 from culpa.models.draws import Chances
+from culpa.scores.function import FEWEST_DRAWS, N_DRAWS, FunctionScore
 from culpa.shapley.forms import QuadraticForms
 from culpa.shapley.shares import Players, Progress, Served, Shares
 
@@ -46,27 +47,44 @@ class Simulation:
         progress: Progress | None = None,
     ) -> None:
         self.game, self.players, self.seed, self.progress = game, players, seed, progress
-        self.n_pairs = N_PAIRS
-        if n_orders is not None:
-            self.n_pairs = max(_FEWEST_PAIRS, -(-n_orders // 2))
-        if max_evaluations is not None:
-            self.n_pairs = min(self.n_pairs if n_orders else 1 << 30, max_evaluations // self._evaluations(1))
-            if self.n_pairs < _FEWEST_PAIRS:
-                raise ValueError(
-                    f"max_evaluations={max_evaluations} is too few for {len(players)} players: at least "
-                    f"{self._evaluations(_FEWEST_PAIRS)} are needed. Or put features into groups."
-                )
+        self.n_orders, self.max_evaluations = n_orders, max_evaluations
+        self.n_pairs = self._affordable(len(players), complete=True, given=isinstance(game, Given))
 
-    def _evaluations(self, n_pairs: int) -> int:
-        """Of the score, for one row."""
-        return 2 * n_pairs * _DRAWS * len(self.players)
+    def _affordable(self, n_players: int, *, complete: bool, given: bool) -> int:
+        """Pairs of orders for a row: as many as were asked for, and as the budget allows beside everything else."""
+        wanted = N_PAIRS if self.n_orders is None else max(_FEWEST_PAIRS, -(-self.n_orders // 2))
+        if self.max_evaluations is None:
+            return wanted
+        steps, other = n_players + (not complete), self._other_evaluations(n_players, complete=complete, given=given)
+        n_pairs = (self.max_evaluations - other) // (2 * _DRAWS * steps)
+        if n_pairs < _FEWEST_PAIRS:
+            least = 2 * _FEWEST_PAIRS * _DRAWS * steps + other
+            what = "" if complete else " and a row with missing cells"
+            raise ValueError(
+                f"max_evaluations={self.max_evaluations} is too few for {n_players} players{what}: at least {least} are "
+                "needed. Or put features into groups."
+            )
+        return n_pairs if self.n_orders is None else min(n_pairs, wanted)
+
+    def _other_evaluations(self, n_players: int, *, complete: bool, given: bool) -> int:
+        """Of the score for one row, beside the orders: the score itself, with each player fixed, and given features."""
+        each = self._score.evaluations(complete)
+        return (2 + n_players) * each + 2 * given * self._score.n_draws
+
+    @property
+    def _score(self) -> FunctionScore:
+        game = self.game.game if isinstance(self.game, Given) else self.game
+        assert isinstance(game, Simulated)
+        return game.score
 
     @property
     def chosen(self) -> str:
         """How many orders, and how many evaluations of the score."""
+        n = len(self.players)
+        other = self._other_evaluations(n, complete=True, given=isinstance(self.game, Given))
         return (
-            f"simulated: {2 * self.n_pairs:,} orders of {len(self.players)} players, "
-            f"{self._evaluations(self.n_pairs):,} evaluations of the score per row"
+            f"simulated: {2 * self.n_pairs:,} orders of {n} players, "
+            f"{2 * self.n_pairs * _DRAWS * n + other:,} evaluations of the score per row"
         )
 
     def method_used(self, *, exact: bool) -> str:
@@ -84,7 +102,9 @@ class Simulation:
             known = np.intersect1d(game.known, observed)
             game = game.game
         assert isinstance(game, Simulated)
-        plan = _Plan(game, players, known, observed, self.seed, self.n_pairs)
+        complete, given = len(observed) == game.n_features, isinstance(self.game, Given)
+        n_pairs = self._affordable(len(players), complete=complete, given=given)
+        plan = _Plan(game, players, known, observed, self.seed, n_pairs)
         step = max(1, min(_ROWS_PER_TASK, _CELLS_PER_CALL // (_DRAWS * len(players) * game.n_features)))
         parts = []
         for start in range(0, len(rows), step):
@@ -93,7 +113,8 @@ class Simulation:
                 self.progress(min(1.0, (start + step) / len(rows)), None)
         nothing = np.empty((0, len(players)))
         values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
-        return Shares(values, errors, self._evaluations(self.n_pairs), self.n_pairs)
+        evaluations = 2 * n_pairs * _DRAWS * (len(players) + (not complete)) + game.score.evaluations(complete)
+        return Shares(values, errors, evaluations + bool(len(known)) * game.score.n_draws, n_pairs)
 
     def share_out_incomplete(self, rows: Floats) -> Served:
         """Patterns of missing cells share nothing: none is served here."""
@@ -145,8 +166,8 @@ class _Plan(NamedTuple):
 
 def _shares(plan: _Plan, rows: Floats) -> tuple[Floats, Floats]:
     """Values and standard errors of a few rows."""
-    paid, nobody, everybody = _pairs(plan, rows)
     base, score = plan.game.estimate(rows, plan.known), plan.game.estimate(rows, plan.observed)
+    paid, nobody, everybody = _pairs(plan, rows, score.value)
     controls = np.stack([nobody - base.value, everybody - score.value], axis=2)  # (pairs, n, 2)
     slopes = _slopes(paid, controls)  # (n, 2, players)
     paid = paid - np.einsum("unk,nkp->unp", controls, slopes)
@@ -158,12 +179,12 @@ def _shares(plan: _Plan, rows: Floats) -> tuple[Floats, Floats]:
     return values, np.sqrt(variance + ((slopes * known_error) ** 2).sum(axis=1))
 
 
-def _pairs(plan: _Plan, rows: Floats) -> tuple[Floats, Floats, Floats]:
+def _pairs(plan: _Plan, rows: Floats, score: Floats) -> tuple[Floats, Floats, Floats]:
     """What each pair of orders pays (pairs, n, players), and its values of nobody and of everybody (pairs, n)."""
     n, n_players, d = len(rows), len(plan.players), rows.shape[1]
     paid = np.zeros((plan.n_pairs, n, n_players))
     ends = np.zeros((2, plan.n_pairs, n))
-    full = plan.game.score.evaluate(rows) if plan.is_complete else None
+    full = score if plan.is_complete else None
     at_once = max(1, _CELLS_PER_CALL // (n * _DRAWS * (n_players + 1) * d))
     waiting: list[tuple[int, Positions, Floats]] = []
 
@@ -204,3 +225,11 @@ def _slopes(paid: Floats, controls: Floats) -> Floats:
     products = np.einsum("unk,unl->nkl", centred, centred)
     cross = np.einsum("unk,unp->nkp", centred, paid - paid.mean(axis=0))
     return np.asarray(np.linalg.pinv(products, rcond=1e-10, hermitian=True) @ cross)
+
+
+def draws_within(max_evaluations: int | None, n_players: int) -> int:
+    """Draws for the expected score of a row with missing cells, so that scores take at most half of the budget."""
+    if max_evaluations is None:
+        return N_DRAWS
+    left = min(max_evaluations // 2, max_evaluations - 2 * _FEWEST_PAIRS * _DRAWS * (n_players + 1))
+    return min(N_DRAWS, max(FEWEST_DRAWS, 2 * (left // (2 * (n_players + 4)))))
