@@ -90,3 +90,15 @@ def test_missing_cells_are_refused():
     with pytest.raises(ValueError, match="is NaN in row 3, but sample_weight needs complete rows"):
         PCADetector().fit(X, sample_weight=np.ones(100))
     assert read_weights(2, 3).tolist() == [2, 2, 2]
+
+
+def test_abnormal_rows_are_where_they_are_in_the_table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(300, 4))
+    X[200, 0] += 5.0
+    weights = np.ones(300)
+    weights[:50] = 0.0
+    for lags in (0, 1):
+        worst = PCADetector(2, lags=lags).fit(X, sample_weight=weights).abnormal_training_rows_
+        assert worst["position"][0] in (200, 201)
+        assert (worst["position"] == worst["row"]).all()
