@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from culpa._core.types import Mask, Positions
-from culpa.columns import Arrange, Reading
+from culpa.columns import Reading
+from culpa.columns.columns import Arrange
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
