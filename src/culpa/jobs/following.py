@@ -24,9 +24,14 @@ class RowSource(Protocol):
         """All rows, in order."""
 
 
+def remembers(columns: Columns) -> bool:
+    """Whether rows are judged with earlier ones."""
+    return columns.lags > 0 or columns.smooth is not None
+
+
 def time_of(source: RowSource, columns: Columns) -> str | None:
     """The column of times, where it matters for rows that are judged with earlier ones."""
-    return getattr(source, "time", None) if columns.lags or columns.smooth is not None else None
+    return getattr(source, "time", None) if remembers(columns) else None
 
 
 def advice_on_order(error: Exception) -> str:
@@ -39,12 +44,14 @@ class Following:
     """Reads a table in order. Without times, places of rows show which of them are missing.
 
     ``ascending`` says that the order of times matters. A row that comes late, or that has no time, is then an error; on a
-    pipe, it is skipped, counted and reported once, because a monitor must go on.
+    pipe, it is skipped, counted and reported once, because a monitor must go on. ``looks`` says that somebody wants to know
+    which rows are missing.
     """
 
     source: RowSource
     time: str | None
     ascending: bool = False
+    looks: bool = True
     report: Callable[[str], None] = lambda text: None
     skipped: int = 0
 
@@ -58,7 +65,8 @@ class Following:
                 batch, times = self._timed(batch, last)
             if not len(batch.rows):
                 continue
-            missing = continuity.follow(batch.rows, _numbers(times), batch.cut, batch.begins)
+            numbers = _numbers(times) if self.looks else None
+            missing = continuity.follow(batch.rows, numbers, batch.cut, batch.begins) if self.looks else None
             last = times if times is None else times[-1:]
             kept = {name: batch.carried[name] for name in carried}
             yield replace(batch, carried=kept, missing=missing, times=None if times is None else lambda t=times: t)
