@@ -299,3 +299,23 @@ def test_a_detector_brings_its_game_and_ranking(table, new):
         PCADetector(ranking="leave-one").fit(table)
     with pytest.raises(ValueError, match="use statistic='spe' or 'mse'"):
         PCADetector(statistic="t2", game="retraining").fit(table)
+
+
+def test_labels_of_several_levels_survive_json():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), index=pd.MultiIndex.from_product([["m", "n"], range(30)]))
+    X.columns = list("abc")
+    why = PCADetector(2).fit(X).explain(X[28:32])
+    back = Explanation.from_dict(json.loads(why.to_json()))
+    assert back.row_labels.tolist() == why.row_labels.tolist() == [("m", 28), ("m", 29), ("n", 0), ("n", 1)]
+    assert back.top(1)["row"].tolist() == why.top(1)["row"].tolist()
+
+
+def test_scores_alone_can_be_joined():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    detector = PCADetector(2).fit(X)
+    parts = [detector.explain(rows, parts="score", given=[0]) for rows in (X[:3], X[3:9])]
+    joined = Explanation.concatenate(parts)
+    np.testing.assert_allclose(joined.score, detector.explain(X[:9], given=[0]).score)
+    with pytest.raises(ValueError, match="different parts"):
+        Explanation.concatenate([parts[0], detector.explain(X[3:9], given=[0])])

@@ -129,3 +129,15 @@ def test_positions_of_abnormal_rows_with_weights():
         X[61] = X[60]
         table = PCADetector(1, lags=lags).fit(X, sample_weight=np.arange(100) % 3 > 0).abnormal_training_rows_
         assert table["position"].iloc[0] - 61 in range(lags + 1)
+
+
+def test_abnormal_rows_are_where_they_are_in_the_table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(300, 4))
+    X[200, 0] += 5.0
+    weights = np.ones(300)
+    weights[:50] = 0.0
+    for lags in (0, 1):
+        worst = PCADetector(2, lags=lags).fit(X, sample_weight=weights).abnormal_training_rows_
+        assert worst["position"][0] in (200, 201)
+        assert (worst["position"] == worst["row"]).all()

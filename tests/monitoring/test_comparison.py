@@ -256,3 +256,12 @@ def test_a_period_compared_with_itself_depends_on_nothing(outlier):
     comparison = detector.compare(same, same)
     assert comparison.decisive is None
     assert "no clear change" in comparison.sentence
+
+
+def test_all_clear_pairs_are_counted():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(400, 40))
+    after = rng.normal(size=(400, 40)) @ np.linalg.cholesky(0.9 + 0.1 * np.eye(40)).T
+    found = PCADetector(2).fit(before).compare(before, after)
+    assert (len(found.correlations), found.n_clear) == (100, 780)
+    assert "(779 more pairs changed clearly)" in found.sentence

@@ -1,6 +1,7 @@
 """Drift of recent rows: rarely seen where there is none, found where there is, and said in words."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -260,3 +261,23 @@ def test_distances_of_the_mean_and_of_features_have_different_names():
     found = PCADetector(**SETTINGS).fit(X).drift(recent)
     assert f"the mean moved by a Mahalanobis distance of {found.mean.value:.3g} (usual" in found.sentence
     assert " sd" not in found.sentence
+
+
+def test_columns_that_were_constant():
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(2, 4))
+
+    def table(n, moved, wobble):
+        X = rng.normal(size=(n, 2)) @ mix + 0.1 * rng.normal(size=(n, 4))
+        return np.column_stack([X, np.full(n, 7.0 + moved), 3.0 + wobble * rng.normal(size=n), np.full(n, 1e6 / 7)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        detector = PCADetector(2).fit(table(400, 0.0, 0.0))
+    drift = detector.drift(table(400, 0.3, 0.1))
+    moved, began, still = drift.features[4:]
+    assert (moved.shift, moved.variance_ratio) == (np.inf, 1.0)
+    assert (began.variance_ratio, began.variance_p_value) == (np.inf, 0.0)
+    assert (still.shift, still.variance_ratio) == (0.0, 1.0)
+    assert "x4 was constant and moved by +0.3" in drift.sentence
+    assert json.loads(drift.to_json())["features"][4]["shift"] is None

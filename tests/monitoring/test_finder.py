@@ -190,3 +190,24 @@ def test_what_would_have_cleared_the_alarm_with_missing_cells(detector):
     fix = detector.fix(X[10:11], ["x2"])
     assert incident.onset.score_if_fixed == pytest.approx(fix.score_if_fixed[0])
     assert incident.onset.to_fix["x2"] == pytest.approx(fix.expected[0, 0])
+
+
+def test_known_stretches_in_any_order_and_overlapping(detector):
+    X = rows_of(100, seed=7)
+    X[30:40, 2] += 9
+    wanted = [(30, 39), (5, 9), (8, 20), (35, 60), (3, 3)]
+    found = detector.incidents(X, stretches=wanted, baseline=20)
+    assert [(one.first, one.last) for one in found] == wanted
+    for one, stretch in zip(found, wanted, strict=True):
+        (alone,) = detector.incidents(X, stretches=[stretch])
+        assert (one.n_flagged, one.score) == (alone.n_flagged, alone.score)
+        assert not alone.explained > 1
+    assert "just above" not in found[1].sentence
+    assert "times the limit" in found[1].sentence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_explained_is_a_share(detector, seed):
+    X = rows_of(100, seed=seed)
+    shares = np.array([one.explained for one in detector.incidents(X, stretches=[(k, k + 1) for k in range(0, 99, 2)])])
+    assert (shares[~np.isnan(shares)] <= 1).all()

@@ -136,8 +136,7 @@ class Lagged(Columns):
         check_width(table, len(self._inputs), self._known_inputs)
         missing = self._missing(table)
         if table.order is None and missing is not None:
-            step = getattr(getattr(table.native, "index", None), "step", 1)  # of a RangeIndex: table[::3]
-            _warn_about_jumps(missing, step, self.lags, self.smooth)
+            _warn_about_jumps(missing, self.lags, self.smooth)
         names = None if table.names is None else tuple(table.names[i] for i in self._positions)
         features, cells, shrink = self.stream()(table.array, missing)
         return Reading(features, cells, table.row_labels(), names, table.native, shrink)
@@ -240,14 +239,12 @@ class Lags(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _warn_about_jumps(missing: Floats, step: int, lags: int, smooth: float | None) -> None:
+def _warn_about_jumps(missing: Floats, lags: int, smooth: float | None) -> None:
     """Rows that were selected from a table do not follow each other, so the row above is not their past."""
-    what = f"lags={lags}" if lags else f"smooth={smooth:g}"
-    gaps = f"the row labels have gaps, and {what} remembers no rows from before a gap"
-    if missing.any() or step != 1:
+    if missing.any():
         warn(
-            f"{gaps if missing.any() else f'the row labels are {step} apart, but {what} joins each row to the one above'}. "
-            "Pass whole stretches of consecutive rows, and choose the rows to explain with "
+            f"the row labels have gaps, and {f'lags={lags}' if lags else f'smooth={smooth:g}'} remembers no rows from "
+            "before a gap. Pass whole stretches of consecutive rows, and choose the rows to explain with "
             "explain(X, rows=...).",
             UserWarning,
             stacklevel=5,

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from culpa._core.types import Mask, Positions
-from culpa.columns import Arrange, Reading
+from culpa.columns import Reading
+from culpa.columns.columns import Arrange
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
-from culpa.jobs.following import Following, RowSource, time_of
+from culpa.jobs.following import Following, RowSource, remembers, time_of
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
 
@@ -72,7 +73,7 @@ def scored_batches(
     """
     columns, codes = fitted.columns, codes_for(fitted)
     arrange = columns.stream()
-    following = following or Following(source, time_of(source, columns))
+    following = following or Following(source, time_of(source, columns), looks=remembers(columns))
     for batch in following.batches(columns.inputs, carried):
         scored = score_batch(fitted, batch, arrange, source.name)
         summary.rows += len(scored.rows)

@@ -24,9 +24,14 @@ class RowSource(Protocol):
         """All rows, in order."""
 
 
+def remembers(columns: Columns) -> bool:
+    """Whether rows are judged with earlier ones."""
+    return columns.lags > 0 or columns.smooth is not None
+
+
 def time_of(source: RowSource, columns: Columns) -> str | None:
     """The column of times, where it matters for rows that are judged with earlier ones."""
-    return getattr(source, "time", None) if columns.lags or columns.smooth is not None else None
+    return getattr(source, "time", None) if remembers(columns) else None
 
 
 def advice_on_order(error: Exception) -> str:
@@ -39,12 +44,14 @@ class Following:
     """Reads a table in order. Without times, places of rows show which of them are missing.
 
     ``ascending`` says that the order of times matters. A row that comes late, or that has no time, is then an error; on a
-    pipe, it is skipped, counted and reported once, because a monitor must go on.
+    pipe, it is skipped, counted and reported once, because a monitor must go on. ``looks`` says that somebody wants to know
+    which rows are missing.
     """
 
     source: RowSource
     time: str | None
     ascending: bool = False
+    looks: bool = True
     report: Callable[[str], None] = lambda text: None
     skipped: int = 0
 
@@ -58,7 +65,8 @@ class Following:
                 batch, times = self._timed(batch, last)
             if not len(batch.rows):
                 continue
-            missing = continuity.follow(batch.rows, _numbers(times), batch.cut, batch.begins)
+            numbers = _numbers(times) if self.looks else None
+            missing = continuity.follow(batch.rows, numbers, batch.cut, batch.begins) if self.looks else None
             last = times if times is None else times[-1:]
             kept = {name: batch.carried[name] for name in carried}
             yield replace(batch, carried=kept, missing=missing, times=None if times is None else lambda t=times: t)
@@ -85,35 +93,38 @@ class Following:
         return read_times(cells if at is None else take_some(cells, at), str(self.time), first)
 
     def _usable(self, batch: Batch, last: Times | None) -> tuple[Batch, Times]:
-        """Row by row: late rows and those without a time are skipped; unknown, where the order does not matter."""
+        """Late rows and those without a time are skipped; times are unknown where their order does not matter."""
         import pandas as pd
 
-        found: list[Any] = []
-        keep, latest = np.ones(len(batch.rows), dtype=bool), None if last is None else last[0]
-        for k in range(len(batch.rows)):
-            try:
-                moment = self._read(batch, [k])[0]
-                if self.ascending and latest is not None and moment < latest:
-                    raise ValueError(f"{self.time!r} goes backwards to {moment}, after {latest}")
-                latest = moment
-            except (TypeError, ValueError) as error:
-                if self.ascending:
-                    keep[k] = False
-                    self._say(batch, k, error)
-                    continue
-                moment = pd.NaT
-            found.append(moment)
+        found = self._readable(batch, range(len(batch.rows)))
+        if self.ascending:
+            keep, latest = np.ones(len(found), dtype=bool), None if last is None else last[0]
+            for k, moment in enumerate(found):
+                keep[k] = moment is not pd.NaT and (latest is None or not moment < latest)
+                latest = moment if keep[k] else latest
+            self._say(batch, np.flatnonzero(~keep))
+            batch, found = _chosen(batch, keep), [moment for moment, kept in zip(found, keep, strict=True) if kept]
         if len({str(getattr(moment, "tz", None)) for moment in found if moment is not pd.NaT}) > 1:
             found = [moment.tz_convert("UTC") if getattr(moment, "tz", None) else moment for moment in found]
-        return _chosen(batch, keep), pd.Index(found)
+        return batch, pd.Index(found)
 
-    def _say(self, batch: Batch, k: int, error: Exception) -> None:
-        if not self.skipped:
+    def _readable(self, batch: Batch, at: Sequence[int]) -> list[Any]:
+        """The times of some rows, half by half, so that few cells that cannot be read cost little."""
+        import pandas as pd
+
+        try:
+            return list(self._read(batch, list(at)))
+        except (TypeError, ValueError):
+            half = len(at) // 2
+            return [*self._readable(batch, at[:half]), *self._readable(batch, at[half:])] if half else [pd.NaT]
+
+    def _say(self, batch: Batch, at: Any) -> None:
+        if len(at) and not self.skipped:
             self.report(
-                f"{self.source.name}: row {batch.rows[k]} has no time, or a time before that of the row above "
-                f"({batch.carried[str(self.time)][k]}). Such rows are skipped."
+                f"{self.source.name}: row {batch.rows[at[0]]} has no time, or a time before that of the row above "
+                f"({batch.carried[str(self.time)][int(at[0])]}). Such rows are skipped."
             )
-        self.skipped += 1
+        self.skipped += len(at)
 
 
 def _numbers(times: Times | None) -> Any:
