@@ -219,8 +219,8 @@ class ColumnOptions:
     drop: list[str] | None = _columns("Columns to leave out, as 'a,b'. Repeatable.")
     id: list[str] | None = _columns("Column that is not a feature, such as a time. Repeatable.")
 
-    def features(self, source: "TimedTable") -> list[str]:
-        """The names of the columns to learn from: at least two."""
+    def features(self, source: "TimedTable", parameters: Mapping[str, Any]) -> list[str]:
+        """The names of the columns to learn from: at least two. Those that ``parameters`` name are not left out."""
         from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
         from culpa.io.tables.unusable import as_long
@@ -231,6 +231,11 @@ class ColumnOptions:
         )
         carried += [name for name in source.not_features if name not in (*wanted, *dropped, *carried)]
         features = choose_features(known, source.name, wanted, dropped, carried, source)
+        if not wanted:
+            groups = parameters.get("groups") or {}
+            named = {*(parameters.get("given") or ()), *(name for group in groups.values() for name in group)}
+            left = source.leave_out_row_numbers([name for name in features if name not in named])
+            features = [name for name in features if name in named or name in left]
         if len(features) < 2:
             raise as_long(source, known) or TableError(
                 f"{source.name}: at least 2 numeric columns are needed, got {len(features)}."

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from culpa.io.tables.lines import WHITESPACE, cut_line_at_blanks, make_decoder, wrong_encoding
 from culpa.io.tables.table import TableError
 
-
 _COMPRESSED = {  # the first bytes, the program that decompresses them, and the ending of files that culpa reads
     b"\x1f\x8b\x08": ("gzip -d", ".gz"),
     b"\x28\xb5\x2f\xfd": ("zstd -d", ".zst"),
