@@ -391,11 +391,16 @@ def open_job(
 ) -> Iterator[Job]:
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
     detector = rows.detector()
-    source = rows.open(detector.reading)
+    source = rows.open(memory_of(detector))
     source.copies_times = copies_times
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
     with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
+
+
+def memory_of(fitted: "FittedDetector") -> dict[str, Any]:
+    """How the training table of a model was read, and the units of its columns."""
+    return {**fitted.reading, "units": fitted.units}
 
 
 def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> None:
@@ -403,8 +408,10 @@ def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> N
     from dataclasses import replace
 
     from culpa.io.model_file import save
+    from culpa.io.tables.reading import UNIT_OF
 
-    detected = source.detected()
+    own = {name: unit for name, unit in source.units.items() if detector.units_.get(name, unit) != unit}
+    detected = source.detected() | {f"{UNIT_OF}{name}": unit for name, unit in own.items()}
     reading = source.options.remembered() | ({"detected": detected} if detected else {})
     save(replace(detector.fitted, reading=reading), output)
 
