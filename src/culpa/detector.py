@@ -34,6 +34,7 @@ from culpa._core.words import count
 from culpa.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
+from culpa.columns.row_numbers import row_numbers
 from culpa.compatibility import check_combinations, check_weighted
 from culpa.fitted import FittedDetector
 from culpa.learning import Recipe, SecondPass
@@ -163,8 +164,18 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         with all_or_nothing(self, anew=True) as draft:
             with without_warnings(ConvergenceWarning):  # what is odd about the model is said once, below
                 table = draft._fit(X, sample_weight)  # read once, because some tables are streams
-            draft._warned(about_table(table))
+            draft._warned([*about_table(table), *draft._row_numbers(table)])
         return self
+
+    def _row_numbers(self, table: Table) -> list[str]:
+        """What to say about columns that number or date the rows, unless they are given."""
+        found = row_numbers(table.feature_names(), table.array)
+        given = {table.feature_names()[j] for j in feature_positions(self.given or (), table.feature_names(), "given")}
+        return [
+            f"column {name!r} {why}, like a row number or a date, so later rows are outside what was learned. Drop it."
+            for name, why in found.items()
+            if name not in given
+        ]
 
     def _fit(self, X: Any, sample_weight: Any) -> Table:
         self._check_parameters()

@@ -91,7 +91,7 @@ def order_of(labels: Any) -> Floats | None:
         return None
     steps = np.diff(numbers)
     if hasattr(labels, "step"):  # a RangeIndex: of every third row of a table, two are missing before each
-        return Continuity(1.0).follow(np.arange(len(numbers)), numbers)
+        return Continuity().follow(numbers)
     longer = steps[steps > 0]
     if not len(longer):
         return None if not (steps < 0).any() else np.where(np.append(0.0, steps) < 0, np.inf, 0.0)

@@ -215,7 +215,9 @@ def _read_column(series: Any, name: object, argument: str) -> Rows:
             pass
         if (numbers := _numbers_or_nothing(series)) is not None:
             return numbers
-    first = next((cell for cell in series.to_list() if cell is not None), None)
+    first = next(iter(series.drop_nulls().to_list()), None)
+    if first is None and not series.dtype.is_temporal():  # nothing but missing cells, whatever their type
+        return np.full(len(series), np.nan)
     remedy = "Drop it, or make it the index" if series.dtype.is_temporal() else _remedy_for_text(first)
     raise ValueError(
         f"column {name!r} of {argument} contains {series.dtype}, for example {first!r}, not numbers. {remedy}."

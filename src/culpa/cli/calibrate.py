@@ -102,7 +102,7 @@ def calibrate(
     source = table.open()
     if not source.again:
         raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}. Pass a file.")
-    features = columns.features(source)
+    features = columns.features(source, parameters)
     console.tell_reading(source, quiet=quiet)
     detector = PCADetector(**parameters)
     check_columns(detector, features)

@@ -62,7 +62,7 @@ def fit(
             console.say(_summary(detector, output))
         return
     source = table.open()
-    features = columns.features(source)
+    features = columns.features(source, parameters)
     console.tell_reading(source, quiet=quiet)
     units = {name: unit for name, unit in source.units.items() if name in features} | _units(unit or [], features)
     detector = PCADetector(**parameters)

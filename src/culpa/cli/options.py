@@ -219,8 +219,8 @@ class ColumnOptions:
     drop: list[str] | None = _columns("Columns to leave out, as 'a,b'. Repeatable.")
     id: list[str] | None = _columns("Column that is not a feature, such as a time. Repeatable.")
 
-    def features(self, source: "TimedTable") -> list[str]:
-        """The names of the columns to learn from: at least two."""
+    def features(self, source: "TimedTable", parameters: Mapping[str, Any]) -> list[str]:
+        """The names of the columns to learn from: at least two. Those that ``parameters`` name are not left out."""
         from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
         from culpa.io.tables.unusable import as_long
@@ -231,6 +231,11 @@ class ColumnOptions:
         )
         carried += [name for name in source.not_features if name not in (*wanted, *dropped, *carried)]
         features = choose_features(known, source.name, wanted, dropped, carried, source)
+        if not wanted:
+            groups = parameters.get("groups") or {}
+            named = {*(parameters.get("given") or ()), *(name for group in groups.values() for name in group)}
+            left = source.leave_out_row_numbers([name for name in features if name not in named])
+            features = [name for name in features if name in named or name in left]
         if len(features) < 2:
             raise as_long(source, known) or TableError(
                 f"{source.name}: at least 2 numeric columns are needed, got {len(features)}."
@@ -387,7 +392,7 @@ def open_job(
 ) -> Iterator[Job]:
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
     detector = rows.detector()
-    source = rows.open(detector.reading)
+    source = rows.open(memory_of(detector))
     remembers = detector.columns.lags or detector.columns.smooth is not None  # whose past depends on times
     source.copies_times = copies_times and not remembers
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
@@ -395,13 +400,20 @@ def open_job(
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
 
 
+def memory_of(fitted: "FittedDetector") -> dict[str, Any]:
+    """How the training table of a model was read, and the units of its columns."""
+    return {**fitted.reading, "units": fitted.units}
+
+
 def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> None:
     """Write a model file that remembers how its training table was read."""
     from dataclasses import replace
 
     from culpa.io.model_file import save
+    from culpa.io.tables.reading import UNIT_OF
 
-    detected = source.detected()
+    own = {name: unit for name, unit in source.units.items() if detector.units_.get(name, unit) != unit}
+    detected = source.detected() | {f"{UNIT_OF}{name}": unit for name, unit in own.items()}
     reading = source.options.remembered() | ({"detected": detected} if detected else {})
     save(replace(detector.fitted, reading=reading), output)
 

@@ -51,7 +51,7 @@ def report(
         as_json = json or is_json(target)
         check_free(target, force=force)
     detector = rows.detector()
-    source = rows.open(detector.reading)
+    source = rows.open(options.memory_of(detector))
     time = source.time if id is None or rows.time is not None else None  # labels are for rows without times
     console.tell_reading(source, quiet=rows.quiet)
     from culpa.report import report_on

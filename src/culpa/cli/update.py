@@ -38,7 +38,7 @@ def update(
     check_free(output, force=force)
     detector = load(model)
     reading = detector.fitted.reading
-    source = table.open(reading)
+    source = table.open(options.memory_of(detector.fitted))
     console.tell_reading(source, quiet=quiet)
     with console.progress_bar(source, quiet=quiet) as (rows_done, note):
         done = run(

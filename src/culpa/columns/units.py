@@ -93,3 +93,61 @@ def _looks_like_unit(text: str) -> bool:
 def _may_be_unit(text: str) -> bool:
     """Whether a text in square brackets can be a unit that is not listed here."""
     return 0 < len(text) <= _LONGEST and not re.search(r"[\s,;=]", text) and any(map(str.isalpha, text))
+
+
+def same_unit(one: str, other: str) -> bool:
+    """Whether two texts write the same unit.
+
+    >>> same_unit("degC", "°C"), same_unit("m3/h", "m³ / h"), same_unit("°C", "°F")
+    (True, True, False)
+    """
+    return _plain(one) == _plain(other)
+
+
+def conversion(unit: str, other: str) -> tuple[float, float] | None:
+    """Factor and shift that turn a number in one unit into one in another; ``None`` if they are not known.
+
+    >>> [round(x, 4) for x in conversion("degF", "°C")], conversion("kPa", "bar"), conversion("m3/h", "°C")
+    ([0.5556, -17.7778], (0.01, 0.0), None)
+    """
+    a, b = _SCALES.get(_plain(unit)), _SCALES.get(_plain(other))
+    if a is None or b is None or a[0] != b[0]:
+        return None
+    return a[1] / b[1], (a[2] - b[2]) / b[1]
+
+
+def _plain(unit: str) -> str:
+    """A unit in one spelling."""
+    text = re.sub(r"\s*([/*·])\s*", r"\1", _SPELLINGS.get(unit.strip(), unit.strip())).replace("^", "")
+    text = text.translate(str.maketrans("⁻⁺¹²³μ·*", "-+123µ.."))
+    text = re.sub(rf"(?<![A-Za-z])({'|'.join(_ALSO)})(?![A-Za-z])", lambda symbol: _ALSO[symbol[0]], text)
+    return re.sub(r"(?<![A-Za-z])u(?=[A-Za-z])", "µ", text)
+
+
+_ALSO = {"degC": "°C", "℃": "°C", "degF": "°F", "degK": "K", "pct": "%", "Ω": "ohm", "L": "l"}
+_ALSO |= {"sec": "s", "hr": "h", "day": "d", "lbs": "lb"}
+_POWERS = {"k": 3, "m": -3, "µ": -6, "n": -9, "p": -12, "M": 6, "G": 9, "T": 12, "da": 1, "h": 2, "d": -1, "c": -2}
+_MEASURED_IN = {  # what units measure, how many of its basic units they are, and where they begin
+    **{
+        "°C": ("K", 1.0, 273.15),
+        "°F": ("K", 5 / 9, 459.67 * 5 / 9),
+        "bar": ("Pa", 1e5, 0.0),
+        "atm": ("Pa", 101325.0, 0.0),
+    },
+    **{"psi": ("Pa", 6894.757293168, 0.0), "mmHg": ("Pa", 133.322387415, 0.0), "Torr": ("Pa", 101325 / 760, 0.0)},
+    **{"ft": ("m", 0.3048, 0.0), "in": ("m", 0.0254, 0.0), "yd": ("m", 0.9144, 0.0), "lb": ("g", 453.59237, 0.0)},
+    **{"t": ("g", 1e6, 0.0), "Wh": ("J", 3600.0, 0.0), "min": ("s", 60.0, 0.0), "h": ("s", 3600.0, 0.0)},
+    **{"%": ("1", 1e-2, 0.0), "‰": ("1", 1e-3, 0.0), "ppm": ("1", 1e-6, 0.0), "ppb": ("1", 1e-9, 0.0)},
+}
+_BASIC = {unit: _MEASURED_IN.get(unit, (unit, 1.0, 0.0)) for unit in _SCALED.split() if unit not in ("Ω", "L")}
+_SCALES = {
+    **_MEASURED_IN,
+    **_BASIC,
+    **{
+        prefix + unit: (_BASIC[unit][0], _BASIC[unit][1] * 10.0 ** _POWERS[prefix], 0.0)
+        for some, units in _PREFIXES.items()
+        for prefix in some.split()
+        for unit in units.split()
+        if prefix in _POWERS and unit in _BASIC and prefix + unit not in _MEASURED_IN
+    },
+}

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from culpa.columns.row_numbers import is_called_time
 from culpa.io.tables import Options, Selection, TableError, open_table, select
-from culpa.io.tables.times import TimeFormat, epoch_unit, is_called_time, readings
+from culpa.io.tables.times import TimeFormat, epoch_unit, readings
 
 MOMENT = pd.Timestamp("2024-02-29 23:00:00")
 

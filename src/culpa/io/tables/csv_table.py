@@ -350,8 +350,9 @@ class CsvTable:
         if self.layout.doubtful:
             first = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
             raise TableError(
-                f"{self.name}: the first line contains numbers instead of names ({first}). If it is a row, add --no-header (columns "
-                "are then called c1, c2, ...) or --names a,b,c. If these are the names, add --header-rows 1."
+                f"{self.name}: the first line contains numbers instead of names ({first}). If it is a row, "
+                "add --no-header (columns are then called c1, c2, ...) or --names a,b,c. If these are the names, "
+                "add --header-rows 1."
             )
 
     def _look(self, text: str) -> tuple[dict[str, Column], dict[str, list[str]]]:

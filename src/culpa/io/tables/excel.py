@@ -237,8 +237,8 @@ class ExcelTable:
         self.decisions += layout.in_words(self.layout, self.options.header_rows)
         if self.layout.doubtful:
             raise TableError(
-                f"{self.name}: the first row contains numbers instead of names. If it is not a header, add --no-header. If these are "
-                "the names, add --header-rows 1."
+                f"{self.name}: the first row contains numbers instead of names. If it is not a header, add --no-header. "
+                "If these are the names, add --header-rows 1."
             )
 
     def _rows(self, skip: int = 0) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
+from culpa.io.tables.converted import in_units
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Period, Selection
@@ -87,7 +88,10 @@ def open_table(
 ) -> TimedTable:
     """The rows of one or several files or patterns, as one table with times."""
     paths = expand(texts)
-    sources = [open_source(path, options, report) for path in paths]
+    sources, units = [], dict(options.units)
+    for path in paths:
+        sources.append(in_units(open_source(path, options, report), units, report))
+        units = {**sources[-1].units, **units}
     whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
     if options.long:
         from culpa.io.tables.long import LongTable

@@ -23,6 +23,7 @@ from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
+_MOST_SEEN = 2000  # lines looked at to learn what fields hold
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Line = tuple[int, bytes]
@@ -61,7 +62,7 @@ class NdjsonTable:
         self._pipe: Iterator[list[Line]] | None = None
 
     def columns(self) -> Mapping[str, Column]:
-        """The fields of the first line that is a JSON object."""
+        """The fields of the first line that is a JSON object; what they hold, by their first cells that are not missing."""
         if self._columns is None:  # a pipe can be looked at only once
             self._columns = self._first_fields()
         return self._columns
@@ -70,12 +71,19 @@ class NdjsonTable:
         for lines in self._lines():
             if self.path is None:
                 self._seen.append(lines)
-            for _, line in lines:
+            fields: dict[str, Any] | None = None
+            for _, line in lines[:_MOST_SEEN]:
                 try:
                     record = _parse(line)
                 except TableError:
                     continue
-                return {name: _column(None if self.missing.has(value) else value) for name, value in record.items()}
+                fields = record if fields is None else fields
+                missing = [name for name, value in fields.items() if value is None or self.missing.has(value)]
+                if not missing:
+                    break
+                fields |= {name: record.get(name) for name in missing}  # null is a missing cell, and no type
+            if fields is not None:
+                return {name: _column(None if self.missing.has(value) else value) for name, value in fields.items()}
         raise TableError(
             f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
         )
@@ -90,7 +98,7 @@ class NdjsonTable:
         if self.path is None and not self._seen and lines:
             self._seen.append(lines)
         cells = []
-        for _, line in lines[:2000]:
+        for _, line in lines[:_MOST_SEEN]:
             try:
                 cells.append(_parse(line).get(name))
             except TableError:

@@ -21,6 +21,7 @@ REMEMBERED = (
     "good",
     "hold",
 )
+UNIT_OF = "unit of "  # and a column: what its table says, if the user said something else
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Options:
     good: tuple[str, ...] = ()  # qualities of good readings
     hold: str | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)  # of the columns of an earlier table
 
     def remembered(self) -> dict[str, Any]:
         """What is worth keeping in a model file: options that were given, as plain values."""
@@ -56,7 +58,9 @@ class Options:
     def after(self, memory: Mapping[str, Any]) -> "Options":
         """These options, completed by those of an earlier table; missing codes add up."""
         default, known = Options(), {item.name for item in fields(Options)}
-        changes: dict[str, Any] = {"hints": dict(memory.get("detected", {}))}
+        hints = dict(memory.get("detected", {}))
+        own = {key.removeprefix(UNIT_OF): unit for key, unit in hints.items() if key.startswith(UNIT_OF)}
+        changes: dict[str, Any] = {"hints": hints, "units": {**memory.get("units", {}), **own}}
         for name in REMEMBERED:
             if name not in memory or name not in known:
                 continue

@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from culpa.columns.row_numbers import FEWEST, is_called_time, row_numbers
 from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
@@ -20,12 +22,12 @@ from culpa.io.tables.times import (
     ask,
     epoch_unit,
     first_open,
-    is_called_time,
     readings,
     wall_clocks,
 )
 
 _CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d(\.\d+)?)?")
+_MOST_ROWS = 1_000_000  # that are looked at, to see whether a column numbers them
 NONE = "none"  # says that there is no time column
 
 
@@ -35,6 +37,7 @@ class TimedTable:
     def __init__(self, inner: Source, options: Options, selection: Selection = Selection()) -> None:  # noqa: B008
         self.inner, self.options, self.selection = inner, options, selection
         self.name, self.kind, self.again, self.live = inner.name, inner.kind, inner.again, inner.live
+        self.left_out_columns: dict[str, str] = {}  # that number or date the rows, and what shows it
         self.left_out = 0  # rows that the selection left out
         self._row_before: tuple[Any, Any] | None = None  # its time, and that on local clocks
         self.copies_times = False  # whether times are only labels of rows, so that it does not matter what they mean
@@ -69,6 +72,24 @@ class TimedTable:
         if self.options.time != NONE:
             return self.time_columns
         return TimedTable(self.inner, replace(self.options, time=None, hints={})).time_columns
+
+    def leave_out_row_numbers(self, names: Sequence[str]) -> list[str]:
+        """Those of some columns that do not number or date the rows of every file; `decisions` says the others."""
+        left, found = [name for name in names if self._columns[name].kind == "number"], dict[str, str]()
+        ends: dict[str, list[float]] = {name: [] for name in left}
+        for file in self.inner.files() if self.again and self.inner.time is None else ():
+            left = list(row_numbers(left, _cells(file, left, FEWEST), so_far=True))
+            if not left:
+                break
+            cells = _cells(file, left, _MOST_ROWS)
+            found = {name: found.get(name, why) for name, why in row_numbers(left, cells, so_far=True).items()}
+            for name, column in zip(left, cells.T, strict=True):
+                ends[name] += [column.min(), column.max()]
+            left = [name for name in left if name in found]
+        self.left_out_columns = {
+            name: why for name, why in found.items() if name in left and min(ends[name]) < max(ends[name])
+        }
+        return [name for name in names if name not in self.left_out_columns]
 
     @cached_property
     def time(self) -> str | None:
@@ -128,6 +149,8 @@ class TimedTable:
             told.append(f"times in {what}" + ("" if plain else f", written as {self.time_format.words}"))
         if name is not None and self.inner.time is None and self._reads_times and len(self.zones.offsets) > 1:
             told.append(f"times with the UTC offsets {' and '.join(self.zones.offsets[:3])} are shown in UTC")
+        for name, why in self.left_out_columns.items():
+            told.append(f"column {name!r} {why}, so it is left out (name all features with --columns to keep it)")
         return told
 
     @property
@@ -295,6 +318,18 @@ class TimedTable:
             cells = batch.carried[str(self.time)]
             texts = dict.fromkeys(cells) if isinstance(cells, list) else cells.unique().to_pylist()
             yield [text for text in texts if isinstance(text, str) and text.strip()]
+
+
+def _cells(file: Source, names: Sequence[str], most: int) -> Any:
+    """The rows of some columns, as far as they can be read, up to a batch with which there are enough."""
+    parts, n = [np.empty((0, len(names)))], 0
+    with suppress(TableError):  # whoever learns from the rows says what is wrong
+        for batch in file.batches(names, []):
+            parts.append(batch.X)
+            n += len(batch.X)
+            if n >= most:
+                break
+    return np.concatenate(parts)
 
 
 def _are_clocks(cells: Sequence[Any]) -> bool:

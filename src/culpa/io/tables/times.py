@@ -34,10 +34,6 @@ _WORDS = {
     "ns": "nanoseconds since 1970",
     "number": "numbers",
 }
-_NAMED = re.compile(
-    r"(.*[\W_])?(time|timestamp|date|datetime|zeit|zeitstempel|datum|epoch|ts|t)([\W_].*)?", re.IGNORECASE
-)
-
 _MONTHS = {
     name: month
     for month, names in enumerate(
@@ -331,15 +327,6 @@ def epoch_unit(numbers: Any) -> str | None:
         if ((values >= low) & (values <= high)).all():
             return unit
     return None
-
-
-def is_called_time(name: str) -> bool:
-    """Whether a column of numbers may hold times, by its name.
-
-    >>> [is_called_time(name) for name in ("time", "Zeit [s]", "time_stamp", "epoch", "temp", "estimate")]
-    [True, True, True, True, False, False]
-    """
-    return _NAMED.fullmatch(name.strip()) is not None
 
 
 def is_time(cell: str) -> bool:
