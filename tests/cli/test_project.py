@@ -1,5 +1,7 @@
 """The project file: commands without options do what the same options would do."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,3 +108,14 @@ def test_a_project_elsewhere(folder, tmp_path_factory, monkeypatch):
     run("--project", folder / "culpa.toml", "fit")
     assert (folder / "plant.culpa").exists()
     assert "No such file" in run("--project", "absent.toml", "fit", code=2).stderr
+
+
+def test_json_of_a_report_goes_to_standard_output_not_into_the_page(folder):
+    (folder / "culpa.toml").write_text("new = 'new.csv'\nmodel = 'm.culpa'\n[report]\noutput = 'page.html'\n")
+    run("fit", "normal.csv", "-o", "m.culpa", "--drop", "site")
+    assert json.loads(run("report", "--json", "-q").stdout)["overview"]["rows"] == 300
+    assert not (folder / "page.html").exists()
+    run("report", "-q")
+    assert (folder / "page.html").read_text().startswith("<!")
+    run("report", "--json", "-q", "-o", "page.json")
+    assert json.loads((folder / "page.json").read_text())
