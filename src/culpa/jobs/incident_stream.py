@@ -35,7 +35,7 @@ def incidents(
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
-    clock = _Clock(source, time)
+    clock = _Clock(source, time, modes=fitted.n_modes is not None)
     finder: IncidentFinder | None = None
     check = GapCheck(0)
     with one_blas_thread():
@@ -87,8 +87,8 @@ def incident_schema(time: Any, *, modes: bool) -> Any:
 class _Clock:
     """The times of the rows, batch by batch; they must not go backwards."""
 
-    def __init__(self, source: RowSource, column: str | None) -> None:
-        self.source, self.column = source, column
+    def __init__(self, source: RowSource, column: str | None, *, modes: bool) -> None:
+        self.source, self.column, self.modes = source, column, modes
         self.last: Times | None = None  # of the row before, alone
         self.as_text = False
 
@@ -109,6 +109,29 @@ class _Clock:
         self.last = times[-1:]
         return times
 
+    def schema(self, more: Sequence[str]) -> Any:
+        """The Arrow schema of the lines, after columns of texts."""
+        import pyarrow as pa
+
+        fields = list(incident_schema(self.type(), modes=self.modes))
+        if self.modes:
+            names = [field.name for field in fields]
+            fields.insert(names.index("unit"), fields.pop())  # as tables of incidents have it
+        return pa.schema([*((name, pa.string()) for name in more), *fields])
+
+    def type(self) -> Any:
+        """The Arrow type of the times: that of the table, or timestamps where they are written as texts."""
+        import pyarrow as pa
+
+        if self.column is None:
+            return pa.int64()
+        if self.last is None:  # a table without rows
+            return pa.timestamp("us")
+        if self.last.dtype.kind != "M":
+            return pa.string() if self.last.dtype.kind == "m" else pa.array(self.last[:0].to_numpy()).type
+        zone = getattr(self.last, "tz", None)
+        return pa.timestamp("us", None if zone is None else "UTC") if self.as_text else pa.array(self.last[:0]).type
+
     def labels(self, cells: Sequence[Any]) -> Any:
         """Times as the table has them: as Arrow times, or as texts."""
         import pyarrow as pa
@@ -125,4 +148,6 @@ def _write(found: Sequence[Event], clock: _Clock, sink: Sink, summary: Summary, 
     columns: dict[str, Any] = as_columns([one.incident for one in found])
     times = {name: clock.labels(columns[name]) for name in ("start", "end", "peak")}
     news = {"event": [one.event for one in found], "new": [", ".join(one.new) for one in found]} if events else {}
+    if declare := getattr(sink, "declare", None):  # the format has types
+        declare(clock.schema(list(news)))
     sink.write(news | columns | times)

@@ -104,7 +104,7 @@ class Shortest:
         observed = np.minimum(why.observed.sum(axis=1), most)
         lines = np.where(np.isnan(why.score), 0, observed)  # that the table has of each row
         wanted = table.get_column("rank").to_numpy() <= np.repeat(self.counts, lines)
-        kept: DataFrame = table.filter(wanted.tolist()).to_native()
+        kept: DataFrame = (table.filter(wanted.tolist()) if len(wanted) else table).to_native()
         return kept
 
     def __repr__(self) -> str:
