@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
-from command_line import run
+from command_line import run, write
 
 import culpa
 from culpa.datasets import make_plant
@@ -192,3 +195,35 @@ def test_no_rows_and_exit_codes(folder, tmp_path):
 def test_mistakes(folder, options, message):
     result = run("incidents", folder / "new.csv", "-m", folder / "plant.culpa", *options, code=2)
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("source", ["csv", "parquet", "ndjson"])
+def test_tables_of_incidents_have_one_schema(tmp_path, ending, source):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(300, 2)) @ random.normal(size=(2, 4)) + 0.3 * random.normal(size=(300, 4))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.insert(0, "when", pd.date_range("2024-03-05", periods=300, freq="1min"))
+    write(frame, tmp_path / "normal.parquet")
+    run("fit", tmp_path / "normal.parquet", "-o", tmp_path / "m.culpa", "--limit", "formula", "--confidence", 0.999999)
+    faulty = frame.copy()
+    faulty.loc[200:205, "b"] += 20
+    read = pq.read_table if ending == "parquet" else feather.read_table
+    found = []
+    for rows in (frame, faulty, frame[:0] if source == "parquet" else frame[:2]):
+        table = rows.assign(when=rows["when"].astype(str)) if source == "ndjson" else rows
+        path = write(table, tmp_path / f"t.{source}")
+        target = tmp_path / f"i.{ending}"
+        run("incidents", path, "-m", tmp_path / "m.culpa", "-o", target, "--force")
+        found.append(read(target))
+    assert [table.num_rows for table in found] == [0, 1, 0]
+    assert found[0].schema == found[1].schema == found[2].schema
+    assert found[1]["start"].to_pylist() == [frame["when"][200].to_pydatetime()]
+    kinds = {field.name: str(field.type) for field in found[0].schema}
+    assert kinds["start"].startswith("timestamp")
+    assert (kinds["first"], kinds["score"], kinds["p_value"], kinds["culprit"]) == (
+        "int64",
+        "double",
+        "double",
+        "string",
+    )

@@ -1,5 +1,7 @@
 """The project file: commands without options do what the same options would do."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -125,3 +127,14 @@ def test_the_training_period_does_not_cut_new_rows(folder):
     assert "300 rows, " in run("score", "-o", "scores.csv").stderr
     run("incidents", "--fail-on-anomaly", code=3)
     assert "60 rows, " in run("score", "--from", "2024-02-01T04:00", "-o", "some.csv").stderr
+
+
+def test_json_of_a_report_goes_to_standard_output_not_into_the_page(folder):
+    (folder / "culpa.toml").write_text("new = 'new.csv'\nmodel = 'm.culpa'\n[report]\noutput = 'page.html'\n")
+    run("fit", "normal.csv", "-o", "m.culpa", "--drop", "site")
+    assert json.loads(run("report", "--json", "-q").stdout)["overview"]["rows"] == 300
+    assert not (folder / "page.html").exists()
+    run("report", "-q")
+    assert (folder / "page.html").read_text().startswith("<!")
+    run("report", "--json", "-q", "-o", "page.json")
+    assert json.loads((folder / "page.json").read_text())

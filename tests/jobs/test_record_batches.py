@@ -104,3 +104,12 @@ def test_small_batches_are_put_together(batch):
     assert [len(one) for one in found] == [60, 60, 60, 20]
     assert pa.Table.from_batches(found).equals(pa.Table.from_batches([batch]))
     assert list(in_larger_batches([])) == []
+
+
+def test_flags_are_numbers(frame):
+    table = frame[list(NAMES)].assign(on=np.arange(len(frame)) % 3 == 0)
+    rows = pa.RecordBatch.from_pandas(table, preserve_index=False)
+    detector = PCADetector().fit(table)
+    score, explain = (answers(detector.fitted, rows.schema) for answers in (RecordBatchScorer, RecordBatchExplainer))
+    np.testing.assert_allclose(score(rows).column("score").to_numpy(), detector.fitted.score(table), rtol=1e-12)
+    np.testing.assert_allclose(explain(rows).column("on").to_numpy(), detector.explain(table).values[:, -1], atol=1e-9)

@@ -228,6 +228,48 @@ def test_the_command_line(table, frame, tmp_path):
     assert "does not exist" in run("score", tmp_path / "no", "-m", model, "-o", answer, *spark, code=2).output
 
 
+def test_flags_and_times_without_a_zone(spark, frame, tmp_path):
+    rows, model, answer = tmp_path / "rows", tmp_path / "plant.culpa", tmp_path / "answer"
+    table = frame.drop(columns=["score", "machine"]).assign(on=np.arange(len(frame)) % 3 == 0)
+    table["time"] = pd.date_range("2024-03-31 01:00", periods=len(table), freq="1min")  # hours that some zones skip
+    local = spark.createDataFrame(table.sample(frac=1, random_state=1))
+    local.withColumn("time", local["time"].cast("timestamp_ntz")).write.parquet(str(rows))
+    numbers = table.drop(columns="time")
+    expected = PCADetector().fit(numbers)
+    run("fit", rows, "-o", model, "--engine", "spark", "--time", "time")
+    detector = culpa.load(model)
+    assert list(detector.feature_names_in_) == list(numbers)
+    assert detector.limit_ == pytest.approx(expected.limit_, rel=1e-12)
+    run("score", rows, "-m", model, "-o", answer, "--engine", "spark")
+    found = pd.read_parquet(answer).sort_values("time")
+    np.testing.assert_allclose(found["score"], expected.fitted.score(numbers), rtol=1e-9)
+    run("explain", rows, "-m", model, "-o", answer, "--engine", "spark", "--all", "--force")
+    found = pd.read_parquet(answer).sort_values("time")
+    np.testing.assert_allclose(found["on"], expected.explain(numbers).values[:, -1], rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_refused_or_fails_replaces_nothing(spark, table, detector, tmp_path):
+    rows, model, answer = tmp_path / "rows", tmp_path / "plant.culpa", tmp_path / "answer"
+    detector.save(model)
+    table.select(*(f"`{name}`" for name in COLUMNS)).write.parquet(str(rows / "a"))
+    spark.createDataFrame(pd.DataFrame({name: [1e300] for name in COLUMNS})).write.parquet(str(tmp_path / "large"))
+    run("score", rows / "a", "-m", model, "-o", answer, "--engine", "spark")
+    before = sorted(path.name for path in answer.iterdir())
+    for source, target, more, sentence in (
+        (rows / "a", rows, (), "one of the inputs"),
+        (rows / "a", rows / "a", (), "one of the inputs"),
+        (tmp_path / "large", answer, (), "too large"),
+    ):
+        command = ("score", source, "-m", model, "-o", target, "--engine", "spark", "--force", *more)
+        assert sentence in run(*command, code=2).output
+    command = ("explain", rows / "a", "-m", model, "-o", answer, "--engine", "spark", "--force")
+    assert "--tolerance is not for" in run(*command, "--tolerance", "top3", code=2).output
+    assert sorted(path.name for path in answer.iterdir()) == before
+    assert not list(tmp_path.glob(".*"))
+    run("score", rows / "a", "-m", model, "-o", answer, "--engine", "spark", "--force")
+    assert len(pd.read_parquet(answer)) == table.count()
+
+
 CONNECT = textwrap.dedent("""
     import sys
     import numpy as np

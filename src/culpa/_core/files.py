@@ -11,10 +11,11 @@ target is replaced, and the part lies next to the target.
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from culpa._core.unfinished import removed_at_end
 
@@ -55,6 +56,31 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
         if fcntl is None:
             file.close()  # Windows does not rename open files; elsewhere, closing would give up the lock
         _give_name(part, path, force=force)
+
+
+def check_output(path: Path | None, inputs: Iterable[Path | None], *, force: bool = False) -> None:
+    """`check_free`, and an error if the output is one of the inputs, under whatever name: not even ``force`` replaces it.
+
+    ``None`` is standard output or standard input, which may be files that the shell has opened.
+    """
+    target = _identity(sys.stdout if path is None else path)
+    for each in inputs:
+        source = _identity(sys.stdin if each is None else each)
+        if target is not None and source is not None and os.path.samestat(target, source):
+            where = "standard output" if path is None else str(path)
+            what = "standard input" if each is None else str(each)
+            same = "one of the inputs" if where == what else f"the same file as {what}, an input"
+            raise ValueError(f"{where} is {same}. Choose another output.")
+    if path is not None:
+        check_free(path, force=force)
+
+
+def _identity(file: Any) -> os.stat_result | None:
+    """Which file or folder a path or a stream is; ``None`` for those that do not exist, and for pipes and devices."""
+    with suppress(OSError, ValueError, AttributeError):  # streams may be closed, or no files
+        found = os.stat(file) if isinstance(file, Path) else os.fstat(file.fileno())
+        return found if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) else None
+    return None
 
 
 def check_free(path: Path, *, force: bool = False) -> None:

@@ -57,9 +57,11 @@ def root(
     ] = None,
 ) -> None:
     """Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame."""
+    project.in_use.clear()
     if project_file is not None or (Path(project.NAME).is_file() and context.invoked_subcommand != "init"):
         with console.guarded():
-            context.default_map = project.defaults(project_file or Path(project.NAME))
+            project.in_use.append(project_file or Path(project.NAME))
+            context.default_map = project.defaults(*project.in_use)
 
 
 @command

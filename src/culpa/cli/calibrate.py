@@ -1,5 +1,6 @@
 """`culpa calibrate`: which detector finds the faulty features best in these data?"""
 
+import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -88,7 +89,6 @@ def calibrate(
     culpa calibrate normal.csv -o plant.culpa --kinds 'stuck,bias 3 sd' --at-once 1
     culpa calibrate normal.csv -o plant.culpa --choose components
     """
-    from culpa._core.files import check_free
     from culpa.calibration.comparison import by_position, n_judged
     from culpa.calibration.lasting import past_of
     from culpa.calibration.plan import MOST_ROWS, Plan
@@ -97,7 +97,7 @@ def calibrate(
     from culpa.jobs import check_columns, fit, sample
 
     if output is not None:
-        check_free(output, force=force)
+        options.check_output(output, table.inputs(), force=force)
     faults = _kinds(kinds or [])
     source = table.open()
     if not source.again:
@@ -114,13 +114,26 @@ def calibrate(
         choice = (_settings if choose is Choice.settings else _components)(windows, comparable, plan, len(features))
     best, label, sheets = choice
     best.set_params(given=detector.given)  # by name
-    if output is not None:  # first, because the reader of the tables may stop in the middle, as "head" does
-        options.save_model(fit(best, source, features, report=console.warn), source, output)
-    if not quiet:
-        for sheet in sheets(top):
-            console.console_of_width(140).print(sheet)
-        if output is not None:
+    if output is not None:
+        fit(best, source, features, report=console.warn)
+    stopped = None if quiet else _print(sheets(top))
+    if output is not None:  # after everything that may fail
+        options.save_model(best, source, output)
+        if not quiet:
             console.say(f"wrote {output}: {label}{_rate(best)}")
+    if stopped is not None:
+        raise stopped
+
+
+def _print(sheets: "list[Table]") -> BrokenPipeError | SystemExit | None:
+    """Print tables; returns the error of a reader that stopped in the middle, as "head" does, or what rich makes of it."""
+    try:
+        for sheet in sheets:
+            console.console_of_width(140).print(sheet)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        return error
+    return None
 
 
 def _settings(windows: "Floats", detector: "PCADetector", plan: "Plan", n_columns: int) -> Chosen:

@@ -75,6 +75,7 @@ def explain(
         on_spark.refuse_values(
             {"--shortest": shortest, "--counterfactual": counterfactual, "--upstream": upstream, "--id": id}
         )
+        on_spark.refuse_parameters(sampling, EXPLAINER)
         on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all})
         return
     with options.open_job(rows, answer, copies_times=True) as job:

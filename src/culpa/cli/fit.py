@@ -48,11 +48,10 @@ def fit(
     culpa fit /data/normal -o plant.culpa --engine spark --time time
     culpa fit pi.csv -o plant.culpa --long tag,time,value,quality --every 1min
     """
-    from culpa._core.files import check_free
     from culpa.detector import PCADetector
     from culpa.monitoring.diagnostics import ties_in_words
 
-    check_free(output, force=force)
+    options.check_output(output, on_spark.paths(table) if engine.is_spark else table.inputs(), force=force)
     if engine.is_spark:
         on_spark.refuse_values({"--unit": unit})
         detector = on_spark.learn(
@@ -68,12 +67,11 @@ def fit(
     detector = PCADetector(**parameters)
     _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
     detector.units_ = {**detector.units_, **units}
-    options.save_model(detector, source, output)
+    told = [] if quiet else [_summary(detector, output, source), *ties_in_words(detector.fitted)]
+    options.save_model(detector, source, output)  # after everything that may fail
     console.tell_missing(source, quiet=quiet)
-    if not quiet:
-        console.say(_summary(detector, output, source))
-        for text in ties_in_words(detector.fitted):
-            console.say(text)
+    for text in told:
+        console.say(text)
 
 
 def _learn(
@@ -160,7 +158,7 @@ def _time_of(row: int, source: "TimedTable | None") -> str:
             if len(at := (batch.rows == row).nonzero()[0]):
                 cell = take(batch.carried[source.time], at)[0]
                 return str(cell.as_py() if hasattr(cell, "as_py") else cell)
-    except TableError:  # the times cannot be read, which is no reason to lose the model
+    except (TableError, OSError):  # the times cannot be read, which is no reason to lose the model
         pass
     return ""
 

@@ -31,9 +31,9 @@ def init(
     culpa fit
     culpa report
     """
-    from culpa._core.files import check_free, write_whole
+    from culpa._core.files import check_output, write_whole
 
-    check_free(output, force=force)
+    check_output(output, table.inputs(), force=force)
     source = table.open()
     text = _text(source, table, new or [])
     console.tell_reading(source, quiet=quiet)

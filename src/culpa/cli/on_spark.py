@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from culpa._core.choices import one_of
+from culpa._core.parameter import Parameters
 from culpa.cli import console, options
 
 ENGINE = "Spark"
@@ -49,6 +50,11 @@ class EngineOptions:
         """Whether Spark runs the job."""
         return self.engine == "spark"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs on this machine."""
+        return self.master.startswith("local")
+
     @contextmanager
     def session(self) -> Iterator[Any]:
         """The session that runs already, or a new one, which is stopped at the end."""
@@ -64,7 +70,7 @@ class EngineOptions:
             yield running
             return
         connect = self.master.startswith("sc://")
-        if self.master.startswith("local"):
+        if self.is_local:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if not connect:
             _require_java()
@@ -95,21 +101,49 @@ def _require_java() -> None:
         raise ValueError("Spark needs Java 17 or later. Install it, or name a Connect server with --master sc://host.")
 
 
-def write(answer: Any, output: options.OutputOptions) -> None:
-    """Let Spark write an answer to a folder."""
+def paths(table: options.TableOptions) -> list[Path | None]:
+    """The tables. Patterns are Spark's business: they may be about files on a cluster."""
+    return [Path(each) for each in table.table]
+
+
+def _check_output(output: Path, inputs: Sequence[Path | None]) -> None:
+    """Refuse to replace a folder that is one of the inputs, or that contains one."""
+    for each in inputs:
+        if each is not None and each.resolve().is_relative_to(output.resolve()):
+            raise ValueError(f"{output} is one of the inputs, or contains one of them. Choose another output.")
+
+
+def write(answer: Any, output: options.OutputOptions, *, local: bool) -> None:
+    """Let Spark write an answer to a folder. On this machine, an old folder is replaced when the new one is complete."""
+    import shutil
+    from secrets import token_hex
+
+    assert output.path is not None
+    if not (local and output.force and output.path.is_dir()):
+        _save(answer, output.path, output.path.suffix, "overwrite" if output.force else "error")
+        return
+    part = output.path.with_name(f".{output.path.name}.{token_hex(8)}.part")
+    try:
+        _save(answer, part, output.path.suffix, "error")
+        shutil.rmtree(output.path)
+        part.rename(output.path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _save(answer: Any, path: Path, suffix: str, mode: str) -> None:
     from pyspark.errors import AnalysisException
 
     from culpa.spark.frames import with_reason
 
-    assert output.path is not None
-    kind = _FORMATS.get(output.path.suffix, "parquet")
-    writer = answer.write.mode("overwrite" if output.force else "error").format(kind).options(**_WRITE.get(kind, {}))
+    kind = _FORMATS.get(suffix, "parquet")
+    writer = answer.write.mode(mode).format(kind).options(**_WRITE.get(kind, {}))
     try:
-        with_reason(lambda: writer.save(str(output.path)))
+        with_reason(lambda: writer.save(str(path)))
     except AnalysisException as error:
         if "PATH_ALREADY_EXISTS" not in str(error):
             raise ValueError(str(error).splitlines()[0]) from None
-        raise ValueError(f"{output.path} exists already. Replace it with --force.") from None
+        raise ValueError(f"{path} exists already. Replace it with --force.") from None
 
 
 def answer_new_rows(
@@ -127,9 +161,14 @@ def answer_new_rows(
     refuse(output, allowed=("output", "force"))
     if output.path is None:
         raise ValueError("--engine spark writes a folder. Name it with -o.")
+    _check_output(output.path, [*paths(rows), rows.model])
     detector = PCADetector.from_fitted(rows.detector())
     with engine.session() as session:
-        write(getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments), output)
+        write(
+            getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments),
+            output,
+            local=engine.is_local,
+        )
     if not rows.quiet:
         console.say(f"Spark wrote {output.path}")
 
@@ -169,6 +208,11 @@ def refuse(given: Any, allowed: Sequence[str]) -> None:
     for field in dataclasses.fields(given):
         if field.name not in allowed and getattr(given, field.name) not in (field.default, None, False):
             raise ValueError(f"--{field.name.replace('_', '-')} is not for --engine spark.")
+
+
+def refuse_parameters(given: Mapping[str, Any], parameters: Parameters) -> None:
+    """The same for parameters of the library that are not at their defaults."""
+    refuse_values({f"--{name}": value for name, value in given.items() if value != parameters[name].default})
 
 
 def refuse_values(given: Mapping[str, Any]) -> None:

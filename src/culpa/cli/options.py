@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
-from culpa.cli import console
+from culpa.cli import console, project
 from culpa.cli.command import OPTION
 
 if TYPE_CHECKING:
@@ -185,6 +185,10 @@ class ReadingOptions:
         listed = [] if self.exclude_file is None else excluded_periods(self.exclude_file, options)
         return select(self.since, self.until, self.exclude or [], listed)
 
+    def inputs(self) -> list[Path | None]:
+        """All files that the command reads; ``None`` is standard input."""
+        return [] if self.exclude_file is None else [self.exclude_file]
+
     def open_tables(self, tables: Sequence[str], memory: Mapping[str, Any] | None = None) -> "TimedTable":
         """One or several tables as one; ``memory`` is how the training table of a model was read."""
         from culpa.io.tables import open_table
@@ -205,6 +209,12 @@ class TableOptions(ReadingOptions):
             show_default=False,
         ),
     ]
+
+    def inputs(self) -> list[Path | None]:
+        """The tables, too."""
+        from culpa.io.tables.several import expand
+
+        return [*super().inputs(), *expand(self.table)]
 
     def open(self, memory: Mapping[str, Any] | None = None) -> "TimedTable":
         """The table."""
@@ -252,6 +262,10 @@ class NewRowsOptions(TableOptions):
         f"Exit with code {FOUND} if there is an anomaly.", "--fail-on-anomaly", default=False
     )
     quiet: Quiet = False
+
+    def inputs(self) -> list[Path | None]:
+        """The model file, too."""
+        return [*super().inputs(), self.model]
 
     def detector(self) -> "FittedDetector":
         """The detector in the model file."""
@@ -391,6 +405,7 @@ def open_job(
     copies_times: bool = False,
 ) -> Iterator[Job]:
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
+    check_output(sinks.path if isinstance(sinks, OutputOptions) else None, rows.inputs(), force=True)
     detector = rows.detector()
     source = rows.open(memory_of(detector))
     remembers = detector.columns.lags or detector.columns.smooth is not None  # whose past depends on times
@@ -403,6 +418,13 @@ def open_job(
 def memory_of(fitted: "FittedDetector") -> dict[str, Any]:
     """How the training table of a model was read, and the units of its columns."""
     return {**fitted.reading, "units": fitted.units}
+
+
+def check_output(path: Path | None, inputs: Sequence[Path | None], *, force: bool) -> None:
+    """Refuse an output that exists, or that the command reads, before any work is done."""
+    from culpa._core import files
+
+    files.check_output(path, [*inputs, *project.in_use], force=force)
 
 
 def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> None:

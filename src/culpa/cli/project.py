@@ -22,6 +22,8 @@ _READING = {  # keys of the section and the variables of their options
 }
 _LIMITS = ("confidence", "limit", "holdout")
 
+in_use: list[Path] = []  # the project file that the command reads, if there is one
+
 Defaults = dict[str, dict[str, Any]]  # by command, by the variable of the option
 
 

@@ -9,6 +9,17 @@ from culpa.cli import console, options
 from culpa.cli.command import command
 
 
+class _FromProject(str):
+    """The value of an option that stands in the project file."""
+
+    __slots__ = ()
+
+
+def _note_project(context: typer.Context, given: str | None) -> str | None:
+    source = context.get_parameter_source("output")
+    return _FromProject(given) if given and source is not None and source.name == "DEFAULT_MAP" else given
+
+
 @command
 def report(
     rows: options.BlamedRowsOptions,
@@ -20,6 +31,7 @@ def report(
             "-o",
             help="File to write; '-' for standard output.",
             show_default="report.html, or '-' with --json",
+            callback=_note_project,
         ),
     ] = None,
     json: Annotated[
@@ -41,15 +53,15 @@ def report(
     culpa report new.csv -m plant.culpa --time time --gap 5min -o report.html
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
-    from culpa._core.files import check_free
-
+    if json and isinstance(output, _FromProject):
+        output = "-"  # what the project file names is the page
     target = options.to_path(output or ("-" if json else "report.html"))
     as_json = json
     if target is not None:
         from culpa.report import is_json
 
         as_json = json or is_json(target)
-        check_free(target, force=force)
+    options.check_output(target, rows.inputs(), force=force)
     detector = rows.detector()
     source = rows.open(options.memory_of(detector))
     time = source.time if id is None or rows.time is not None else None  # labels are for rows without times

@@ -31,11 +31,10 @@ def update(
     culpa update plant.culpa normal_may.csv -o plant_may.culpa
     culpa update plant.culpa normal_may.csv -o plant_may.culpa --forget 0.0001
     """
-    from culpa._core.files import check_free
     from culpa.io.model_file import load, save
     from culpa.jobs import update as run
 
-    check_free(output, force=force)
+    options.check_output(output, [*table.inputs(), model], force=force)
     detector = load(model)
     reading = detector.fitted.reading
     source = table.open(options.memory_of(detector.fitted))

@@ -38,7 +38,7 @@ def incidents(
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
-    clock, check = _Clock(time), GapCheck(read_gap(gap))
+    clock, check = _Clock(time, modes=fitted.n_modes is not None), GapCheck(read_gap(gap))
     finder = IncidentFinder(
         fitted,
         explainer.explainer,
@@ -91,8 +91,8 @@ def incident_schema(time: Any, *, modes: bool) -> Any:
 class _Clock:
     """The times of the rows, batch by batch, and how many rows have come before the first one with a time of day."""
 
-    def __init__(self, column: str | None) -> None:
-        self.column = column
+    def __init__(self, column: str | None, *, modes: bool) -> None:
+        self.column, self.modes = column, modes
         self.last: Times | None = None  # of the row before, alone
         self.as_text = False
         self.n_days, self._days = 0, True
@@ -112,6 +112,29 @@ class _Clock:
             self._days = bool(days.all())
         return times()
 
+    def schema(self, more: Sequence[str]) -> Any:
+        """The Arrow schema of the lines, after columns of texts."""
+        import pyarrow as pa
+
+        fields = list(incident_schema(self.type(), modes=self.modes))
+        if self.modes:
+            names = [field.name for field in fields]
+            fields.insert(names.index("unit"), fields.pop())  # as tables of incidents have it
+        return pa.schema([*((name, pa.string()) for name in more), *fields])
+
+    def type(self) -> Any:
+        """The Arrow type of the times: that of the table, or timestamps where they are written as texts."""
+        import pyarrow as pa
+
+        if self.column is None:
+            return pa.int64()
+        if self.last is None:  # a table without rows
+            return pa.timestamp("us")
+        if self.last.dtype.kind != "M":
+            return pa.string() if self.last.dtype.kind == "m" else pa.array(self.last[:0].to_numpy()).type
+        zone = getattr(self.last, "tz", None)
+        return pa.timestamp("us", None if zone is None else "UTC") if self.as_text else pa.array(self.last[:0]).type
+
     def labels(self, cells: Sequence[Any]) -> Any:
         """Times as the table has them: as Arrow times, or as texts."""
         import pyarrow as pa
@@ -128,4 +151,6 @@ def _write(found: Sequence[Event], clock: _Clock, sink: Sink, summary: Summary, 
     columns: dict[str, Any] = as_columns([one.incident for one in found])
     times = {name: clock.labels(columns[name]) for name in ("start", "end", "peak")}
     news = {"event": [one.event for one in found], "new": [", ".join(one.new) for one in found]} if events else {}
+    if declare := getattr(sink, "declare", None):  # the format has types
+        declare(clock.schema(list(news)))
     sink.write(news | columns | times)

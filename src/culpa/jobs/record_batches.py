@@ -94,7 +94,7 @@ class _Answers(ABC):
     def _new_fields(self, schema: pa.Schema) -> list[pa.Field]:
         """Names and types of the new columns, from the answer to a row of zeros."""
         cells = [
-            pa.array([0], field.type) if field.name in self.fitted.columns.inputs else pa.nulls(1, field.type)
+            pa.array([0]).cast(field.type) if field.name in self.fitted.columns.inputs else pa.nulls(1, field.type)
             for field in schema
         ]
         answer = self._answer(pa.record_batch(cells, names=schema.names))

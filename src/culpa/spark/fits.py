@@ -17,6 +17,7 @@ from culpa.spark.frames import (
     check_features,
     column,
     feature_names,
+    key_names,
     map_arrow,
     require_pyspark,
     struct_of,
@@ -47,7 +48,8 @@ def fit(
     """
     require_pyspark()
     names = feature_names(df, columns, order)
-    rows = df.select(*(_number(name) for name in dict.fromkeys((*names, *([] if order is None else [order])))))
+    others = [] if order is None or order in names else [_position(df, order)]
+    rows = df.select(*map(_number, names), *others)
     places = _places(rows, names, order, complete_only=complete_only)
     return fit_partitions(PCADetector(**detector_options), names, _run(rows), places, complete_only=complete_only)
 
@@ -68,8 +70,21 @@ def calibrate(df: DataFrame, detector: PCADetector) -> PCADetector:
 
 
 def _number(name: str) -> Any:
-    """A column as double; times become seconds."""
     return column(name).cast("double").alias(name)
+
+
+def _position(df: DataFrame, name: str) -> Any:
+    """A column that orders rows as double; times become seconds, and those without a zone seconds of their own clock."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, TimestampNTZType
+
+    kind = df.schema[key_names(df, name)[0]].dataType
+    cells = column(name)
+    if isinstance(kind, DateType):
+        cells = F.unix_date(cells)
+    elif isinstance(kind, TimestampNTZType):
+        cells = F.timestamp_diff("MICROSECOND", F.expr("TIMESTAMP_NTZ'1970-01-01'"), cells) / 1e6
+    return cells.cast("double").alias(name)
 
 
 def _places(rows: DataFrame, names: Sequence[str], order: str | None, *, complete_only: bool) -> Places:

@@ -18,11 +18,9 @@ def require_pyspark() -> None:
 
 
 def feature_names(df: DataFrame, columns: Sequence[str] | None, *others: str | None) -> tuple[str, ...]:
-    """The columns to learn from: those asked for, or all columns of numbers except for ``others``."""
-    from pyspark.sql.types import NumericType
-
+    """The columns to learn from: those asked for, or all columns of numbers and flags except for ``others``."""
     if columns is None:
-        return tuple(f.name for f in df.schema if isinstance(f.dataType, NumericType) and f.name not in others)
+        return tuple(f.name for f in df.schema if _is_number(f.dataType) and f.name not in others)
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     check_features(df, names)
     return names
@@ -30,15 +28,20 @@ def feature_names(df: DataFrame, columns: Sequence[str] | None, *others: str | N
 
 def check_features(df: DataFrame, names: Sequence[str]) -> None:
     """Refuse columns that the DataFrame does not have, or that hold no numbers, before anything runs."""
-    from pyspark.sql.types import BooleanType, NumericType
-
     find_all(names, df.columns, "the DataFrame")
     for name in names:
         kind = df.schema[name].dataType
-        if not isinstance(kind, NumericType | BooleanType):
+        if not _is_number(kind):
             raise ValueError(
                 f"column {name!r} contains {kind.simpleString()}, not numbers. Leave it out with columns=, or cast it."
             )
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether culpa reads cells of this type as numbers. Flags are 0 and 1, as in every other table."""
+    from pyspark.sql.types import BooleanType, NumericType
+
+    return isinstance(kind, NumericType | BooleanType)
 
 
 def key_names(df: DataFrame, by: str | Sequence[str] | None) -> list[str]:

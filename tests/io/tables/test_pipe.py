@@ -61,9 +61,8 @@ def table_of(X, texts):
 
 
 def as_csv(table):
-    lines = [",".join(NAMES)]
-    for cells in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        lines.append(",".join("" if cell is None else str(cell) for cell in cells))
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    lines = (",".join("" if cell is None else str(cell) for cell in cells) for cells in (NAMES, *rows))
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -1,13 +1,17 @@
 """Sinks write everything, or raise an error."""
 
+import datetime as dt
 import io
 import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
-from culpa.io.tables import open_sink
+from culpa.io.tables import TableError, open_sink
 
 COLUMNS = {"row": np.arange(500), "score": np.linspace(0, 1, 500)}
 
@@ -40,3 +44,44 @@ def test_a_file_that_takes_parts_gets_everything(kind, monkeypatch):
     whole = written(kind, io.BytesIO(), monkeypatch)
     assert len(whole) > 2000
     assert written(kind, Parts(), monkeypatch) == whole
+
+
+def saved(path, *batches, schema=None, escape=False):
+    with open_sink(path, path.suffix[1:], force=True, escape=escape) as sink:
+        if schema is not None:
+            sink.declare(schema)
+        for batch in batches:
+            sink.write(batch)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_declared_schema_does_not_depend_on_the_first_batch(tmp_path, ending):
+    schema = pa.schema({"start": pa.timestamp("us"), "first": pa.int64(), "p": pa.float64(), "mode": pa.int64()})
+    read = pa.parquet.read_table if ending == "parquet" else pa.feather.read_table
+    full = {"start": ["2024-03-05 12:00:00.5"], "first": [3], "p": [0.25], "mode": [1]}
+    for first in ({"start": [], "first": [], "p": []}, {"start": [None], "first": [1], "p": [None]}, full):
+        table = read(saved(tmp_path / f"t.{ending}", first, full, schema=schema))
+        assert table.schema == schema
+        assert table.to_pylist()[-1] == {
+            "start": dt.datetime(2024, 3, 5, 12, 0, 0, 500_000),
+            "first": 3,
+            "p": 0.25,
+            "mode": 1,
+        }
+
+
+def test_columns_that_appear_or_change_later_are_not_lost_silently(tmp_path):
+    path = tmp_path / "t.parquet"
+    with pytest.raises(TableError, match="'b' is not in the first rows"):
+        saved(path, {"a": [1]}, {"a": [2], "b": [3]})
+    with pytest.raises(TableError, match="'a' changes its type from unknown"):
+        saved(path, {"a": [None]}, {"a": [2]})
+    assert pa.parquet.read_table(saved(path, {"a": [1], "b": [2]}, {"a": [3]})).to_pylist()[1] == {"a": 3, "b": None}
+    assert pa.parquet.read_table(saved(path, {"a": [None]}, {"a": ["x"]})).column("a").to_pylist() == [None, "x"]
+
+
+def test_numbers_are_no_formulas(tmp_path):
+    cells = ["-5", "+4.5", "-1e-3", "-.5", "=1+1", "-1+cmd", "@x", "+a", "-", "7"]
+    text = saved(tmp_path / "t.csv", {"id": pa.array(cells)}, escape=True).read_text()
+    assert text.split() == ['"id"', *(f'"{"" if k < 4 or k == 9 else chr(39)}{cell}"' for k, cell in enumerate(cells))]

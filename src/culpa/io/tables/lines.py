@@ -200,7 +200,7 @@ codecs.register_error("culpa.unreadable", lambda error: (UNREADABLE, error.end))
 
 
 def make_decoder(encoding: str, *, live: bool = False) -> Callable[[bytes], bytes]:
-    """A function that turns pieces of a text into UTF-8; an empty piece ends the text. ``live`` marks what is unreadable."""
+    """A function that turns pieces of a text into UTF-8; an empty piece ends it. ``live`` marks unreadable bytes."""
     errors = "culpa.unreadable" if live else "strict"
     try:
         with suppress(UnicodeError):

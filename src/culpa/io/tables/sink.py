@@ -19,6 +19,7 @@ from culpa.io.tables.columns import plain, without_zeros
 from culpa.io.tables.csv_line import CsvLine
 from culpa.io.tables.table import TableError
 
+_NUMBER = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?$"  # which is no formula, whatever its sign
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 
 
@@ -26,7 +27,10 @@ class Sink(Protocol):
     """Takes columns of equal length, batch by batch: Arrow arrays, NumPy arrays or lists."""
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows."""
+        """Add rows.
+
+        A sink may also have a method ``declare``, which takes the Arrow schema of all rows before the first of them.
+        """
 
 
 @contextmanager
@@ -72,19 +76,45 @@ def _make(kind: str, file: Any, *, flush: bool) -> "_Arrow | _Ndjson":
 
 
 class _Arrow:
-    """Parquet, Arrow and CSV through pyarrow; the first batch decides on the types."""
+    """Parquet, Arrow and CSV through pyarrow. Types are those that were declared, or else those of the first batch."""
 
     def __init__(self, file: Any, start: Callable[[Any, Any], Any], flush: bool) -> None:
         self.file, self.start, self.flush = _Gate(file), start, flush
         self.writer: Any = None
+        self.schema: Any = None
+        self.unseen: set[str] = set()  # columns whose type is not known, because the first batch had no cell in them
+
+    def declare(self, schema: Any) -> None:
+        """Types of the columns, whatever the first batch holds."""
+        if self.writer is None:
+            self.schema = schema
 
     def write(self, columns: Mapping[str, Any]) -> None:
         if self.writer is None:
-            self._begin({name: _settled(_array(cells, name)) for name, cells in columns.items()})
+            self._begin(self._first(columns))
         else:
             self._go_on(columns)
         if self.flush:
             self.file.flush()
+
+    def _first(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of the first batch, with their types for good."""
+        if self.schema is not None:
+            return {field.name: self._cells(columns, field) for field in self.schema}
+        arrays = {name: _array(cells, name) for name, cells in columns.items()}
+        self.unseen = {name for name, array in arrays.items() if types.is_null(array.type)}
+        return {name: _settled(array) for name, array in arrays.items()}
+
+    def _cells(self, columns: Mapping[str, Any], field: Any) -> Any:
+        """The cells of a column as its type; a column that is not there is missing throughout."""
+        if field.name not in columns:
+            n = len(next(iter(columns.values())))
+            return pa.nulls(n, field.type)
+        array = _array(columns[field.name], field.name)
+        is_text = types.is_string(array.type) or types.is_large_string(array.type)
+        if field.name in self.unseen and not (is_text or types.is_null(array.type)):
+            raise _changed(field.name, "unknown, because the first rows have no cell in it,", array.type)
+        return _fit(array, field)
 
     def _begin(self, arrays: Mapping[str, Any]) -> None:
         batch = pa.RecordBatch.from_pydict(dict(arrays))
@@ -96,7 +126,11 @@ class _Arrow:
         self._write_batch(batch)
 
     def _go_on(self, columns: Mapping[str, Any]) -> None:
-        arrays = [_fit(_array(columns[field.name], field.name), field) for field in self.schema]
+        if new := columns.keys() - set(self.schema.names):
+            raise TableError(
+                f"column {min(new)!r} is not in the first rows, which this format cannot store. Write NDJSON instead."
+            )
+        arrays = [self._cells(columns, field) for field in self.schema]
         self._write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def _write_batch(self, batch: Any) -> None:
@@ -128,7 +162,19 @@ class _Arrow:
 
 
 class _Csv(_Arrow):
-    """CSV. Times are written as precisely as those of their batch need."""
+    """CSV. Times are written as precisely as those of their batch need, or as the texts that they are."""
+
+    def declare(self, schema: Any) -> None:
+        """Types of the columns, except for times."""
+        super().declare(pa.schema([field for field in schema if not types.is_temporal(field.type)]))
+
+    def _first(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        declared = {} if self.schema is None else {field.name: field for field in self.schema}
+        self.unseen = set()  # whose cells are texts in any case
+        return {
+            name: self._cells(columns, declared[name]) if name in declared else _settled(_array(cells, name))
+            for name, cells in columns.items()
+        }
 
     def _begin(self, arrays: Mapping[str, Any]) -> None:
         self.types = pa.schema([(name, array.type) for name, array in arrays.items()])
@@ -140,7 +186,7 @@ class _Csv(_Arrow):
         if (line := self._line(columns)) is not None:
             self.file.write(line)
             return
-        arrays = [without_zeros(_fit(_array(columns[field.name], field.name), field)) for field in self.types]
+        arrays = [without_zeros(self._cells(columns, field)) for field in self.types]
         batch = pa.RecordBatch.from_arrays(arrays, names=self.types.names)
         if batch.schema != self.schema:
             self._old.append(self.writer)
@@ -151,8 +197,11 @@ class _Csv(_Arrow):
 class _Disarmed:
     """Puts an apostrophe before names and texts that a spreadsheet would take for formulas."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Any) -> None:
         self.sink = sink
+
+    def declare(self, schema: Any) -> None:
+        self.sink.declare(pa.schema([field.with_name(_disarmed_name(field.name)) for field in schema]))
 
     def write(self, columns: Mapping[str, Any]) -> None:
         self.sink.write({_disarmed_name(name): _disarmed(_array(cells, name)) for name, cells in columns.items()})
@@ -167,7 +216,7 @@ def _disarmed(array: Any) -> Any:
 
     if not (types.is_string(array.type) or types.is_large_string(array.type)):
         return array
-    armed = pc.match_substring_regex(array, "^[=+@\\t\\r-]")
+    armed = pc.and_not(pc.match_substring_regex(array, "^[=+@\\t\\r-]"), pc.match_substring_regex(array, _NUMBER))
     return pc.if_else(
         armed, pc.binary_join_element_wise(pa.scalar("'", array.type), array, pa.scalar("", array.type)), array
     )
@@ -270,10 +319,13 @@ def _fit(array: Any, field: Any) -> Any:
     try:
         return array.cast(field.type)
     except pa.ArrowException:
-        raise TableError(
-            f"column {field.name!r} changes its type from {field.type} to {array.type}, which this format cannot store. "
-            "Write NDJSON instead."
-        ) from None
+        raise _changed(field.name, field.type, array.type) from None
+
+
+def _changed(name: str, before: Any, after: Any) -> TableError:
+    return TableError(
+        f"column {name!r} changes its type from {before} to {after}, which this format cannot store. Write NDJSON instead."
+    )
 
 
 def _not_storable(name: str, type: Any) -> TableError:
