@@ -96,7 +96,7 @@ def test_missing_cells_are_refused():
     "options", [{}, {"limit": "formula"}, {"limit": "empirical"}, {"n_components": 2}, {"scale": False}]
 )
 @pytest.mark.parametrize("n", [25, 130, 2500])
-def test_whole_weights_are_repeated_rows(options, n):
+def test_whole_weights_have_the_limit_of_repeated_rows(options, n):
     rng = np.random.default_rng(n)
     X, weights = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 6)) + rng.normal(size=(n, 6)), rng.integers(0, 5, n)
     counted = PCADetector(**options).fit(X, sample_weight=weights)

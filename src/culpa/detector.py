@@ -449,7 +449,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     def _parameters(self) -> dict[str, Any]:
         """All parameters, with columns as plain lists of the detector's own."""
         given = [self.given] if isinstance(self.given, str) else self.given
-        return own_copy({**self.get_params(deep=False), "given": given, "groups": plain_groups(self.groups)})
+        own: dict[str, Any] = own_copy(
+            self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
+        )
+        return own
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Use a new core, and set the attributes that follow from it."""

@@ -133,7 +133,7 @@ def limits_by_blocks(
     if sum(map(len, block)) * unit < FEWEST_ROWS:
         return None
     scores = {}
-    for name, values in found.items():
-        held = HeldOutScores.of(np.concatenate(values), np.concatenate(block))
+    for name, pieces in found.items():
+        held = HeldOutScores.of(np.concatenate(pieces), np.concatenate(block))
         scores[name] = held if unit == 1.0 else replace(held, weights=np.full(len(held.n_per_block), unit))
     return Limits(model, "held-out", scores)

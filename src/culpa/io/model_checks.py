@@ -117,7 +117,8 @@ def check_arrays(
 
 def _block_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[str, tuple[int, ...]]:
     """Shapes of blocks of rows, whose features include the given ones, and of what `partial_fit` goes on from."""
-    whole, shapes = n_columns_of(parameters, d) * (parameters["lags"] + 1), {}
+    whole = n_columns_of(parameters, d) * (parameters["lags"] + 1)
+    shapes: dict[str, tuple[int, ...]] = {}
     for name in ("blocks", "gathered"):
         if (n := arrays.get(f"{name}.n")) is None:
             continue

@@ -37,4 +37,4 @@ def _log_evidence(variances: Floats, k: int, n: float) -> float:
     first, second = np.triu_indices(k, 1, d)
     gaps = (variances[first] - variances[second]) * (1 / smoothed[second] - 1 / smoothed[first])
     curvature = float(np.log(np.maximum(gaps, np.finfo(np.float64).tiny)).sum()) + len(first) * np.log(n)
-    return volume + likelihood + np.log(2 * np.pi) * (free + k) / 2 - curvature / 2 - k * np.log(n) / 2
+    return float(volume + likelihood + np.log(2 * np.pi) * (free + k) / 2 - curvature / 2 - k * np.log(n) / 2)
