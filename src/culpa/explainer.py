@@ -41,7 +41,7 @@ from culpa.one_pass import Answer, OnePass, Wanted
 from culpa.ranking import contributions
 from culpa.readable.origin import Origin
 from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows
-from culpa.scores.subject import subject_of
+from culpa.scores.subject import Subject, subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
 from culpa.shapley.leading import Doubts, warn_about_doubts
@@ -127,19 +127,26 @@ class Explainer(CopiedInUse):
         checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
         chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
         EXPLAINER.check(checked | {"game": game} | chosen_players)
-        # positions are those of columns in the user's table, whatever else is given: from here on, all have names
+        chains = self._choose_players(subject, features, groups, given, upstream)
+        self._engine = self._make_engine(_partial_order(chains, self._all_names, self.columns, self.groups))
+
+    def _choose_players(
+        self, subject: Subject, features: Any, groups: Any, given: Any, upstream: Any
+    ) -> list[list[str]]:
+        """Columns, score and groups; returns the chains of ``upstream`` by name.
+
+        Positions are those of columns in the user's table, whatever else is given: from here on, all have names.
+        """
         named = self.model.columns.named
-        features, given = (
-            None if listed is None else named(listed, argument)
-            for listed, argument in ((features, "features"), (given, "given"))
-        )
+        features = None if features is None else named(features, "features")
+        given = None if given is None else named(given, "given")
         chains = [named(chain, "upstream") for chain in upstream or ()]
         if groups == "own":
             groups = without_given(self.model.own_groups, given or []) or None
         elif groups is not None:
             groups = {group: named(members, f"group {group!r}") for group, members in groups.items()}
         self.columns = _columns(self.model, features, groups, given, chains)
-        names = self.columns.names
+        names = self._all_names = self.columns.names
         chosen = None if features is None else sorted(set(feature_positions(features, names, "features")))
         self.score: Score = subject.score(None if chosen is None else self.columns.features_of(chosen))
         self._given: list[int] = []  # features of the model that are in every coalition
@@ -148,9 +155,12 @@ class Explainer(CopiedInUse):
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
         self._check_game(features, chains)
         if isinstance(self.score, FunctionScore):
-            draws, independent = draws_within(max_evaluations, len(self.players)), self.game_name == "interventional"
+            draws, independent = (
+                draws_within(self.max_evaluations, len(self.players)),
+                self.game_name == "interventional",
+            )
             self.score = replace(self.score, n_draws=draws, independent=independent)
-        self._engine = self._make_engine(_partial_order(chains, names, self.columns, self.groups))
+        return chains
 
     def _hide(self, given: list[int]) -> None:
         """Columns that are given are no players."""
