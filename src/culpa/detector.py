@@ -218,6 +218,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         complete_rows(table)
         columns = self._recipe().columns
         rows = columns.read(table).features[columns.whole(table)]
+        if not len(rows):
+            raise ValueError(f"no row of X follows {count(self.lags, 'other row')}, so there is nothing to learn from.")
         suspicions = about_table(table, COMPLETE_ROWS) if first else self._suspicions(table)
         self.learn_features(rows, forget)
         return self._warned(suspicions, oddly=first)  # what is odd about the model is said once
