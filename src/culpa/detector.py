@@ -231,8 +231,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             recipe = draft._recipe()
             if not first:  # before rows are read as other settings would have them
                 check_settings(recipe, draft.fitted)
+            rows = recipe.columns.read(table).features[recipe.columns.whole(table)]
+            if not len(rows):
+                raise ValueError(
+                    f"no row of X follows {count(draft.lags, 'other row')}, so there is nothing to learn from."
+                )
             suspicions = about_table(table, COMPLETE_ROWS) if first else draft._suspicions(table)
-            draft._learn(recipe, recipe.columns.read(table).features[recipe.columns.whole(table)], forget)
+            draft._learn(recipe, rows, forget)
             draft._warned(suspicions, oddly=first)  # what is odd about the model is said once
         return self
 

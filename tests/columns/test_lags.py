@@ -504,3 +504,18 @@ LOOK_BACK = dict.fromkeys(
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_learning_needs_rows_that_follow_each_other(normal):
+    apart = normal[:4].set_axis(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-03-01", "2024-03-02"]))
+    detector = PCADetector(3, lags=1).fit(normal)
+    before = detector.model_.n_samples_
+    with pytest.warns(UserWarning, match="row labels have gaps"):
+        detector.partial_fit(apart)
+    assert detector.model_.n_samples_ == before + 2
+    with (
+        pytest.warns(UserWarning, match="row labels have gaps"),
+        pytest.raises(ValueError, match="follows 1 other row"),
+    ):
+        detector.partial_fit(apart.iloc[::-1])
+    assert detector.model_.n_samples_ == before + 2

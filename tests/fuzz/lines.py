@@ -39,9 +39,9 @@ def _cell(rng):
 
 
 def _read(content):
-    """Lines are separated by line feeds; a line that is not a row is skipped."""
+    """Lines are separated by line feeds; a blank line is nothing, and a line that is not a row is skipped."""
     rows, kept = [], []
-    for number, line in enumerate(content.split(b"\n")):
+    for number, line in enumerate(line for line in content.split(b"\n") if line.strip()):
         row = _row(line)
         if row is not None:
             rows.append(row)

@@ -145,11 +145,11 @@ def _chosen(batch: Batch, keep: Mask) -> Batch:
 
 
 def lagged(
-    source: RowSource, names: Sequence[str], lags: int, progress: Callable[[int], None], time: str | None = None
+    source: RowSource, names: Sequence[str], lags: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[Any, Floats]]:
     """Places of the rows whose whole past is known, and these rows beside the ``lags`` rows before them."""
     history, done = History(lags, len(names)), 0
-    for batch in Following(source, time or (getattr(source, "time", None) if lags else None)).batches(names):
+    for batch in Following(source, getattr(source, "time", None) if lags else None, looks=lags > 0).batches(names):
         joined, whole = history.join_whole(batch.X, batch.missing)
         yield (batch.rows, joined) if whole.all() else (batch.rows[whole], joined[whole])
         done += len(batch.X)
