@@ -327,13 +327,14 @@ class _Intervals:
         offsets = np.zeros(len(keys), dtype=np.int64)
         offsets[rows[::-1]] = found.offsets[::-1]
         flat, size, good = rows * n + found.tags, len(keys) * n, ~np.isnan(found.values)
-        sums = np.bincount(flat, weights=np.where(good, found.values, 0.0), minlength=size)
-        counts = np.bincount(flat, weights=good, minlength=size)
+        sums = np.asarray(np.bincount(flat, np.where(good, found.values, 0.0), size), dtype=np.float64)
+        counts = np.asarray(np.bincount(flat, good, size), dtype=np.float64)
         last, when = np.full((len(keys), n_held), np.nan), np.full((len(keys), n_held), _NEVER)
         if n_held:
             order = np.argsort(found.moments, kind="stable")
             last.flat[flat[order]], when.flat[flat[order]] = found.values[order], found.moments[order]
-        return cls(keys, offsets, sums.reshape(-1, n), counts.reshape(-1, n), last, when)
+        shape = (len(keys), n)
+        return cls(keys, offsets, np.reshape(sums, shape), np.reshape(counts, shape), last, when)
 
     def __getitem__(self, part: slice) -> "_Intervals":
         return _Intervals(*(getattr(self, item.name)[part] for item in fields(self)))
