@@ -7,7 +7,7 @@ import numpy as np
 from culpa._core.json_values import to_json_value
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
-from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, is_number
+from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, is_number, names_of_cells
 from culpa.io.model_container import FORMAT
 from culpa.io.model_modes import arrays_of_modes
 from culpa.models import PPCA, MixturePPCA
@@ -51,7 +51,7 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     if abnormal is not None:
         arrays["abnormal"] = abnormal[list(ABNORMAL_COLUMNS)].to_numpy(dtype=np.float64)
     if (cells := fitted.suspicious_cells) is not None:
-        numbers = cells[:_MOST_CELLS].assign(feature=cells["feature"].map(fitted.columns.names.index))
+        numbers = cells[:_MOST_CELLS].assign(feature=cells["feature"].map(names_of_cells(fitted.columns).index))
         arrays["suspicious"] = numbers[list(CELL_COLUMNS)].to_numpy(dtype=np.float64)
     forms = fitted.explainer().forms
     if forms is not None:
