@@ -1,6 +1,7 @@
 """The project file: commands without options do what the same options would do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from command_line import run
 
 import culpa
+from culpa.io import save
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_every_section_is_an_option(folder):
         ("[detector]\nconfidenze = 1", "unknown key 'confidenze'; did you mean 'confidence'?"),
         ("tables = ", "culpa.toml: this is not TOML"),
         ("groups = 3", "culpa.toml: 'groups' does not hold what it should"),
-        ("[groups]\na = [[1]]", "a must be a text or a list of texts"),
+        ("[groups]\na = [[1]]", "'a' must be a text or a list of texts"),
     ],
 )
 def test_mistakes_are_one_sentence(folder, text, message):
@@ -138,3 +140,93 @@ def test_json_of_a_report_goes_to_standard_output_not_into_the_page(folder):
     assert (folder / "page.html").read_text().startswith("<!")
     run("report", "--json", "-q", "-o", "page.json")
     assert json.loads((folder / "page.json").read_text())
+
+
+def test_names_with_commas_stay_whole(folder):
+    frame = pd.read_csv("normal.csv").rename(columns={"a": "a,x", "b": 'b"'}).drop(columns="site")
+    frame.to_csv("normal.csv", index=False)
+    (folder / "culpa.toml").write_text(
+        """
+        tables = "normal.csv"
+        model = "m.culpa"
+        [groups]
+        feed = ["a,x", "c"]
+        [context]
+        given = ['b"']
+        [detector]
+        no_scale = true
+        """
+    )
+    run("fit")
+    detector = culpa.load("m.culpa")
+    assert detector.groups == {"feed": ["a,x", "c"]}
+    assert list(detector.given) == ['b"']
+    assert detector.scale is False
+    (folder / "culpa.toml").unlink()
+    run("fit", "normal.csv", "-o", "m.culpa", "-f", "--group", 'feed="a,x",c', "--given", 'b"', "--no-scale")
+    assert culpa.load("m.culpa").groups == detector.groups
+
+
+REFUSED = [  # the section, the key, and a value that the command line refuses
+    *(("reading", key, "ab") for key in ("delimiter", "decimal", "thousands", "encoding")),
+    ("reading", "header_rows", -1),
+    ("reading", "header_rows", "two"),
+    ("reading", "long", ["a", "b"]),
+    ("reading", "every", "1min"),
+    ("limits", "confidence", 2),
+    ("limits", "confidence", "high"),
+    ("limits", "limit", "magic"),
+    ("detector", "components", -3),
+    ("detector", "components", "many"),
+    ("detector", "lags", 1.5),
+    ("detector", "no_scale", "yes"),
+    ("detector", "scale", 3),
+    ("detector", "noun", ["a"]),
+    ("groups", "x=y", ["a", "b"]),
+    ("units", "a", "x=y"),
+    ("units", "a", ["bar"]),
+    ("columns", "drop", [["a"]]),
+    ("context", "given", [True]),
+    *(
+        ("reading", key, [["x"]])
+        for key in ("time", "missing", "names", "good", "exclude", "every", "hold", "sheet", "from")
+    ),
+    *(("reading", key, {"x": 1}) for key in ("time", "missing", "names", "exclude_file", "long", "to")),
+    *((None, key, {"x": 1}) for key in ("tables", "model")),
+    (None, "model", ["m.culpa"]),
+]
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(("section", "key", "value"), REFUSED)
+def test_what_the_command_line_refuses_is_refused_in_the_file(folder, section, key, value):
+    top = {} if section is None else {"tables": "normal.csv", "model": "m.culpa"}
+    lines = [f"{name} = {toml(item)}" for name, item in top.items()]
+    lines += [f"[{section}]"] if section else []
+    (folder / "culpa.toml").write_text("\n".join([*lines, f"{json.dumps(key)} = {toml(value)}", ""]))
+    given = () if section else ("normal.csv",) if key == "model" else ("-o", "m.culpa")
+    told = run("fit", *given, "--drop", "site", code=2).stderr
+    assert len(told.strip().splitlines()) == 1 or "Invalid value" in told
+    assert not list(folder.glob("*m.culpa*"))
+
+
+def test_deep_nesting_is_one_sentence(folder):
+    (folder / "culpa.toml").write_text("tables = " + "[" * 5000 + "]" * 5000)
+    assert "nested too deeply" in run("fit", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("delimiter", "ab"), ("encoding", "no"), ("long", ["a"]), ("decimal", "..")]
+)
+def test_reading_options_of_a_model_file_are_checked(folder, name, value):
+    run("fit", "normal.csv", "-o", "m.culpa", "--drop", "site")
+    fitted = culpa.load("m.culpa").fitted
+    save(replace(fitted, reading={**fitted.reading, name: value}), "m.culpa")
+    told = run("score", "new.csv", "-m", "m.culpa", code=2).stderr
+    assert name in told
+    assert len(told.strip().splitlines()) == 1

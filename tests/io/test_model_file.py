@@ -477,3 +477,18 @@ def test_parameters_changed_after_fitting_wait_for_the_next_fit(tmp_path, change
     calibrated.save(tmp_path / "m")
     assert calibrated.explain(new).score_name == calibrated.statistic
     same(culpa.load(tmp_path / "m").decision_function(new), calibrated.decision_function(new))
+
+
+@pytest.mark.parametrize("given", [["a"], ["c"], ["e"], ["b", "d"]])
+def test_suspicious_cells_of_given_columns_are_saved(tmp_path, given):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 2)) @ random.normal(size=(2, 5)) + 0.2 * random.normal(size=(200, 5))
+    X[[3, 7, 9], [0, 4, 2]] += 9
+    detector = PCADetector(robust="cells", given=given).fit(pd.DataFrame(X, columns=list("abcde")))
+    assert {"a", "c", "e"} <= set(detector.suspicious_cells_["feature"])
+    detector.save(tmp_path / "m.culpa")
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(culpa.load(tmp_path / "m.culpa").suspicious_cells_),
+        pd.DataFrame(detector.suspicious_cells_),
+        check_dtype=False,
+    )

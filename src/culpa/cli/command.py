@@ -5,9 +5,10 @@ metadata) and parameters of the library (``Annotated[dict[str, Any], Described(.
 from `culpa._core.parameters`.
 """
 
+import csv
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -128,7 +129,7 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     if isinstance(parameter.kind, AnyOf):
         value = None if value is None else _number(value)
     elif parameter.kind is FEATURES and value is not None:
-        value = [name.strip() for name in value.split(",") if name.strip()]
+        value = [name for name in split_list(value) if name]
     elif parameter.kind is GROUPS:
         value = _groups(value or [], _flag(parameter)) or None
     dataclasses.replace(parameter, name=_flag(parameter)).check(value)
@@ -144,11 +145,25 @@ def _groups(given: list[str], flag: str) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for text in given:
         name, _, members = text.partition("=")
-        features = [member.strip() for member in members.split(",") if member.strip()]
+        features = [member for member in split_list(members) if member]
         if not name.strip() or not features:
             raise ValueError(f"{flag} must be 'name=a,b', where a and b are columns to learn from, got {text!r}.")
         groups.setdefault(name.strip(), []).extend(features)
     return groups
+
+
+def split_list(text: str) -> list[str]:
+    """Names given as 'a,b,c'; a name with a comma is quoted, as in CSV.
+
+    >>> split_list('a, "b,c"')
+    ['a', 'b,c']
+    """
+    return [name.strip() for cells in csv.reader([text], skipinitialspace=True) for name in cells]
+
+
+def join_list(names: Iterable[str]) -> str:
+    """What `split_list` takes apart again."""
+    return ",".join('"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name for name in names)
 
 
 def _number(text: str) -> int | float | str:

@@ -11,7 +11,7 @@ import typer
 
 from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
 from culpa.cli import console, project
-from culpa.cli.command import OPTION
+from culpa.cli.command import OPTION, split_list
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
@@ -148,11 +148,8 @@ class ReadingOptions:
     def reading(self) -> "Options":
         """The options, as readers take them."""
         from culpa.io.tables import Options, TableError
-        from culpa.io.tables.reading import one_character
 
         delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
-        for mark, name in ((delimiter, "--delimiter"), (self.decimal, "--decimal"), (self.thousands, "--thousands")):
-            one_character(mark, name)
         if self.no_header and self.header_rows:
             raise TableError(f"--no-header and --header-rows {self.header_rows} contradict each other.")
         if (self.every or self.hold or self.good) and not self.long:
@@ -458,10 +455,7 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
 
 
 def _split(given: Sequence[str]) -> tuple[str, ...]:
-    """Names given as 'a,b,c'; a name with a comma is quoted, as in CSV."""
-    import csv
-
-    return tuple(name.strip() for cells in csv.reader(given, skipinitialspace=True) for name in cells)
+    return tuple(name for text in given for name in split_list(text))
 
 
 def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:

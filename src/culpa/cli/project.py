@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import suggestion
-from culpa._core.kinds import AnyOf
+from culpa._core.kinds import FEATURES, GROUPS, Flag
 from culpa._core.parameters import DETECTOR
+from culpa.cli.command import join_list
 
 NAME = "culpa.toml"
 
@@ -33,6 +34,8 @@ def defaults(path: Path) -> Defaults:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: this is not TOML: {error}.") from None
+    except RecursionError:
+        raise ValueError(f"{path}: lists or tables are nested too deeply.") from None
     found: Defaults = {command: {} for command in (*_READING_TABLES, "info")}
     _check_keys(content, (*_TOP, *_SECTIONS), str(path))
     for key, read in {**_TOP, **_SECTIONS}.items():
@@ -60,10 +63,24 @@ def _set(found: Defaults, commands: tuple[str, ...], variable: str, value: Any) 
 
 
 def _list(value: Any, what: str) -> list[str]:
-    items = [value] if isinstance(value, (str, int, float)) else value
-    if not isinstance(items, list) or any(isinstance(item, (list, dict)) for item in items):
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, (list, dict, bool)) for item in items):
         raise ValueError(f"{what} must be a text or a list of texts.")
     return [str(item) for item in items]
+
+
+def _text(value: Any, what: str) -> str:
+    """A text, a number or a time, as it would stand on the command line."""
+    if isinstance(value, (list, dict, bool)):
+        raise ValueError(f"{what} must be a text, got {value!r}.")
+    return str(value)
+
+
+def _pair(name: str, value: str, what: str) -> str:
+    """A name and a value as 'name=value'."""
+    if "=" in (name if what == "group" else value):
+        raise ValueError(f"a {what} must not contain '=', got {name if what == 'group' else value!r}.")
+    return f"{name}={value}"
 
 
 def _in_folder(text: str, folder: Path) -> str:
@@ -79,7 +96,7 @@ def _new(value: Any, found: Defaults, folder: Path) -> None:
 
 
 def _model(value: Any, found: Defaults, folder: Path) -> None:
-    path = _in_folder(str(value), folder)
+    path = _in_folder(_text(value, "'model'"), folder)
     _set(found, _LEARNING, "output", path)
     _set(found, (*_JUDGING, "compare", "update", "info"), "model", path)
 
@@ -89,13 +106,15 @@ def _reading(value: Any, found: Defaults, folder: Path) -> None:
     for key, item in value.items():
         variable = _READING[key]
         lists = variable in ("missing", "names", "good", "exclude")
-        text: Any = item if isinstance(item, int) and variable == "header_rows" else str(item)
-        if variable == "long" and isinstance(item, list):
-            text = ",".join(map(str, item))
-        if variable == "exclude_file":
-            text = _in_folder(text, folder)
         commands = _LEARNING if key in ("from", "to") else _READING_TABLES  # new rows are of another time
-        _set(found, commands, variable, _list(item, f"'{key}'") if lists else text)
+        if lists:
+            items = _list(item, f"'{key}'")
+            whole = variable == "names" and isinstance(item, list)
+            _set(found, commands, variable, [join_list(items)] if whole else items)
+            continue
+        is_list = variable == "long" and isinstance(item, list)
+        text = join_list(_list(item, f"'{key}'")) if is_list else _text(item, f"'{key}'")
+        _set(found, commands, variable, _in_folder(text, folder) if variable == "exclude_file" else text)
 
 
 def _columns(value: Any, found: Defaults, folder: Path) -> None:
@@ -108,18 +127,20 @@ def _columns(value: Any, found: Defaults, folder: Path) -> None:
 
 def _units(value: Any, found: Defaults, folder: Path) -> None:
     if value:
-        _set(found, ("fit",), "unit", [f"{name}={unit}" for name, unit in value.items()])
+        units = [_pair(name, _text(unit, f"the unit of {name!r}"), "unit") for name, unit in value.items()]
+        _set(found, ("fit",), "unit", units)
 
 
 def _groups(value: Any, found: Defaults, folder: Path) -> None:
     variable = DETECTOR["groups"].option or "groups"
-    _set(found, _LEARNING, variable, [f"{name}={','.join(_list(items, name))}" for name, items in value.items()])
+    groups = [_pair(name, join_list(_list(items, f"group {name!r}")), "group") for name, items in value.items()]
+    _set(found, _LEARNING, variable, groups)
 
 
 def _context(value: Any, found: Defaults, folder: Path) -> None:
     _check_keys(value, ("given",), "section 'context'")
     if "given" in value:
-        _set(found, _LEARNING, "given", ",".join(_list(value["given"], "'given'")))
+        _set(found, _LEARNING, "given", join_list(_list(value["given"], "'given'")))
 
 
 def _limits(value: Any, found: Defaults, folder: Path) -> None:
@@ -130,23 +151,34 @@ def _limits(value: Any, found: Defaults, folder: Path) -> None:
 def _parameters(value: Any, found: Defaults, folder: Path) -> None:
     """Parameters of the detector, under the names of their options."""
     names = {parameter.option or name: parameter for name, parameter in DETECTOR.items()}
-    _check_keys(value, names, "section 'detector'")
+    flags = {f"no_{name}": name for name, parameter in names.items() if isinstance(parameter.kind, Flag)}
+    _check_keys(value, {**names, **flags}, "section 'detector'")
     for key, item in value.items():
-        number = isinstance(names[key].kind, AnyOf)
+        parameter = names[flags.get(key, key)]
+        if isinstance(parameter.kind, Flag) != isinstance(item, bool):
+            raise ValueError(
+                f"{key!r} must be {'true or false' if isinstance(parameter.kind, Flag) else 'a value'}, got {item!r}."
+            )
+        if parameter.kind is GROUPS:
+            _groups(item, found, folder)
+            continue
+        text = join_list(_list(item, f"'{key}'")) if parameter.kind is FEATURES else item
+        plain = item if isinstance(item, bool) else _text(text, f"'{key}'")
         commands = ("fit",) if key == "smooth" else _LEARNING
-        _set(found, commands, key, str(item) if number else item)
+        _set(found, commands, flags.get(key, key), not plain if key in flags else plain)
 
 
 def _incidents(value: Any, found: Defaults, folder: Path) -> None:
     _check_keys(value, ("gap", "min_length", "baseline"), "section 'incidents'")
     for key, item in value.items():
-        _set(found, ("incidents", "report"), key, str(item) if key == "gap" else item)
+        _set(found, ("incidents", "report"), key, _text(item, f"'{key}'"))
 
 
 def _report(value: Any, found: Defaults, folder: Path) -> None:
     _check_keys(value, ("output", "title"), "section 'report'")
     for key, item in value.items():
-        _set(found, ("report",), key, _in_folder(str(item), folder) if key == "output" else str(item))
+        text = _text(item, f"'{key}'")
+        _set(found, ("report",), key, _in_folder(text, folder) if key == "output" else text)
 
 
 _TOP: dict[str, Callable[[Any, Defaults, Path], None]] = {"tables": _tables, "new": _new, "model": _model}

@@ -24,6 +24,7 @@ from culpa.io.model_checks import (
     check_header,
     count_features,
     n_columns_of,
+    names_of_cells,
 )
 from culpa.io.model_modes import check_modes, mixture_from, ranges_from, shapes_of_modes, units_from
 from culpa.io.model_values import check_forms, check_values, check_working
@@ -95,7 +96,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         units=header["units"],
         reading=header.get("reading", {}),
         abnormal_training_rows=_abnormal_table(arrays, header),
-        suspicious_cells=_cells_table(arrays, header, columns.names),
+        suspicious_cells=_cells_table(arrays, header, names_of_cells(columns)),
         blocks=_blocks(arrays),
         gathered=_gathered(arrays),
         limit_source=str(header["limits"].get("source", "")),

@@ -9,7 +9,7 @@ from culpa._core.json_values import to_json_value
 from culpa._core.types import Floats
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
-from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, is_number
+from culpa.io.model_checks import ABNORMAL_COLUMNS, CELL_COLUMNS, Arrays, is_number, names_of_cells
 from culpa.io.model_container import FORMAT
 from culpa.io.model_modes import arrays_of_modes
 from culpa.models import PPCA, MixturePPCA
@@ -57,9 +57,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         arrays["abnormal"] = _numbers(abnormal[name] for name in ABNORMAL_COLUMNS)
     if (cells := fitted.suspicious_cells) is not None:
         columns = {name: np.asarray(cells[name])[:_MOST_CELLS] for name in CELL_COLUMNS}
-        columns["feature"] = np.array(
-            [fitted.columns.names.index(name) for name in columns["feature"]], dtype=np.float64
-        )
+        names = names_of_cells(fitted.columns)
+        columns["feature"] = np.array([names.index(name) for name in columns["feature"]], dtype=np.float64)
         arrays["suspicious"] = _numbers(columns.values())
     forms = fitted.explainer().forms
     if forms is not None:

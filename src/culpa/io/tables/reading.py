@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from culpa.io.tables.lines import make_decoder
 from culpa.io.tables.table import TableError
 
 # what a model file keeps, so that later commands read tables in the same way
@@ -48,6 +49,16 @@ class Options:
     hold: str | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)  # of the columns of an earlier table
+
+    def __post_init__(self) -> None:
+        """Check options wherever they come from: the command line, a project file or a model file."""
+        for name in ("delimiter", "decimal", "thousands"):
+            one_character(getattr(self, name), f"--{name}")
+        make_decoder(self.encoding)
+        if self.header_rows is not None and self.header_rows < 0:
+            raise TableError(f"--header-rows must be at least 0, got {self.header_rows}.")
+        if self.long and len(self.long) not in (3, 4):
+            raise TableError("--long needs the columns of tag, time, value and, if there is one, quality.")
 
     def remembered(self) -> dict[str, Any]:
         """What is worth keeping in a model file: options that were given, as plain values."""
