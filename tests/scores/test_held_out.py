@@ -247,3 +247,23 @@ class TestDiscoveries:
             missed.append((~found[:20]).mean())
         assert 0.1 < np.mean(false) <= 0.2
         assert np.mean(missed) < 0.01
+
+
+def test_one_score_is_not_extrapolated():
+    one = HeldOutScores.of(np.array([3.0]), np.array([0]))
+    assert one.limit(0.99).value == 3.0
+    assert np.isfinite(one.p_values(np.array([5.0]), extrapolate=True)).all()
+
+
+def test_no_score_has_no_limit():
+    nothing = HeldOutScores.of(np.array([np.nan]), np.array([0]))
+    assert not nothing.reaches(0.99)
+    with pytest.raises(ValueError, match="no held-out row has a score"):
+        nothing.limit(0.99)
+
+
+def test_later_rows_join_blocks_whose_scores_were_not_kept():
+    before = HeldOutScores(np.array([5, 5]), np.empty(0), np.empty(0, dtype=np.int64))
+    after = before.then(np.arange(3.0), np.array([0, 1, 2]), np.array([0, 1]))
+    assert after.n_per_block.tolist() == [6, 6, 1]
+    assert after.largest.size == 0  # rows of before may have scored higher

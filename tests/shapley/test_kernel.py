@@ -183,17 +183,52 @@ def test_needs_ten_times_fewer_coalitions_than_independent_orders():
 
 class TestExplainer:
     def test_tolerance(self):
-        model = gaussian(10, 4)
+        model = gaussian(14, 4)
         explainer = Explainer(model, method="kernel", tolerance=0.02)
-        X = model.sample(20, np.random.default_rng(3)) + np.eye(20, 10) * 4
+        X = model.sample(20, np.random.default_rng(3)) + np.eye(20, 14) * 4
         why = explainer.explain(X)
         exact = Explainer(model).explain(X).values
         errors = np.linalg.norm(why.values - exact, axis=1) / np.linalg.norm(exact, axis=1)
         assert np.median(errors) < 0.03
-        assert explainer.chosen == f"kernel: {why.n_evaluations:,} coalitions of 10 players"
+        assert explainer.chosen == f"kernel: {why.n_evaluations:,} coalitions of 14 players"
         assert why.method == "kernel"
         assert why.n_replicates == N_FOLDS
         np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-10)
+
+    @pytest.mark.parametrize("how", [{}, {"tolerance": 1e-6}, {"n_orders": 100}, {"max_coalitions": 256}])
+    def test_few_players_are_exact(self, how):
+        """All coalitions of eight players are cheaper than regressions on more."""
+        model = gaussian(8, 3)
+        X = 2 * np.random.default_rng(0).normal(size=(5, 8))
+        X[3, 2] = np.nan
+        why = Explainer(model, method="kernel", **how).explain(X)
+        assert why.exact
+        assert why.n_evaluations <= 256
+        np.testing.assert_allclose(
+            why.values, Explainer(model, method="exact").explain(X).values, rtol=1e-9, atol=1e-12
+        )
+
+    def test_budgets_below_all_coalitions(self):
+        why = Explainer(gaussian(8, 3), method="kernel", max_coalitions=100).explain(np.ones((2, 8)))
+        assert not why.exact
+
+    @pytest.mark.parametrize("score", ["spe", "mahalanobis"])
+    @pytest.mark.parametrize("noise", [1e-4, 1e-8, 1e-10])
+    def test_values_add_up_where_the_noise_is_tiny(self, noise, score):
+        model = LatentGaussian(np.zeros(14), np.random.default_rng(0).normal(size=(14, 3)), noise)
+        X = model.sample(6, 1)
+        X[3:, 5] = np.nan
+        why = Explainer(model, score, method="kernel", n_orders=8).explain(X)
+        assert not why.exact
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-9)
+
+    @pytest.mark.parametrize("game", ["conditional", "interventional", "minimal"])
+    @pytest.mark.parametrize("score", ["spe", "t2"])
+    def test_models_without_components(self, score, game):
+        model = LatentGaussian(np.zeros(14), np.zeros((14, 0)), 0.5)
+        X = np.random.default_rng(0).normal(size=(3, 14))
+        why = Explainer(model, score, game=game, method="kernel", n_orders=8).explain(X)
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-9, atol=1e-12)
 
     def test_groups_given_and_missing_cells(self):
         model = gaussian(9, 3)

@@ -63,3 +63,14 @@ def test_progress_begins_before_the_first_estimate(monkeypatch):
     monkeypatch.setattr(plan, "permutation", lambda *args, **kw: (seen.append("estimate"), real(*args, **kw))[1])
     assert explainer.chosen.startswith("permutation")
     assert seen[:2] == [0.0, "estimate"]
+
+
+def test_exact_samples_report_their_progress():
+    """All orders of two players leave no error to divide by."""
+    model = LatentGaussian(np.zeros(2), np.ones((2, 1)), 0.5)
+    seen = []
+    why = Explainer(model, method="permutation", progress=lambda *at: seen.append(at)).explain(np.ones((3, 2)))
+    assert (1.0, 0.0) in seen
+    np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
+    nothing = Explainer(LatentGaussian(np.zeros(5), np.zeros((5, 0)), 0.5), "t2", method="permutation")
+    np.testing.assert_array_equal(nothing.explain(np.ones((2, 5))).values, 0.0)

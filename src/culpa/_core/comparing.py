@@ -11,7 +11,7 @@ from culpa._core.types import Floats, Mask, Positions
 ROUNDING = 1e-9  # of a limit, or of the largest value of a row, by which equal numbers may differ
 
 
-def exceeds(score: ArrayLike, limit: ArrayLike) -> Mask:
+def exceeds(score: ArrayLike, limit: Floats | float) -> Mask:
     """Which scores lie above the limit by more than rounding; a missing score does not.
 
     >>> exceeds([2.0, 2.0 * (1 + 1e-12), 2.1], 2.0)

@@ -194,11 +194,11 @@ def values_of(score: QuadraticScore, X: Floats, members: Floats) -> Floats:
     outside = 1 - members
     known = members / g.noise
     # (B, p, p) and (B, p, n): the normal equations of the latent variables
-    H = np.eye(p) + (known @ (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)).reshape(-1, p, p)
+    H = np.eye(p) + (known @ (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)).reshape(len(members), p, p)
     z = np.linalg.solve(H, ((known[:, None, :] * X) @ W).transpose(0, 2, 1))
     mean = members[:, None, :] * X + outside[:, None, :] * (z.transpose(0, 2, 1) @ W.T)
     # F W over the features outside: how their uncertainty enters the score
-    spread = (outside @ (W[:, None, :] * F.T[:, :, None]).reshape(len(W), -1)).reshape(len(members), len(F), p)
+    spread = (outside @ (W[:, None, :] * F.T[:, :, None]).reshape(len(W), len(F) * p)).reshape(len(members), len(F), p)
     doubt = (np.linalg.solve(H, spread.transpose(0, 2, 1)).transpose(0, 2, 1) * spread).sum(axis=(1, 2))
     noise = outside @ ((F**2).sum(axis=0) * g.noise)
     return np.asarray(((mean @ F.T) ** 2).sum(axis=2) + (doubt + noise)[:, None])

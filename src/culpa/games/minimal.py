@@ -69,7 +69,8 @@ class Minimal(Relative):
     def __init__(self, score: QuadraticScore, locality: float = 0.01, observed: Mask | None = None) -> None:
         self.score, self.locality = score, locality
         self.observed: Mask = np.ones(score.gaussian.n_features, dtype=np.bool_) if observed is None else observed
-        self.gamma = locality * float((score.root**2).sum()) / score.gaussian.n_features
+        # a score that is always 0, such as T2 without components, has no curvature to compare with
+        self.gamma = locality * (float((score.root**2).sum()) / score.gaussian.n_features or 1.0)
 
     @cached_property
     def _likeness(self) -> Conditional:

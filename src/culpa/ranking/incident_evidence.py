@@ -81,9 +81,8 @@ def _falls(parts: Floats, columns: Floats, players: Sequence[Sequence[int]]) -> 
     if all(len(player) == 1 for player in players):
         one = columns[:, [player[0] for player in players]]
         squares = (one**2).sum(axis=0)
-        return np.divide(
-            ((parts @ one) ** 2).sum(axis=0), squares, out=np.zeros(len(players)), where=squares > _RANK**2
-        )
+        falls = ((parts @ one) ** 2).sum(axis=0)
+        return np.asarray(np.divide(falls, squares, out=np.zeros(len(players)), where=squares > _RANK**2))
     return np.array([float(((parts @ _basis(columns[:, list(player)])) ** 2).sum()) for player in players])
 
 

@@ -248,7 +248,7 @@ class Lowest:
         members, (m, d) = (size - 1) * self.widest, self.root.shape
         n_sets = math.comb(len(self.players), size - 1)
         each = _PER_SET + 2.0 * m * (members * (members + d) + (d * self.widest if self.widest > 1 else 0))
-        return n_sets * each > _OPERATIONS or 2.0 * n_sets * d * (members + 1) > _OPERATIONS_PER_ROW
+        return bool(n_sets * each > _OPERATIONS or 2.0 * n_sets * d * (members + 1) > _OPERATIONS_PER_ROW)
 
     def _best(self, size: int, rows: Positions, room: float) -> tuple[list[Chosen], Floats]:
         """The set of so many players with the lowest score, for each row, and that score."""

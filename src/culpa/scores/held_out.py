@@ -132,7 +132,7 @@ class HeldOutScores(CopiedInUse):
         everything = np.concatenate([self.largest[here], values])
         block = np.concatenate([moved[self.block[here]], place])
         # below what was kept so far, only the later scores are known
-        floor = self.largest[0] if self.n_per_block.sum() > len(self.largest) else -np.inf
+        floor = self.largest.min(initial=np.inf) if self.n_per_block.sum() > len(self.largest) else -np.inf
         order = np.argsort(everything, kind="stable")
         order = order[everything[order] >= floor][-_kept(rows.sum()) :]
         weights = rows / np.maximum(counts, 1) if forget or self.weights is not None else None
@@ -154,10 +154,12 @@ class HeldOutScores(CopiedInUse):
 
     def reaches(self, confidence: float) -> bool:
         """Whether enough of the largest scores were kept for so little confidence."""
-        return self._n_above(1 - confidence) < len(self.largest)
+        return bool(len(self.largest)) and self._n_above(1 - confidence) < len(self.largest)
 
     def limit(self, confidence: float) -> HeldOutLimit:
         """The limit that a share 1 - ``confidence`` of normal rows exceeds."""
+        if not len(self.largest):
+            raise ValueError("no held-out row has a score, so there is no limit: pass rows with observed cells.")
         if not self.reaches(confidence):
             raise ValueError(
                 f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept. Choose a higher confidence."
@@ -307,7 +309,7 @@ class HeldOutScores(CopiedInUse):
         """The threshold of the tail, the scores above it, and how many rows they stand for."""
         wanted = max(float(_FEWEST_IN_TAIL), float(round(_TAIL_SHARE * self.n)))
         m = min(int(np.searchsorted(self._from_top, wanted - 1e-9)), len(self.largest) - 1)
-        return float(self.largest[-m - 1]), self.largest[-m:], float(self._from_top[m])
+        return float(self.largest[-m - 1]), self.largest[len(self.largest) - m :], float(self._from_top[m])
 
     def _tail_level(self, rate: float) -> float:
         """The level of a rate beyond what the rows resolve."""
@@ -319,7 +321,7 @@ class HeldOutScores(CopiedInUse):
         threshold, top, rows = self._tail()
         m, largest, n = len(top), float(self.largest[-1]), self.n + self._alike
         alone = m / self._alike  # scores of the tail that say something new
-        if threshold <= 0:
+        if threshold <= 0 or not m:  # nothing to extrapolate from
             return lambda rates: np.full(np.shape(rates), largest)
         if alone >= _GENERALISED_FROM:
             shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))

@@ -23,7 +23,7 @@ from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule
 from culpa.shapley.few_missing import SMALLEST_NET, FewMissing
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
-from culpa.shapley.kernel import FEWEST_PLAYERS, PairedRule, kernel, paired_rule, pairs_for_tolerance
+from culpa.shapley.kernel import PairedRule, kernel, paired_rule, pairs_for_tolerance, values_all
 from culpa.shapley.leading import until_certain
 from culpa.shapley.missing_coalitions import MissingCoalitions
 from culpa.shapley.partial_order import PartialOrder
@@ -368,7 +368,9 @@ class Engine:
             if plan.affordable(self.game, n_players, budget):
                 return True
             return plan.affordable(self.game, n_players, budget, on_gpu.SPEED) and self._device(n_players) == "gpu"
-        return self.settings.method == "exact" or (self.settings.method == "kernel" and n_players < FEWEST_PLAYERS)
+        if self.settings.method == "kernel":
+            return values_all(n_players, self._n_pairs)
+        return self.settings.method == "exact"
 
     def _device(self, n_players: int) -> DeviceName:
         """Where exact values are computed; "auto" if the number of rows decides."""

@@ -4,12 +4,13 @@ A compiled kernel (`culpa._kernels.form_values`) does it for many rows of few fe
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.threads import in_threads, n_threads
+from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.form_values import FormValues
 from culpa.games.arrays import as_array_like, row_chunks
@@ -19,6 +20,7 @@ _CHUNK_ELSEWHERE = 1 << 24  # the same on a GPU
 _ALONE = 10**7  # multiplications that one thread does before another one could have started
 _AT_ONCE = 10**9  # multiplications that a compiled kernel does in a tenth of a second, after which Ctrl-C is answered
 _FEW_ROWS = 4  # of which all products are found at once
+_LIMITED = 10**6  # multiplications from which on BLAS uses threads, and limiting these costs little
 
 
 def n_products(n_features: int) -> int:
@@ -42,7 +44,9 @@ def evaluate_threaded(
     if n <= _FEW_ROWS:
         rows = X if coordinates is None else X @ coordinates
         first, second = upper(d)
-        return np.asarray((rows[:, first] * rows[:, second]) @ flat.T + constants)
+        # next to busy processes, threads of BLAS would wait for each other ten times as long as one takes
+        with one_blas_thread() if n * flat.size > _LIMITED else nullcontext():
+            return np.asarray((rows[:, first] * rows[:, second]) @ flat.T + constants)
     chunk = max(256, _CHUNK // n_products(d))
     # a few tasks per thread, so that a busy core does not hold up the rest; none too small to be worth a thread
     size = max(_ALONE // flat.size, -(-n // (8 * n_threads(n_jobs))))

@@ -48,11 +48,11 @@ from culpa._core.threads import interruptible, one_blas_thread
 from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.games.arrays import row_chunks
+from culpa.shapley.exact import exact
 from culpa.shapley.permutation import summarise
 from culpa.shapley.shares import Players, Progress, Shares
 from culpa.shapley.tolerance import Effort, size_for_tolerance
 
-FEWEST_PLAYERS = 4  # fewer have so few coalitions that all are valued
 N_FOLDS = 10
 _MOST_FITTED = 2000  # pairs that a surrogate is fitted to; it takes about their number to the third operations
 _INTERACTION = 1.25  # rho times P, measured to be about best with 33 and with 166 features
@@ -63,6 +63,7 @@ _CELLS_PER_CALL = 1 << 19  # numbers that one call of numpy sorts or looks up, w
 _FEW_PRODUCTS = 4  # of one call; these are so large that threads of BLAS are worth it
 _ROWS_PER_CHUNK = 256
 _FEWEST_PAIRS, _MOST_PAIRS = 100, 1 << 16
+_FEW_PLAYERS = 12  # whose coalitions are all valued, unless fewer were asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +157,23 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     return PairedRule(signs, weights, solve, precision, _cross(fitted))
 
 
+def values_all(n_players: int, n_pairs: int) -> bool:
+    """Whether there are no more pairs than that, so that exact values cost no more."""
+    return _all_pairs(n_players) <= max(N_FOLDS, n_pairs)
+
+
+def _all_pairs(n_players: int) -> int:
+    """Pairs of coalitions, without that of nobody and everybody."""
+    return (1 << max(0, n_players - 1)) - 1
+
+
 def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progress: Progress | None = None) -> Shares:
     """Shapley values by regression on the coalitions of the rule, with standard errors from its folds."""
     coalitions = rule.coalitions()
     members = np.zeros((len(coalitions), game.n_features))
     for k, player in enumerate(players):
         members[:, player] = coalitions[:, k : k + 1]
+    everybody = members[-1] > 0
     chunks, parts = row_chunks(X, _ROWS_PER_CHUNK), []
     for done, rows in enumerate(chunks):
         step = max(1, _CELLS_PER_CHUNK // (game.n_features * (len(rows) + game.n_features)))
@@ -171,6 +183,9 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
         with one_blas_thread() if step > _FEW_PRODUCTS else nullcontext():
             for start in range(0, len(members), step):
                 values[start : start + step] = game.values(rows, members[start : start + step])
+        if not game.base_varies:  # the score itself has more digits than its value as a coalition
+            total = game.total(np.where(everybody, rows, np.nan), np.flatnonzero(everybody))
+            values[-1] = values[-2] + (total - game.base_value)
         with one_blas_thread():
             parts.append(interruptible(rule.replicates, values))
         if progress is not None:
@@ -190,11 +205,19 @@ def pairs_for_tolerance(
     progress: Progress | None,
 ) -> int:
     """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
+    n_players = len(players)
     largest = _MOST_PAIRS if budget is None else max(1, budget // 2 - 1)
-    first = min(max(_FEWEST_PAIRS, 4 * len(players)), largest)
+    few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
+    first = min(max(_FEWEST_PAIRS, 4 * n_players, few), largest)
+
+    def estimate(pairs: int) -> Shares:
+        if values_all(n_players, pairs):
+            return exact(game, reference, players)
+        return kernel(game, reference, players, paired_rule(n_players, pairs, seed))
+
     remedy = "Raise the tolerance, use method='permutation', or put features into groups."
     return size_for_tolerance(
-        lambda pairs: kernel(game, reference, players, paired_rule(len(players), pairs, seed)),
+        estimate,
         Effort(first, largest, lambda pairs, ratio: math.ceil(pairs * min(4.0, max(1.4, ratio**1.5)))),
         tolerance,
         progress,

@@ -34,10 +34,10 @@ def size_for_tolerance(
     size = effort.first
     while True:
         shares = estimate(size)
-        errors = np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1)
-        error = float(np.median(errors))
+        errors, sizes = (np.linalg.norm(array, axis=1) for array in (shares.std_error, shares.values))
+        error = float(np.median(np.divide(errors, sizes, out=np.zeros_like(errors), where=errors > 0)))
         if progress is not None:
-            progress(min(1.0, (tolerance / error) ** 2), error)
+            progress(min(1.0, (tolerance / error) ** 2) if error > tolerance else 1.0, error)
         if error <= tolerance:
             return size
         if size >= effort.largest:
