@@ -11,9 +11,6 @@ EXPECTED_FAILURES = {
     "check_outliers_train": "the theoretical 99% limit flags none of the check's training rows",
     "check_outliers_fit_predict": "the theoretical 99% limit flags none of the check's training rows",
 }
-# Weights count rows, but this check also shuffles them, and an automatic number of components is chosen by blocks of
-# consecutive rows. With a fixed number it passes.
-SHUFFLED = {"check_sample_weight_equivalence_on_dense_data": "components are chosen by consecutive rows"}
 WEIGHTS = (
     "check_sample_weights_pandas_series",
     "check_sample_weights_not_an_array",
@@ -42,8 +39,6 @@ def expected_failures(estimator):
     if not isinstance(estimator, PCADetector):
         return {}
     failures = EXPECTED_FAILURES if estimator.limit == "auto" else {}
-    if estimator.n_components == "auto":
-        failures = failures | SHUFFLED
     refused = estimator.trim or estimator.limit == "conformal" or estimator.model != "ppca"
     return failures | REFUSED if refused else failures
 
