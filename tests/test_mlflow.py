@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import culpa
 from culpa import PCADetector
 from culpa.datasets import make_plant
 
@@ -119,3 +120,14 @@ def test_says_how_to_install_it(detector, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
     with pytest.raises(ImportError, match=re.escape("needs MLflow 3 or later: pip install 'culpa[mlflow]'.")):
         culpa.mlflow.save_model(detector, tmp_path / "plant")
+
+
+@pytest.mark.parametrize("options", [{"lags": 1}, {"smooth": 0.5}])
+def test_detectors_that_need_earlier_rows_are_refused_with_advice_that_works(tmp_path, options):
+    from culpa.mlflow import save_model
+
+    detector = PCADetector(**options).fit(np.random.default_rng(0).normal(size=(100, 3)))
+    with pytest.raises(ValueError, match=r"Save it with detector\.save"):
+        save_model(detector, tmp_path / "plant")
+    detector.save(tmp_path / "plant.culpa")
+    assert culpa.load(tmp_path / "plant.culpa").limit_ == detector.limit_

@@ -60,6 +60,11 @@ def _mlflow() -> Any:
 
 def _stored(fitted: FittedDetector, folder: str) -> dict[str, Any]:
     """What MLflow needs to store a detector: the model file, and the columns that go in and come out."""
+    if fitted.columns.lags or fitted.columns.smooth is not None:
+        raise ValueError(
+            "MLflow scores each row separately, but a detector with lags or smooth judges rows by earlier rows. Save it "
+            "with detector.save, or fit without lags and smooth."
+        )
     path = Path(folder, _FILE)
     save(fitted, path)
     return {

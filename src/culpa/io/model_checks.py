@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
-from culpa.columns import Lagged
+from culpa.columns import Columns
 from culpa.models.blocks import HELD
 from culpa.scores.limits import Tail
 
@@ -38,7 +38,7 @@ class ModelFileError(ValueError):
     """A file that is not a model file, is damaged, or comes from a newer version."""
 
 
-def names_of_cells(columns: Lagged) -> tuple[str, ...]:
+def names_of_cells(columns: Columns) -> tuple[str, ...]:
     """The columns of suspicious cells, by the numbers that files have for them: those that are judged, then those given."""
     return (*columns.names, *(name for name in columns.inputs if name not in columns.names))
 

@@ -59,7 +59,7 @@ class _Answers(ABC):
             what = "lags" if fitted.columns.lags else "smooth"
             raise ValueError(
                 f"the detector was fitted with {what}, so it judges each row by earlier rows. Record batches come in any "
-                "order. Use the incidents of each machine, or fit without it."
+                f"order. Sort the rows and use detector.score_samples or culpa.jobs.incidents, or fit without {what}."
             )
         check_numbers(schema, fitted.columns.inputs)
         self.fitted = fitted
