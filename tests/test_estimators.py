@@ -17,6 +17,7 @@ WEIGHTS = (
     "check_sample_weights_list",
     "check_sample_weights_not_overwritten",
     "check_sample_weights_shape",
+    "check_sample_weight_equivalence_on_dense_data",
 )
 REFUSED = dict.fromkeys(WEIGHTS, "trim, conformal limits and other models do not take weights")
 
