@@ -118,7 +118,7 @@ def test_says_how_to_install_it(detector, monkeypatch, tmp_path):
     import culpa.mlflow
 
     monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
-    with pytest.raises(ImportError, match=re.escape("needs MLflow 3 or later: pip install 'culpa[mlflow]'.")):
+    with pytest.raises(ImportError, match=re.escape("culpa.mlflow needs mlflow: pip install 'culpa[mlflow]'")):
         culpa.mlflow.save_model(detector, tmp_path / "plant")
 
 

@@ -20,12 +20,16 @@ def is_private(name):
     return name.startswith("_") and not name.endswith("__") and name not in PUBLIC_UNDERSCORES
 
 
+# openpyxl shows rows as a sheet lists them only here; its public reader leaves out rows that are out of order
+OF_OPENPYXL = {"_date_formats", "_timedelta_formats", "_get_source", "_shared_strings"}
+
+
 def foreign_accesses(node, own=frozenset()):
     """Private attributes that are neither of ``self`` or ``cls`` nor of the class whose code this is."""
     if isinstance(node, ast.ClassDef):
         own = {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef)}
         own |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
-    if isinstance(node, ast.Attribute) and is_private(node.attr):
+    if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in OF_OPENPYXL:
         of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
         if not of_self and node.attr not in own:
             yield f"line {node.lineno}: {ast.unparse(node)}"
@@ -88,6 +92,7 @@ ACROSS_MODULES = {
     "scores/test_missing_patterns.py",
     "typing/test_user_scripts.py",
     "spark/test_on_spark.py",
+    "cli/test_outputs.py",
 }
 
 

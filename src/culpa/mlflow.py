@@ -54,8 +54,9 @@ def load_model(model_uri: str) -> PCADetector:
 
 def _mlflow() -> Any:
     """MLflow takes seconds to import, so it is imported when it is used."""
+    mlflow = require("mlflow", "culpa.mlflow", "mlflow")
     require("mlflow.pyfunc", "culpa.mlflow", "mlflow")
-    return require("mlflow", "culpa.mlflow", "mlflow")
+    return mlflow
 
 
 def _stored(fitted: FittedDetector, folder: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_goes_with_given_and_not_with_lags():
 
 
 def test_rows_must_follow_each_other(detector):
-    with pytest.warns(UserWarning, match="smooth=0.2 assumes that each row follows"):
+    with pytest.warns(UserWarning, match="smooth=0.2 remembers no rows from before a gap"):
         detector.predict(rows_of(30).iloc[[0, 3, 20, 21]])
 
 

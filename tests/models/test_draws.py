@@ -22,7 +22,6 @@ KINDS = {
     "gaussian": NormalRows(GAUSSIAN),
     "student": NormalRows(STUDENT),
     "mixture": NormalRows(MIXTURE),
-    "student and mixture": NormalRows(LatentMixture([0.5, 0.5], (STUDENT, OTHER))),
     "copula": NormalRows(LatentGaussian(np.zeros(4), LOADINGS / 2, 0.3), MARGINS),
 }
 X = np.array([[3.0, 1.0, 2.0, 0.3], [0.1, 0.2, 4.0, 7.0], [2.0, 1.0, 3.0, 2.0]])

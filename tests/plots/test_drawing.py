@@ -126,7 +126,7 @@ def test_content_needs_no_matplotlib():
 
 def test_missing_matplotlib_is_one_sentence(why, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"^plots need matplotlib: pip install 'culpa\[plots\]'\.$"):
+    with pytest.raises(ImportError, match=r"^A plot needs matplotlib: pip install 'culpa\[plots\]'$"):
         why.plot.waterfall()
 
 

@@ -137,8 +137,9 @@ def frame_like(native: Any, columns: Mapping[Any, Any], labels: NDArray[Any] | N
     frame = to_frame(native)
     backend: Any = frame.implementation if isinstance(frame, nw.DataFrame) else _installed_kind()
     if backend is None:
-        records: Any = np.rec
-        return records.fromarrays([np.asarray(cells) for cells in columns.values()], names=list(columns))
+        make: Any = np.rec.fromarrays
+        records: DataFrame = make([np.asarray(cells) for cells in columns.values()], names=list(columns))
+        return records
     result = nw.from_dict(dict(columns), backend=backend).to_native()
     if labels is not None and _index(native) is not None:
         result.index = index_of(native, labels)

@@ -57,8 +57,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         arrays["abnormal"] = _numbers(abnormal[name] for name in ABNORMAL_COLUMNS)
     if (cells := fitted.suspicious_cells) is not None:
         columns = {name: np.asarray(cells[name])[:_MOST_CELLS] for name in CELL_COLUMNS}
-        names = names_of_cells(fitted.columns)
-        columns["feature"] = np.array([names.index(name) for name in columns["feature"]], dtype=np.float64)
+        known = names_of_cells(fitted.columns)
+        columns["feature"] = np.array([known.index(name) for name in columns["feature"]], dtype=np.float64)
         arrays["suspicious"] = _numbers(columns.values())
     forms = fitted.explainer().forms
     if forms is not None:

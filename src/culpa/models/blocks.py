@@ -170,11 +170,16 @@ class Placed(NamedTuple):
 class BlockGatherer:
     """Takes rows in any portions and ends with the blocks that `BlockMoments.of` makes of all rows at once."""
 
+    _held: list[Floats]  # rows, while they are few
+    _pieces: list[Moments]  # what takes their place
+    _size: int  # of a piece
+    _reference: Floats | None
+
     def __init__(self, n_columns: int) -> None:
         self._held = [np.empty((0, n_columns))]
-        self._pieces: list[Moments] = []
+        self._pieces = []
         self._size = HELD // _PIECES
-        self._reference: Floats | None = None
+        self._reference = None
 
     def then(self, X: Floats) -> "BlockGatherer":
         """Another one, which has seen these rows, too."""
