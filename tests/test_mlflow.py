@@ -117,7 +117,7 @@ def test_nothing_is_pickled(saved):
 def test_says_how_to_install_it(detector, monkeypatch, tmp_path):
     import culpa.mlflow
 
-    monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match=re.escape("culpa.mlflow needs mlflow: pip install 'culpa[mlflow]'")):
         culpa.mlflow.save_model(detector, tmp_path / "plant")
 

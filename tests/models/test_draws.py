@@ -31,7 +31,7 @@ X = np.array([[3.0, 1.0, 2.0, 0.3], [0.1, 0.2, 4.0, 7.0], [2.0, 1.0, 3.0, 2.0]])
 @pytest.mark.parametrize("kind", KINDS)
 def test_walking_gives_the_draws_of_the_definition(kind, independent):
     rows = KINDS[kind]
-    game = Simulated(FunctionScore("f", rows, lambda R: R[:, 0]), independent=independent)
+    game = Simulated(FunctionScore("f", rows, lambda R: R[:, 0], independent=independent))
     chances = rows.chances(3, np.random.default_rng(1))
     for k in range(3):
         known: list[int] = []
