@@ -208,6 +208,16 @@ class TestExplainer:
             why.values, Explainer(model, method="exact").explain(X).values, rtol=1e-9, atol=1e-12
         )
 
+    @pytest.mark.parametrize("budget", [16, 22, 31, 50, 99, 255, 1000])
+    @pytest.mark.parametrize("n_players", [4, 9])
+    def test_budgets_are_kept_or_refused(self, budget, n_players):
+        explainer = Explainer(gaussian(n_players, 2), method="kernel", max_coalitions=budget)
+        if budget < min(2**n_players, 22):
+            with pytest.raises(ValueError, match="max_coalitions=16 is too few"):
+                explainer.explain(np.ones((1, n_players)))
+        else:
+            assert explainer.explain(np.ones((1, n_players))).n_evaluations <= budget
+
     def test_budgets_below_all_coalitions(self):
         why = Explainer(gaussian(8, 3), method="kernel", max_coalitions=100).explain(np.ones((2, 8)))
         assert not why.exact
@@ -242,7 +252,7 @@ class TestExplainer:
 
     def test_budget_and_small_games(self):
         assert (
-            Explainer(gaussian(8, 3), method="kernel", max_coalitions=50).explain(np.ones((1, 8))).n_evaluations <= 62
+            Explainer(gaussian(8, 3), method="kernel", max_coalitions=50).explain(np.ones((1, 8))).n_evaluations <= 50
         )
         three = Explainer(gaussian(3, 1), method="kernel")
         assert three.chosen == "exact: 8 coalitions of 3 players"
