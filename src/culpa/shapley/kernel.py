@@ -207,7 +207,9 @@ def pairs_for_tolerance(
     """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
     n_players = len(players)
     largest = _MOST_PAIRS if budget is None else N_FOLDS * ((budget // 2 - 1) // N_FOLDS)
-    fewest = min(1 << min(n_players, 8), 2 * N_FOLDS + 2)
+    if budget is not None and 2 * _all_pairs(n_players) + 2 <= budget:
+        return _all_pairs(n_players)
+    fewest = min(2 * _all_pairs(n_players), 2 * N_FOLDS) + 2
     if budget is not None and budget < fewest:
         raise ValueError(f"max_coalitions={budget} is too few for kernel regression: at least {fewest} are needed.")
     few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
