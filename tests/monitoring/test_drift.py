@@ -281,3 +281,20 @@ def test_columns_that_were_constant():
     assert (still.shift, still.variance_ratio) == (0.0, 1.0)
     assert "x4 was constant and moved by +0.3" in drift.sentence
     assert json.loads(drift.to_json())["features"][4]["shift"] is None
+
+
+def test_a_short_stretch_is_reduced_by_what_chance_adds_to_it():
+    """Distances of means of n rows fall with sqrt(n): ten rows are twice as far as a block of forty."""
+    rng = np.random.default_rng(0)
+    X, recent = rows(400, rng), rows(10, rng)
+    detector = PCADetector(**SETTINGS).fit(X)
+    z = (recent.mean(axis=0) - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    distance = np.sqrt(z @ np.linalg.solve(detector.model_.get_covariance(), z))
+    assert detector.drift(recent).mean.value == pytest.approx(distance / 2, rel=1e-6)
+    log_ratio = np.log(recent.var(axis=0, ddof=1) / X.var(axis=0, ddof=1))
+    factor = np.exp(np.sqrt((log_ratio**2).mean()) / 2)
+    assert detector.drift(recent).variance.value == pytest.approx(factor, rel=1e-6)
+    whole = rows(40, rng)
+    z = (whole.mean(axis=0) - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    distance = np.sqrt(z @ np.linalg.solve(detector.model_.get_covariance(), z))
+    assert detector.drift(whole).mean.value == pytest.approx(distance, rel=1e-6)
