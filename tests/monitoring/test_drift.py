@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -298,3 +299,18 @@ def test_a_short_stretch_is_reduced_by_what_chance_adds_to_it():
     z = (whole.mean(axis=0) - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     distance = np.sqrt(z @ np.linalg.solve(detector.model_.get_covariance(), z))
     assert detector.drift(whole).mean.value == pytest.approx(distance, rel=1e-6)
+
+
+def test_few_rows_are_less_than_half_a_block():
+    found = drift(0, n=40)
+    assert found.block_rows == 40
+    assert "not certain" in replace(found, n_rows=19).sentence
+    assert "not certain" not in replace(found, n_rows=20).sentence
+
+
+def test_measures_are_named_that_are_clear_among_four():
+    """Each of four measures must be below 0.05 / 4."""
+    found = drift(0, "shifted")
+    mean, angle = replace(found.mean, p_value=1e-5), found.angle
+    assert "turned" in replace(found, mean=mean, angle=replace(angle, p_value=0.012)).sentence
+    assert "turned" not in replace(found, mean=mean, angle=replace(angle, p_value=0.013)).sentence
