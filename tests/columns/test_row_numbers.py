@@ -10,15 +10,8 @@ from command_line import run
 from culpa import PCADetector
 from culpa._core.fit_warning import FitWarning
 from culpa.columns.row_numbers import row_number, row_numbers
-from culpa.datasets import (
-    ODDS_NAMES,
-    SERVERS,
-    DataFileError,
-    load_cars04,
-    load_odds,
-    load_server,
-    load_tennessee_eastman,
-)
+from culpa.datasets import ODDS_NAMES, DataFileError, load_cars04, load_odds
+from studies.recorded import SERVERS, load_server, load_tennessee_eastman
 
 N = 200
 DAYS = pd.date_range("2024-02-01", periods=N, freq="D")
