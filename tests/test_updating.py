@@ -187,6 +187,21 @@ class TestRealisedRates:
         detector = PCADetector().fit(plant(1000, 0)).partial_fit(plant(1500, 1, shift=3.0), forget=0.001)
         assert 0.003 <= rate(detector, plant(10_000, 2, shift=3.0)) <= 0.02
 
+    def test_a_process_that_became_quieter(self):
+        """Rows of before, which are far from the new model, do not keep the limit up: it is that of quiet rows."""
+
+        def rows(n, seed, noise):
+            rng = np.random.default_rng(seed)
+            loadings = np.random.default_rng(42).normal(size=(3, 8))
+            return rng.normal(size=(n, 3)) @ loadings + noise * rng.normal(size=(n, 8))
+
+        settings = {"n_components": 3, "statistic": "mahalanobis", "confidence": 0.95}
+        for seed in range(3):
+            quiet = rows(600, 100 + seed, 0.3)
+            detector = PCADetector(**settings).fit(rows(300, seed, 1.2)).partial_fit(quiet, forget=0.005)
+            assert detector.limit_ < 1.1 * PCADetector(**settings).fit(quiet).limit_
+            assert 0.01 < rate(detector, rows(5000, 200 + seed, 0.3)) < 0.06
+
     def test_lags_and_smoothed_rows(self):
         for options in ({"lags": 1}, {"smooth": 0.3}):
             rates = []

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from culpa import PCADetector
 from culpa.monitoring.comparison import Comparison, FeatureChange
@@ -265,3 +266,14 @@ def test_all_clear_pairs_are_counted():
     found = PCADetector(2).fit(before).compare(before, after)
     assert (len(found.correlations), found.n_clear) == (100, 780)
     assert "(779 more pairs changed clearly)" in found.sentence
+
+
+def test_stretches_that_repeat_each_other_do_not_make_a_correlation_certain():
+    """Their jackknife variance is 0; that of independent rows, 1 / (n - 3), is the least."""
+    detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
+    before, after = (np.tile(rows(4, seed), (20, 1)) for seed in (1, 3))  # stretches of four rows
+    freedom, n_pairs = 2 * 19, 28  # two equal variances
+    margin = stats.t.isf(0.025 / n_pairs, freedom) * np.sqrt(2 / (80 - 3))
+    for pair in detector.compare(before, after).correlations:
+        assert pair.change.high - pair.change.value == pytest.approx(margin, rel=1e-9)
+        assert pair.change.value - pair.change.low == pytest.approx(margin, rel=1e-9)

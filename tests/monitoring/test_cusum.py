@@ -47,6 +47,14 @@ def test_scores_become_normal():
     assert np.isnan(normal_scores(held_out, np.array([np.nan]))).all()
 
 
+def test_each_place_among_held_out_scores_is_the_middle_of_an_equal_share():
+    """A new normal row is as likely to come above 0, 1, ... or all 9 of 9 held-out rows: ten shares of a tenth each."""
+    held_out = HeldOutScores.of(np.arange(1.0, 10.0), np.arange(9) % 3)
+    z = normal_scores(held_out, np.arange(0.5, 10.0))
+    tenths = [-1.6449, -1.0364, -0.6745, -0.3853, -0.1257, 0.1257, 0.3853, 0.6745, 1.0364, 1.6449]  # from a table
+    np.testing.assert_allclose(z, tenths, atol=1e-4)
+
+
 def test_a_missing_score_adds_nothing(detector):
     score = detector.fitted.score(rows_of(20, seed=1, shift=2.0))
     with_hole = np.insert(score, 5, np.nan)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -281,3 +282,35 @@ def test_columns_that_were_constant():
     assert (still.shift, still.variance_ratio) == (0.0, 1.0)
     assert "x4 was constant and moved by +0.3" in drift.sentence
     assert json.loads(drift.to_json())["features"][4]["shift"] is None
+
+
+def test_a_short_stretch_is_reduced_by_what_chance_adds_to_it():
+    """Distances of means of n rows fall with sqrt(n): ten rows are twice as far as a block of forty."""
+    rng = np.random.default_rng(0)
+    X, recent = rows(400, rng), rows(10, rng)
+    detector = PCADetector(**SETTINGS).fit(X)
+    z = (recent.mean(axis=0) - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    distance = np.sqrt(z @ np.linalg.solve(detector.model_.get_covariance(), z))
+    assert detector.drift(recent).mean.value == pytest.approx(distance / 2, rel=1e-6)
+    log_ratio = np.log(recent.var(axis=0, ddof=1) / X.var(axis=0, ddof=1))
+    factor = np.exp(np.sqrt((log_ratio**2).mean()) / 2)
+    assert detector.drift(recent).variance.value == pytest.approx(factor, rel=1e-6)
+    whole = rows(40, rng)
+    z = (whole.mean(axis=0) - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    distance = np.sqrt(z @ np.linalg.solve(detector.model_.get_covariance(), z))
+    assert detector.drift(whole).mean.value == pytest.approx(distance, rel=1e-6)
+
+
+def test_few_rows_are_less_than_half_a_block():
+    found = drift(0, n=40)
+    assert found.block_rows == 40
+    assert "not certain" in replace(found, n_rows=19).sentence
+    assert "not certain" not in replace(found, n_rows=20).sentence
+
+
+def test_measures_are_named_that_are_clear_among_four():
+    """Each of four measures must be below 0.05 / 4."""
+    found = drift(0, "shifted")
+    mean, angle = replace(found.mean, p_value=1e-5), found.angle
+    assert "turned" in replace(found, mean=mean, angle=replace(angle, p_value=0.012)).sentence
+    assert "turned" not in replace(found, mean=mean, angle=replace(angle, p_value=0.013)).sentence

@@ -211,3 +211,29 @@ def test_explained_is_a_share(detector, seed):
     X = rows_of(100, seed=seed)
     shares = np.array([one.explained for one in detector.incidents(X, stretches=[(k, k + 1) for k in range(0, 99, 2)])])
     assert (shares[~np.isnan(shares)] <= 1).all()
+
+
+def test_stages_have_shares_from_one_percent_on(detector):
+    """Against the mean Shapley values of the rows of a stage."""
+    X = rows_of(40, seed=12)
+    X[20:26, 2] += 30
+    (incident,) = [one for one in detector.incidents(X) if one.n_flagged == 6]
+    for stage in incident.timeline:
+        why = detector.explain(X[stage.first : stage.last + 1])
+        shares = why.values.sum(axis=0) / why.score.sum()
+        assert (np.abs(shares) < 0.01).any()
+        expected = {f"x{k}": share for k, share in enumerate(shares) if abs(share) >= 0.01}
+        assert stage.shares == pytest.approx(expected)
+
+
+def test_a_baseline_takes_ten_rows_at_least(detector):
+    X = rows_of(40, seed=12)
+    X[20:26, 2] += 30
+
+    def evidence(rows, **options):
+        incident = max(detector.incidents(rows, **options), key=lambda one: one.n_flagged)
+        return [moved.evidence for moved in incident.ranking]
+
+    assert (detector.predict(X[8:20]) == 1).all()
+    assert evidence(X[11:], baseline=50) == evidence(X[11:])  # nine rows before
+    assert evidence(X[10:], baseline=50) != evidence(X[10:])

@@ -79,3 +79,19 @@ def test_what_is_left_of_gross_readings_is_what_the_fixed_row_scores(monkeypatch
                         fixed[:, block] = np.where(np.isnan(X[:, block]), np.nan, expected[:, block])
                         rescored = np.where(np.isnan(X[:, block]).all(axis=1), np.nan, score(fixed))
                         np.testing.assert_allclose(found[:, k], rescored, rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", [30, 600])
+def test_fixes_of_a_score_that_is_not_smallest_at_the_mean(d):
+    """As a linear autoencoder's error, in tables with few and with many columns: what the fixed row scores."""
+    rng = np.random.default_rng(4)
+    gaussian = LatentGaussian(np.zeros(d), loadings(d), 0.5)
+    offset = 2 + rng.random(12)
+    score = scores.QuadraticForm("spe", gaussian, np.zeros(d), np.zeros(4), rng.normal(size=(12, d)), offset)
+    X, blocks = gaussian.sample(3, 5), [[0], [7], [1, 4, 9], list(range(10, 30))]
+    expected = gaussian.expected(X, blocks)
+    found = score.if_fixed(X, score(X), expected, blocks)
+    for k, block in enumerate(blocks):
+        fixed = X.copy()
+        fixed[:, block] = expected[:, block]
+        np.testing.assert_allclose(found[:, k], score(fixed), rtol=1e-9)
