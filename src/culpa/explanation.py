@@ -83,8 +83,8 @@ class Explanation:
     n_evaluations : int
         Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
-        Number of independent estimates that each standard error is worth; 0 where exact. Its degrees of freedom are one
-        less.
+        Number of independent estimates that each standard error is worth, at least; 0 where exact. Its degrees of freedom
+        are one less.
     score_name, game, method : str
         ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
         where the score is a function.
@@ -250,8 +250,13 @@ class Explanation:
             name: np.concatenate([part._cells_of(name) for part in parts])
             for name in {name for part in parts for name in part._per_row()}
         }
-        counts = {name: max(getattr(part, name) for part in parts) for name in ("n_evaluations", "n_replicates")}
         from culpa.readable.origin import Origin
+        from culpa.shapley.shares import fewest
+
+        counts = {
+            "n_evaluations": max(part.n_evaluations for part in parts),
+            "n_replicates": fewest(*(part.n_replicates for part in parts)),
+        }
 
         origin = Origin.joined([part.origin for part in parts])
         sampled = [part for part in parts if not part.exact]

@@ -29,6 +29,7 @@ from culpa.ranking import contributions
 from culpa.scores import FunctionScore, Score, ScoredRows, score_by_name
 from culpa.shapley import Players, Shares
 from culpa.shapley.engine import Engine
+from culpa.shapley.shares import fewest
 from culpa.shapley.simulated import Simulation
 
 _ROWS_TOGETHER = 1 << 16  # so that memory beyond the result does not grow with the number of rows
@@ -62,7 +63,7 @@ class _Job:
     n_uncertain: int = 0
 
     def takes(self, shares: Shares, others: int = 0) -> None:
-        self.n_replicates = max(self.n_replicates, shares.n_replicates)
+        self.n_replicates = fewest(self.n_replicates, shares.n_replicates)
         self.n_evaluations = max(self.n_evaluations, shares.n_evaluations + others)
         self.n_uncertain += shares.n_uncertain
 
@@ -102,7 +103,7 @@ class OnePass(CopiedInUse):
                 here = {name: array[start:stop] for name, array in fields.items()}
                 job = _Job(rows, here, known=False, compiled=self.engine.evaluates_few_rows(len(piece.labels)))
                 empty.append(start + self._fill(job))
-                replicates, evaluations = max(replicates, job.n_replicates), max(evaluations, job.n_evaluations)
+                replicates, evaluations = fewest(replicates, job.n_replicates), max(evaluations, job.n_evaluations)
                 uncertain += job.n_uncertain
         return Answer(fields, replicates, evaluations, uncertain, np.concatenate(empty))
 
@@ -258,6 +259,7 @@ class OnePass(CopiedInUse):
         present = [k for k, player in enumerate(members) if player]
         values[where] = 0.0
         if not present:  # nothing but given features
+            job.n_evaluations = max(job.n_evaluations, self._other_evaluations(job, 0, observed))
             return
         shares = self.engine.share_out(standard, [members[k] for k in present], present)
         values[where[:, None], present] = shares.values

@@ -1,5 +1,8 @@
 """Models that somebody else fitted: what is explained is their own score, whatever steps come before, and after refits."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +51,18 @@ def last_steps(seed):
     yield EmpiricalCovariance(), lambda model, Z: model.mahalanobis(Z)
     yield LedoitWolf(), lambda model, Z: model.mahalanobis(Z)
     yield GaussianMixture(2, random_state=seed), lambda model, Z: -model.score_samples(Z)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda explainer: pickle.loads(pickle.dumps(explainer))])
+def test_copies_explain_alike(copied):
+    """Also after the original was fitted again: a copy has a copy of the estimator."""
+    X, new = rows(100, 0), rows(5, 1)
+    for last, _ in last_steps(0):
+        for estimator in (last, Pipeline([("scaler", StandardScaler()), ("last", last)])):
+            explainer = Explainer(estimator.fit(X), score="mahalanobis")
+            values, twin = explainer.explain(new).values, copied(explainer)
+            estimator.fit(rows(100, 2))
+            assert np.array_equal(twin.explain(new).values, values)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -42,7 +42,47 @@ def test_a_linear_autoencoder_converges_to_the_exact_explanation():
     assert errors[1] < 0.02
     assert stated[1] < stated[0] / 5  # 8 is expected
     assert not why.exact
-    assert (why.method, why.n_replicates) == ("simulated", 2048)
+    assert (why.method, why.n_replicates) == ("simulated", 2047)
+
+
+@pytest.mark.parametrize("missing", [[], [1]])
+def test_intervals_cover_with_the_fewest_orders(missing):
+    """Slopes of the regression are estimates too, which with eight pairs of orders matters."""
+    hits = []
+    for seed in range(40):
+        X = rows(d=5, seed=seed)
+        ppca = PPCA(2).fit(X)
+        new = faulty(X)
+        new[:, missing] = np.nan
+        exact = Explainer(ppca).explain(new)
+        why = Explainer(reconstruct=ppca.reconstruct, normal=ppca, n_orders=16, seed=seed).explain(new)
+        hits.append(covered(why, exact.values)[exact.observed])
+    assert 0.89 <= np.mean(np.concatenate(hits)) <= 0.98
+
+
+def test_rows_with_fewer_orders_have_no_narrower_intervals_beside_others():
+    X = rows()
+    new = faulty(X)
+    new[0, :2] = np.nan
+    explainer = Explainer(score=lambda R: (R**2).sum(axis=1), normal=X, max_evaluations=500)
+    alone, together = (explainer.explain(some).interval() for some in (new[:1], new))
+    assert explainer.explain(new[1:]).n_replicates > explainer.explain(new).n_replicates
+    np.testing.assert_allclose(together[1][0], alone[1][0])
+
+
+def test_a_row_of_given_features_alone_takes_evaluations_too():
+    X, calls = rows(), []
+
+    def score(R):
+        calls.append(len(R))
+        return (R**2).sum(axis=1)
+
+    explainer = Explainer(score=score, normal=X, given=[0])
+    new = np.full((1, 6), np.nan)
+    new[0, 0] = 6.0
+    explainer.explain(new)
+    calls.clear()
+    assert explainer.explain(new).n_evaluations == sum(calls) > 0
 
 
 def test_intervals_cover_over_models_and_seeds():

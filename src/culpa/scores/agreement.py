@@ -48,35 +48,28 @@ def rounding(score: Callable[[Floats], Floats], rows: Floats, at: Floats, last_d
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """An estimator, the model that was read from it, and the score by which the two are compared.
-
-    ``ask`` is the estimator's own score of rows of the model's features.
-    """
+    """An estimator, the model that was read from it, and the score by which the two are compared."""
 
     estimator: Any
     model: FittedModel
     score: Score
-    ask: Callable[[Floats], Floats]
 
     @classmethod
     def of(cls, estimator: Any, model: FittedModel, score: Score | None = None) -> Self | None:
         """The witness of a model; ``None`` if culpa made it, or if it has no score to compare. ``score`` is its error."""
-        steps, last = _parts(estimator)
-        if model.encoding is not None:  # which applies the steps itself
-            steps = None
+        own = _own_score(_parts(estimator)[1])
+        return None if own is None else cls(estimator, model, score_by_name(own[0], model) if score is None else score)
+
+    def ask(self, rows: Floats) -> Floats:
+        """The estimator's own score of rows of the model's features."""
+        steps, last = _parts(self.estimator)
         own = _own_score(last)
-        if own is None:
-            return None
-        name, function = own
-
-        def ask(rows: Floats) -> Floats:
-            own = rows.copy()  # a step may work in place
-            if steps is None:
-                return function(with_names(last, own))
-            first = next((step for _, step in steps.steps if step not in (None, "passthrough")), last)
-            return function(steps.transform(with_names(first, own)))
-
-        return cls(estimator, model, score_by_name(name, model) if score is None else score, ask)
+        assert own is not None
+        copied = rows.copy()  # a step may work in place
+        if steps is None or self.model.encoding is not None:  # which applies the steps itself
+            return own[1](with_names(last, copied))
+        first = next((step for _, step in steps.steps if step not in (None, "passthrough")), last)
+        return own[1](steps.transform(with_names(first, copied)))
 
     def check(self, features: Floats, labels: NDArray[Any]) -> None:
         """Raise an error if the estimator scores some complete row differently."""

@@ -44,8 +44,15 @@ class Served(NamedTuple):
         at = rows if isinstance(players, slice) else rows[:, None]
         self.shares.values[at, players], self.shares.std_error[at, players] = shares.values, shares.std_error
         self.rows[rows] = True
-        counts = (max(pair) for pair in zip(self.shares[2:], shares[2:], strict=True))
-        return Served(Shares(*self.shares[:2], *counts), self.rows)
+        evaluations = max(self.shares.n_evaluations, shares.n_evaluations)
+        replicates = fewest(self.shares.n_replicates, shares.n_replicates)
+        uncertain = self.shares.n_uncertain + shares.n_uncertain
+        return Served(Shares(*self.shares[:2], evaluations, replicates, uncertain), self.rows)
+
+
+def fewest(*n_replicates: int) -> int:
+    """Replicates of values some of which are exact: as many as the worst standard error is worth; 0 if all are exact."""
+    return min((n for n in n_replicates if n), default=0)
 
 
 def queue_of(players: Players) -> Positions:

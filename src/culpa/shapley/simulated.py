@@ -114,7 +114,7 @@ class Simulation:
         nothing = np.empty((0, len(players)))
         values, errors = (np.concatenate([nothing, *(part[k] for part in parts)]) for k in (0, 1))
         evaluations = 2 * n_pairs * _DRAWS * (len(players) + (not complete)) + game.score.evaluations(complete)
-        return Shares(values, errors, evaluations + bool(len(known)) * game.score.n_draws, n_pairs)
+        return Shares(values, errors, evaluations + bool(len(known)) * game.score.n_draws, n_pairs - plan.n_controls)
 
     def share_out_incomplete(self, rows: Floats) -> Served:
         """Patterns of missing cells share nothing: none is served here."""
@@ -154,6 +154,11 @@ class _Plan(NamedTuple):
         """Whether the value of everybody is the score itself."""
         return len(self.observed) == self.game.n_features
 
+    @property
+    def n_controls(self) -> int:
+        """Values that are known better than from the draws: that of nobody, and that of everybody unless it is exact."""
+        return 2 - self.is_complete
+
     def orders(self) -> Iterator[tuple[int, Positions, Chances]]:
         """Pair, order and what is random about its draw."""
         rng, normal = np.random.default_rng([self.seed, 3]), self.game.score.normal
@@ -169,12 +174,13 @@ def _shares(plan: _Plan, rows: Floats) -> tuple[Floats, Floats]:
     base, score = plan.game.estimate(rows, plan.known), plan.game.estimate(rows, plan.observed)
     paid, nobody, everybody = _pairs(plan, rows, score.value)
     controls = np.stack([nobody - base.value, everybody - score.value], axis=2)  # (pairs, n, 2)
-    slopes = _slopes(paid, controls)  # (n, 2, players)
+    slopes, leverage = _regression(paid, controls)  # (n, 2, players) and (n,)
     paid = paid - np.einsum("unk,nkp->unp", controls, slopes)
     values = paid.mean(axis=0)
     # what is left over is rounding, unless the draws never differ
     values += ((score.value - base.value) - values.sum(axis=1))[:, None] / values.shape[1]
-    variance = paid.var(axis=0, ddof=2) / len(paid)
+    # slopes are estimated too: residuals have fewer degrees of freedom, and the mean has the error of the slopes
+    variance = paid.var(axis=0, ddof=1 + plan.n_controls) * (1 / len(paid) + leverage[:, None])
     known_error = np.stack([base.std_error, score.std_error], axis=1)[:, :, None]
     return values, np.sqrt(variance + ((slopes * known_error) ** 2).sum(axis=1))
 
@@ -219,12 +225,15 @@ def _walk(plan: _Plan, draw: Draw, order: Positions) -> Floats:
     return np.stack(steps)
 
 
-def _slopes(paid: Floats, controls: Floats) -> Floats:
-    """Regression of payments (pairs, n, players) on controls (pairs, n, 2): (n, 2, players)."""
-    centred = controls - controls.mean(axis=0)
+def _regression(paid: Floats, controls: Floats) -> tuple[Floats, Floats]:
+    """Slopes (n, 2, players) of payments (pairs, n, players) on controls (pairs, n, 2), and by how much their variance, in
+    units of that of the residuals, adds to that of the mean, (n,)."""
+    mean = controls.mean(axis=0)
+    centred = controls - mean
     products = np.einsum("unk,unl->nkl", centred, centred)
     cross = np.einsum("unk,unp->nkp", centred, paid - paid.mean(axis=0))
-    return np.asarray(np.linalg.pinv(products, rcond=1e-10, hermitian=True) @ cross)
+    inverse = np.linalg.pinv(products, rcond=1e-10, hermitian=True)
+    return np.asarray(inverse @ cross), np.einsum("nk,nkl,nl->n", mean, inverse, mean)
 
 
 def draws_within(max_evaluations: int | None, n_players: int) -> int:
