@@ -206,3 +206,11 @@ class TestLimitsThatAreSetByHand:
         with pytest.raises(ValueError, match=r"limit=3.0 and contamination=0.1 both set the limit"):
             PCADetector(limit=3.0, contamination=0.1).fit(plant(50, 0))
         assert not hasattr(PCADetector(contamination=0.1), "partial_fit")
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Index, pd.Series, tuple])
+def test_given_columns_in_any_kind_of_list(kind):
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 5)), columns=list("abcde"))
+    detector, plain = (PCADetector(2, given=given).fit(rows) for given in (kind(["a", "b"]), ["a", "b"]))
+    assert detector.limit_ == plain.limit_
+    assert detector.partial_fit(rows).limit_ == plain.partial_fit(rows).limit_

@@ -170,7 +170,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     def _row_numbers(self, table: Table) -> list[str]:
         """What to say about columns that number or date the rows, unless they are given."""
         found = row_numbers(table.feature_names(), table.array)
-        given = {table.feature_names()[j] for j in feature_positions(self.given or (), table.feature_names(), "given")}
+        listed = () if self.given is None else self.given  # which may be an array
+        given = {table.feature_names()[j] for j in feature_positions(listed, table.feature_names(), "given")}
         return [
             f"column {name!r} {why}, like a row number or a date, so later rows are outside what was learned. Drop it."
             for name, why in found.items()
@@ -187,7 +188,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
         used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
         if self.lags and used.sum() < 2:
-            raise ValueError(f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each.")
+            raise ValueError(
+                f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each. If rows whose "
+                "labels jump do follow each other, reset the index."
+            )
         rows, labels = recipe.columns.read(given).features[used], given.row_labels()[used]
         if weights is None:
             fitted = recipe.fit_rows(rows, labels)
@@ -453,7 +457,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _parameters(self) -> dict[str, Any]:
         """All parameters, with columns as plain lists of the detector's own."""
-        given = [self.given] if isinstance(self.given, str) else self.given
+        given = None if self.given is None else [self.given] if isinstance(self.given, str) else list(self.given)
         own: dict[str, Any] = own_copy(
             self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
         )
