@@ -36,7 +36,7 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.columns.row_numbers import row_numbers
 from culpa.compatibility import check_combinations, check_weighted
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, charted
 from culpa.learning import Recipe, SecondPass
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
@@ -44,9 +44,8 @@ from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.monitoring.trimming import at_places
-from culpa.scores import score_by_name
+from culpa.scores import Limits, score_by_name
 from culpa.scores.limits import FROM_ROWS
-from culpa.training_scores import limits_from_rows
 from culpa.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
 from culpa.watching import WatchesRows
 from culpa.weighting import fit_weighted, read_weights
@@ -199,8 +198,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
             fitted = fit_weighted(recipe, rows, weights[used], labels, np.flatnonzero(used))
-        if self.robust and self.contamination is not None:  # a share of the rows with all their cells
-            fitted = recipe.limited(fitted, recipe.columns.read(table).features[used])
+        if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
+            fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
         self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
@@ -274,14 +273,14 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         with all_or_nothing(self) as draft:
             fitted, confidence = draft.fitted, draft.confidence
             table, columns = draft.read(X), _unsmoothed(fitted)
-            rows = columns.read(table).features[columns.whole(table)]
+            rows = fitted.columns.read(table).features[columns.whole(table)]
             # a new limit is for what is asked for now
             parameters = settings_of(fitted) | {"statistic": draft.statistic, "confidence": confidence}
             DETECTOR.check(parameters)
             check_combinations(parameters)
-            wanted = Recipe(parameters, _unsmoothed(fitted)).statistic
-            statistic = score_by_name(wanted, fitted.model, confidence=confidence)
-            limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
+            statistic = score_by_name(Recipe(parameters, columns).statistic, fitted.model, confidence=confidence)
+            tails = Limits.tails_of(charted(fitted.model, statistic).values(), [fitted.model.standardise(rows)])
+            limits = Limits(fitted.model, "conformal", tails)
             limit = limits(statistic, confidence)
             draft._set_fitted(
                 replace(
