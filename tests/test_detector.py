@@ -206,3 +206,42 @@ class TestLimitsThatAreSetByHand:
         with pytest.raises(ValueError, match=r"limit=3.0 and contamination=0.1 both set the limit"):
             PCADetector(limit=3.0, contamination=0.1).fit(plant(50, 0))
         assert not hasattr(PCADetector(contamination=0.1), "partial_fit")
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Index, pd.Series, tuple])
+def test_given_columns_in_any_kind_of_list(kind):
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 5)), columns=list("abcde"))
+    detector, plain = (PCADetector(2, given=given).fit(rows) for given in (kind(["a", "b"]), ["a", "b"]))
+    assert detector.limit_ == plain.limit_
+    assert detector.partial_fit(rows).limit_ == plain.partial_fit(rows).limit_
+
+
+class TestAveragesAreThoseOfPredict:
+    """Limits come from the averages that rows will be judged by: restarted at holes, and with the same cells missing."""
+
+    @staticmethod
+    def rows(*, holes, missing):
+        rng = np.random.default_rng(3)
+        hidden = np.zeros((600, 2))
+        for i in range(1, 600):
+            hidden[i] = 0.9 * hidden[i - 1] + rng.normal(size=2)
+        X = hidden @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(600, 6))
+        X[rng.random(X.shape) < missing] = np.nan
+        minutes = np.arange(600) + 600 * (np.arange(600) // 50 if holes else 0)
+        return pd.DataFrame(
+            X, columns=list("abcdef"), index=pd.Timestamp("2024-01-01") + pd.to_timedelta(minutes, "min")
+        )
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    @pytest.mark.parametrize("given", [None, ["a"]])
+    @pytest.mark.parametrize(("holes", "missing"), [(True, 0.0), (False, 0.03), (True, 0.03)])
+    def test_share_and_calibration(self, given, holes, missing):
+        rows = self.rows(holes=holes, missing=missing)
+        detector = PCADetector(smooth=0.1, given=given, contamination=0.05).fit(rows)
+        scored = ~np.isnan(detector.score_samples(rows))
+        flagged = detector.predict(rows)[scored] == -1
+        assert flagged.sum() == pytest.approx(0.05 * scored.sum(), abs=1)
+        score = -detector.calibrate_limit(rows).score_samples(rows)
+        assert np.isclose(score, detector.limit_, rtol=1e-9, atol=0).any()
+        held_out = PCADetector(smooth=0.1, given=given, confidence=0.95).fit(rows)
+        assert (held_out.predict(rows)[scored] == -1).mean() < 0.07

@@ -36,7 +36,7 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.columns.row_numbers import row_numbers
 from culpa.compatibility import check_combinations, check_weighted
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, charted
 from culpa.learning import Recipe, SecondPass
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
@@ -44,9 +44,8 @@ from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.monitoring.trimming import at_places
-from culpa.scores import score_by_name
+from culpa.scores import Limits, score_by_name
 from culpa.scores.limits import FROM_ROWS
-from culpa.training_scores import limits_from_rows
 from culpa.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
 from culpa.watching import WatchesRows
 from culpa.weighting import fit_weighted, read_weights
@@ -170,7 +169,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     def _row_numbers(self, table: Table) -> list[str]:
         """What to say about columns that number or date the rows, unless they are given."""
         found = row_numbers(table.feature_names(), table.array)
-        given = {table.feature_names()[j] for j in feature_positions(self.given or (), table.feature_names(), "given")}
+        listed = () if self.given is None else self.given  # which may be an array
+        given = {table.feature_names()[j] for j in feature_positions(listed, table.feature_names(), "given")}
         return [
             f"column {name!r} {why}, like a row number or a date, so later rows are outside what was learned. Drop it."
             for name, why in found.items()
@@ -187,7 +187,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
         used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
         if self.lags and used.sum() < 2:
-            raise ValueError(f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each.")
+            raise ValueError(
+                f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each. If rows whose "
+                "labels jump do follow each other, reset the index."
+            )
         rows, labels = recipe.columns.read(given).features[used], given.row_labels()[used]
         if weights is None:
             fitted = recipe.fit_rows(rows, labels)
@@ -195,8 +198,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_weighted(self.get_params(deep=False))
             complete_rows(table, "sample_weight")
             fitted = fit_weighted(recipe, rows, weights[used], labels, np.flatnonzero(used))
-        if self.robust and self.contamination is not None:  # a share of the rows with all their cells
-            fitted = recipe.limited(fitted, recipe.columns.read(table).features[used])
+        if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
+            fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
         self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
@@ -270,14 +273,14 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         with all_or_nothing(self) as draft:
             fitted, confidence = draft.fitted, draft.confidence
             table, columns = draft.read(X), _unsmoothed(fitted)
-            rows = columns.read(table).features[columns.whole(table)]
+            rows = fitted.columns.read(table).features[columns.whole(table)]
             # a new limit is for what is asked for now
             parameters = settings_of(fitted) | {"statistic": draft.statistic, "confidence": confidence}
             DETECTOR.check(parameters)
             check_combinations(parameters)
-            wanted = Recipe(parameters, _unsmoothed(fitted)).statistic
-            statistic = score_by_name(wanted, fitted.model, confidence=confidence)
-            limits = limits_from_rows(fitted.model, statistic, "conformal", [rows])
+            statistic = score_by_name(Recipe(parameters, columns).statistic, fitted.model, confidence=confidence)
+            tails = Limits.tails_of(charted(fitted.model, statistic).values(), [fitted.model.standardise(rows)])
+            limits = Limits(fitted.model, "conformal", tails)
             limit = limits(statistic, confidence)
             draft._set_fitted(
                 replace(
@@ -453,7 +456,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _parameters(self) -> dict[str, Any]:
         """All parameters, with columns as plain lists of the detector's own."""
-        given = [self.given] if isinstance(self.given, str) else self.given
+        given = None if self.given is None else [self.given] if isinstance(self.given, str) else list(self.given)
         own: dict[str, Any] = own_copy(
             self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
         )

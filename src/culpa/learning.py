@@ -118,13 +118,17 @@ class Recipe:
         kind = self.parameters["limit"]
         return kind if isinstance(kind, str) else "auto"
 
-    def limited(self, fitted: FittedDetector, X: Floats | None = None) -> FittedDetector:
-        """With the limit that was asked for: a number, the share of training rows ``X`` to flag, or by the confidence."""
+    def limited(self, fitted: FittedDetector, X: Floats | None = None, score: Floats | None = None) -> FittedDetector:
+        """With the limit that was asked for: a number, by the confidence, or the share of training rows to flag.
+
+        These are ``X``, or have these scores.
+        """
         number, share = self.parameters["limit"], self.parameters.get("contamination")
         if not isinstance(number, str):
             return replace(fitted, limit=float(number), limit_source="given")
         if share is not None and X is not None:
             score = fitted.statistic(standardiser(fitted.model)(X))
+        if share is not None and score is not None:
             # as scikit-learn's detectors do
             return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
         return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.columns import Smoother
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import charted
 from culpa.models import FittedModel, Moments
@@ -26,11 +25,10 @@ _ROWS_PER_CHUNK = 1 << 16
 
 def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
     """A function that turns the next rows of a table into what the model judges: standardised, and smoothed if it is so."""
-    weight = model.columns.smooth
-    if weight is None:
+    if model.columns.smooth is None:
         return model.standardise
-    smoother = Smoother(weight, np.zeros(len(model.centre)))
-    return lambda X: smoother.join(model.standardise(X)).rows
+    arrange = model.columns.stream()  # as new rows are, also where cells are missing
+    return lambda X: model.standardise(arrange(X).features)
 
 
 class Judge:

@@ -138,7 +138,7 @@ def test_goes_with_given_and_not_with_lags():
 
 
 def test_rows_must_follow_each_other(detector):
-    with pytest.warns(UserWarning, match="smooth=0.2 remembers no rows from before a gap"):
+    with pytest.warns(UserWarning, match="smooth=0.2 starts anew where 10 rows or more are missing"):
         detector.predict(rows_of(30).iloc[[0, 3, 20, 21]])
 
 

@@ -5,6 +5,7 @@ References
 Ku, Storer and Georgakis (1995), "Disturbance detection and isolation by dynamic principal component analysis".
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -242,10 +243,14 @@ class Lags(TransformerMixin, BaseEstimator):
 def _warn_about_jumps(missing: Floats, lags: int, smooth: float | None) -> None:
     """Rows that were selected from a table do not follow each other, so the row above is not their past."""
     if missing.any():
+        what = f"lags={lags} remembers no rows from before a gap" if lags else _about_averages(smooth or 1.0)
         warn(
-            f"the row labels have gaps, and {f'lags={lags}' if lags else f'smooth={smooth:g}'} remembers no rows from "
-            "before a gap. Pass whole stretches of consecutive rows, and choose the rows to explain with "
-            "explain(X, rows=...).",
+            f"the row labels have gaps, and {what}. Pass whole stretches of consecutive rows, and choose the rows to "
+            "explain with explain(X, rows=...).",
             UserWarning,
             stacklevel=5,
         )
+
+
+def _about_averages(smooth: float) -> str:
+    return f"smooth={smooth:g} starts anew where {math.ceil(2 / smooth)} rows or more are missing"
