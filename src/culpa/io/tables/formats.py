@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
-from culpa.io.tables.converted import in_units
+from culpa.io.tables.converted import check_unit, in_units
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Period, Selection
@@ -90,7 +90,8 @@ def open_table(
     paths = expand(texts)
     sources, units = [], dict(options.units)
     for path in paths:
-        sources.append(in_units(open_source(path, options, report), units, report))
+        source = open_source(path, options, report)
+        sources.append(check_unit(source, units, options.long[2]) if options.long else in_units(source, units, report))
         units = {**sources[-1].units, **units}
     whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
     if options.long:
