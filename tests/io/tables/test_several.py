@@ -79,6 +79,12 @@ def test_listed_numbers_since_1970_are_in_utc(tmp_path):
     assert read(tmp_path, "t.csv", selection=selection)[1].tolist() == [0, 1, 4, 5, 6, 7]
 
 
+def test_parts_of_tables_without_features(folder):
+    table = open_table([str(folder / "day*.parquet")], Options(), select(None, None, ["2024-02-02"]), print)
+    batches = list(table.batches([], ["time"]))
+    assert [batch.X.shape for batch in batches] == [(24, 0), (24, 0)]
+
+
 def test_a_day_is_included_as_an_end(folder):
     assert len(read(folder, "day*.parquet", selection=select("2024-02-01", "2024-02-02", []))[1]) == 48
     assert len(read(folder, "day*.parquet", selection=select(None, "2024-02-02T00:00", []))[1]) == 24
