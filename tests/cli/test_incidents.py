@@ -198,6 +198,23 @@ def test_mistakes(folder, options, message):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("offset", ["", "+01:00"])
+def test_texts_of_times_that_are_finer_than_a_microsecond(folder, ending, offset):
+    rows = pd.read_csv(folder / "new.csv")
+    rows["time"] = [f"2024-03-05T00:00:{k % 60:02}.{k // 60}234567{offset}" for k in range(len(rows))]
+    rows = rows.sort_values("time", ignore_index=True)
+    rows.to_csv(folder / "fine.csv", index=False)
+    given = ("incidents", folder / "fine.csv", "-m", folder / "plant.culpa", "--time", "time", "--force", "-o")
+    run(*given, folder / "i.csv")
+    run(*given, folder / f"i.{ending}")
+    found = (pq.read_table if ending == "parquet" else feather.read_table)(folder / f"i.{ending}").to_pandas()
+    wanted = pd.to_datetime(pd.read_csv(folder / "i.csv")["start"], utc=bool(offset))
+    assert len(found)
+    assert list(found["start"]) == list(wanted)
+    assert {time.nanosecond for time in found["start"]} == {700}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
 @pytest.mark.parametrize("source", ["csv", "parquet", "ndjson"])
 def test_tables_of_incidents_have_one_schema(tmp_path, ending, source):
     random = np.random.default_rng(3)

@@ -40,7 +40,7 @@ TARGETS = ("t.csv", "./t.csv", "links/../t.csv", "links/symbolic.csv", "links/ha
 def test_no_command_writes_over_what_it_reads(folder, name):
     before = {each: (folder / each).read_bytes() for each in ("t.csv", "m.culpa")}
     for target in TARGETS:
-        if target == "m.culpa" and "m.culpa" not in COMMANDS[name]:
+        if target == "m.culpa" and ("m.culpa" not in COMMANDS[name] or name == "update"):
             continue
         if name == "report":  # whose files end in .html or .json
             os.link(folder / target, folder / "r.json")
@@ -49,6 +49,21 @@ def test_no_command_writes_over_what_it_reads(folder, name):
         (folder / "r.json").unlink(missing_ok=True)
     assert {each: (folder / each).read_bytes() for each in before} == before
     assert sorted(path.name for path in folder.iterdir()) == ["links", "m.culpa", "t.csv"]
+
+
+def test_an_update_replaces_its_own_model_when_it_is_complete(folder):
+    before = (folder / "m.culpa").read_bytes()
+    (folder / "bad.csv").write_text("a,b,c,d\n" + "1,2,3,4\n" * 5 + "1,,3,4\n")
+    command = "update", "m.culpa"
+    assert "already exists" in run(*command, "t.csv", "-o", "m.culpa", code=2).stderr
+    run(*command, "bad.csv", "-o", "m.culpa", "--force", code=2)
+    run("update", "m.culpa", "m.culpa", "-o", "m.culpa", "--force", "--input-format", "csv", code=2)
+    assert (folder / "m.culpa").read_bytes() == before
+    run(*command, "t.csv", "-o", "u.culpa")
+    (folder / "link.culpa").symlink_to(folder / "m.culpa")
+    run(*command, "t.csv", "-o", "link.culpa", "--force")
+    assert (folder / "m.culpa").read_bytes() == (folder / "u.culpa").read_bytes() != before
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
 
 
 def test_tables_of_a_pattern_and_other_inputs(folder):

@@ -30,11 +30,12 @@ def update(
     \b
     culpa update plant.culpa normal_may.csv -o plant_may.culpa
     culpa update plant.culpa normal_may.csv -o plant_may.culpa --forget 0.0001
+    culpa update plant.culpa normal_may.csv -o plant.culpa --force
     """
     from culpa.io.model_file import load, save
     from culpa.jobs import update as run
 
-    options.check_output(output, [*table.inputs(), model], force=force)
+    options.check_output(output, table.inputs(), force=force)  # may be the model, which is replaced when all is done
     detector = load(model)
     reading = detector.fitted.reading
     source = table.open(options.memory_of(detector.fitted))

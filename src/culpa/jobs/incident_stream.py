@@ -94,7 +94,7 @@ class _Clock:
     def __init__(self, column: str | None, *, modes: bool) -> None:
         self.column, self.modes = column, modes
         self.last: Times | None = None  # of the row before, alone
-        self.as_text = False
+        self.as_text, self.unit = False, "us"  # nanoseconds if a time needs them
         self.n_days, self._days = 0, True
 
     def read(self, scored: ScoredBatch) -> Times | None:
@@ -104,6 +104,8 @@ class _Clock:
         assert times is not None
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
         self.last = times()[-1:]
+        if getattr(self.last, "unit", "") == "ns" and (times().asi8 % 1000).any():
+            self.unit = "ns"
         if self._days:
             days = are_days(times())
             if self.as_text:  # midnight that is written as such is a time of day
@@ -133,7 +135,9 @@ class _Clock:
         if self.last.dtype.kind != "M":
             return pa.string() if self.last.dtype.kind == "m" else pa.array(self.last[:0].to_numpy()).type
         zone = getattr(self.last, "tz", None)
-        return pa.timestamp("us", None if zone is None else "UTC") if self.as_text else pa.array(self.last[:0]).type
+        return (
+            pa.timestamp(self.unit, None if zone is None else "UTC") if self.as_text else pa.array(self.last[:0]).type
+        )
 
     def labels(self, cells: Sequence[Any]) -> Any:
         """Times as the table has them: as Arrow times, or as texts."""

@@ -121,3 +121,17 @@ def test_null_in_the_first_line_of_json(tmp_path, monkeypatch):
     told = run("fit", "t.ndjson", "-o", "m.culpa", code=2).stderr
     assert "column 'site' contains text" in told
     assert "300 rows, 4 features" in run("fit", "t.ndjson", "-o", "m.culpa", "--drop", "site").stderr
+
+
+def test_values_of_long_tables_are_not_converted(tmp_path):
+    times = pd.date_range("2024-01-01", periods=300, freq="1min", name="time")
+    frame = plant().set_index(times).reset_index().melt("time", var_name="tag")
+    for name, unit, part in (("a", "bar", frame[::2]), ("b", "bar", frame[1::2]), ("c", "mbar", frame[1::2])):
+        text = part.to_csv(index=False, columns=["tag", "time", "value"])
+        (tmp_path / f"{name}.csv").write_text(text.replace("value\n", f"value\n,,{unit}\n", 1))
+    a, b, c, model = (tmp_path / name for name in ("a.csv", "b.csv", "c.csv", "m.culpa"))
+    options = "--long", "tag,time,value", "--force", "-o"
+    assert "'value' is in 'mbar', but it was in 'bar'" in run("fit", a, c, *options, model, code=2).stderr
+    run("fit", a, b, *options, model)
+    run("score", b, "-m", model)
+    assert "'value' is in 'mbar', but it was in 'bar'" in run("score", c, "-m", model, code=2).stderr

@@ -217,3 +217,13 @@ def test_a_header_in_another_encoding_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", Standard("Größe,b\n1,2\n".encode("cp1252"), 0, 99))
     with pytest.raises(TableError, match="--encoding cp1252"):
         open_source(None, Options(format="csv"), print)
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_texts_in_the_first_rows_do_not_end_a_csv_pipe(monkeypatch, first):
+    lines = [b"a,b\n", *[b"off,1\n"] * first, b"1,2\n", b"off,3\n", b"4,5\n"]
+    for most in (1, 7, 9000):
+        monkeypatch.setattr(sys, "stdin", Standard(b"".join(lines), first, most))
+        source = open_source(None, Options(format="csv"), lambda text: None)
+        assert [row for batch in source.batches(["a", "b"], []) for row in batch.rows] == [first, first + 2]
+        assert source.skipped == first + 1

@@ -1,5 +1,7 @@
 """Several files and parts of them by time."""
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,6 +53,36 @@ def test_parts_by_time(folder):
     assert [(time.day, time.hour) for time in times] == hours
     rows = np.concatenate([batch.rows for batch in batches])
     assert rows[0] == 24  # counted in the whole table
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "xlsx", "parquet"])
+def test_a_day_is_included_as_the_end_of_a_listed_period(folder, kind):
+    stops, day = folder / f"stops.{kind}", dt.date(2024, 2, 2)
+    frame = pd.DataFrame({"begin": [day], "end": [day]})
+    if kind == "parquet":
+        frame.to_parquet(stops)
+    elif kind == "xlsx":
+        frame.to_excel(stops, index=False)
+    elif kind == "csv":
+        frame.to_csv(stops, index=False)
+    else:
+        frame.astype(str).to_json(stops, orient="records", lines=True)
+    periods = excluded_periods(stops, Options())
+    assert len(read(folder, "day*.parquet", selection=select(None, None, [], periods))[1]) == 48
+
+
+def test_listed_numbers_since_1970_are_in_utc(tmp_path):
+    (tmp_path / "stops.csv").write_text("start_time,end_time\n1706745600,1706752800\n")  # two hours from 00:00 UTC on
+    times = [f"2024-02-01T{hour:02}:00:00+02:00" for hour in range(8)]
+    pd.DataFrame({"time": times, "a": range(8)}).to_csv(tmp_path / "t.csv", index=False)
+    selection = select(None, None, [], excluded_periods(tmp_path / "stops.csv", Options()))
+    assert read(tmp_path, "t.csv", selection=selection)[1].tolist() == [0, 1, 4, 5, 6, 7]
+
+
+def test_parts_of_tables_without_features(folder):
+    table = open_table([str(folder / "day*.parquet")], Options(), select(None, None, ["2024-02-02"]), print)
+    batches = list(table.batches([], ["time"]))
+    assert [batch.X.shape for batch in batches] == [(24, 0), (24, 0)]
 
 
 def test_a_day_is_included_as_an_end(folder):

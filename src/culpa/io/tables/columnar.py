@@ -87,7 +87,8 @@ class ColumnarTable:
             for batch in self._valid_pieces(wanted):
                 arrays = {name: batch.column(name) for name in wanted}
                 cells = [arrays[name] for name in features]
-                X = to_matrix(cells, features, self.name, self._done, self.missing, self.missing_found)
+                known = self.missing, self.missing_found
+                X = to_matrix(cells, features, self.name, self._done, *known, batch.num_rows)
                 rows = np.arange(self._done, self._done + batch.num_rows)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})

@@ -35,11 +35,22 @@ class _Converted:
         unit, wanted = self._inner.units[name], self._wanted[name]
         found = conversion(unit, wanted)
         if found is None:
-            raise TableError(
-                f"{self._inner.name}: column {name!r} is in {unit!r}, but it was in {wanted!r} before. Convert it, or "
-                "correct the row of units."
-            )
+            raise _other_unit(self._inner, name, wanted)
         return found
+
+
+def _other_unit(source: Source, name: str, wanted: str) -> TableError:
+    return TableError(
+        f"{source.name}: column {name!r} is in {source.units[name]!r}, but it was in {wanted!r} before. Convert it, or "
+        "correct the row of units."
+    )
+
+
+def check_unit(source: Source, units: Mapping[str, str], name: str) -> Source:
+    """The table, unless a column is in another unit. Values of a long table are not converted, because tags differ."""
+    if name in units and not same_unit(source.units.get(name, units[name]), units[name]):
+        raise _other_unit(source, name, units[name])
+    return source
 
 
 def in_units(source: Source, units: Mapping[str, str], report: Callable[[str], None]) -> Source:

@@ -122,9 +122,10 @@ class CsvTable:
         find_for_model(features, carried, self.names, self.name)
         self.missing_found.clear()
         try:
-            for name in features:
-                if self._columns[name].row is None or not self.live or self.options.strict:
-                    check_numeric(name, self._columns[name], self.name)
+            for name in (
+                features if not self.live or self.options.strict else ()
+            ):  # rows of a pipe are refused one by one
+                check_numeric(name, self._columns[name], self.name)
             yield from self._batches(features, carried)
         except marks.UnclearMarkError:
             raise

@@ -1,5 +1,6 @@
 """Which format a table has, and the source that reads it."""
 
+import re
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
-from culpa.io.tables.converted import in_units
+from culpa.io.tables.converted import check_unit, in_units
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Period, Selection
 from culpa.io.tables.several import SeveralTables, expand
 from culpa.io.tables.table import Source, TableError
 from culpa.io.tables.timed import TimedTable
+from culpa.io.tables.times import UNITS
+from culpa.monitoring.times import are_days
 
 _ENDINGS = {
     ".csv": "csv",
@@ -90,7 +93,8 @@ def open_table(
     paths = expand(texts)
     sources, units = [], dict(options.units)
     for path in paths:
-        sources.append(in_units(open_source(path, options, report), units, report))
+        source = open_source(path, options, report)
+        sources.append(check_unit(source, units, options.long[2]) if options.long else in_units(source, units, report))
         units = {**sources[-1].units, **units}
     whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
     if options.long:
@@ -102,21 +106,43 @@ def open_table(
 
 
 def excluded_periods(path: Path, options: Options) -> list[Period]:
-    """The periods that a table lists, by its first two columns of times: beginning and end."""
+    """The periods that a table lists, by its first two columns of times: beginning and end.
+
+    An end without a time of day includes that day. Numbers since 1970 are in UTC.
+    """
     source = open_source(path, Options(encoding=options.encoding), lambda text: None)
     found: list[Any] = []
     for name in source.columns():
         column = TimedTable(source, Options(time=name, time_format=options.time_format, hints=options.hints))
-        if len(found) < 2 and column.holds_times(name):
-            found.append([time for batch in column.batches([], [name]) if batch.times for time in batch.times()])
+        if len(found) == 2 or not column.holds_times(name):
+            continue
+        moments: list[Any] = []
+        for batch in column.batches([], [name]):
+            times = batch.times() if batch.times is not None else ()
+            if column.time_format.name in UNITS:
+                moments.extend(times.tz_localize("UTC"))
+            else:
+                moments.extend(_ends(batch.carried[name], times, is_excel=source.kind == "excel") if found else times)
+        found.append(moments)
     if len(found) < 2:
         raise TableError(
             f"{path}: --exclude-file needs two columns of times, the beginning and the end of each period."
         )
     for row, (start, end) in enumerate(zip(*found, strict=True)):
-        if end < start:
+        if (start.tz is None) == (end.tz is None) and end < start:
             raise TableError(f"{path}: the period in row {row} ends before it begins.")
     return list(zip(*found, strict=True))
+
+
+def _ends(cells: Any, times: Any, *, is_excel: bool) -> list[Any]:
+    """Ends of periods: those without a time of day are the ends of their days. Days in Excel are times at midnight."""
+    import pandas as pd
+
+    clocks = [re.search(r"\d:\d", str(cell)) for cell in (cells if isinstance(cells, list) else cells.to_pylist())]
+    all_days = is_excel and bool(are_days(times).all())
+    return [
+        end if clock and not all_days else end + pd.Timedelta(days=1) for end, clock in zip(times, clocks, strict=True)
+    ]
 
 
 def _check_regular(path: Path) -> None:

@@ -22,7 +22,7 @@ from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.qualities import Judge
-from culpa.io.tables.reading import Options
+from culpa.io.tables.reading import UNIT_OF, Options
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
 from culpa.io.tables.timed import TimedTable
 from culpa.io.tables.times import UNITS, wall_clocks
@@ -96,9 +96,10 @@ class LongTable:
 
     @property
     def hints(self) -> Mapping[str, str]:
-        """How the file writes times and numbers."""
-        format = self.timed.time_format
-        return {**self.inner.hints, **({"time_format": format.name} if format.settled else {})}
+        """How the file writes times and numbers, and the unit of the numbers."""
+        format, unit = self.timed.time_format, self.inner.units.get(self.roles.value)
+        units = {f"{UNIT_OF}{self.roles.value}": unit} if unit else {}
+        return {**self.inner.hints, **({"time_format": format.name} if format.settled else {}), **units}
 
     @property
     def decisions(self) -> list[str]:
