@@ -282,6 +282,20 @@ def test_columns_that_were_constant():
     assert (still.shift, still.variance_ratio) == (0.0, 1.0)
     assert "x4 was constant and moved by +0.3" in drift.sentence
     assert json.loads(drift.to_json())["features"][4]["shift"] is None
+    only_varies = detector.drift(table(400, 0.0, 1.0)).sentence
+    assert "x5 was constant and now varies" in only_varies
+    assert "moved by" not in only_varies.partition("Over all")[2]
+
+
+@pytest.mark.parametrize("fill", [1e15, 3.4e38])
+def test_a_column_that_varied_was_not_constant_whatever_it_reads_now(fill):
+    rng = np.random.default_rng(0)
+    X, recent = rows(500, rng), rows(400, rng)
+    recent[:, 1] = fill
+    found = PCADetector(**SETTINGS).fit(X).drift(recent)
+    assert "constant" not in found.sentence
+    assert found.features[1].shift == pytest.approx(fill / X[:, 1].std(ddof=1), rel=1e-3)
+    assert found.features[1].variance_ratio == pytest.approx(0.0, abs=1e-3)
 
 
 def test_a_short_stretch_is_reduced_by_what_chance_adds_to_it():

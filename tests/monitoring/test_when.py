@@ -20,7 +20,12 @@ def test_numbers_keep_their_digits(seed):
     for _ in range(200):
         time = round(float(rng.uniform(0, 10 ** rng.integers(1, 10))), int(rng.integers(0, 6)))
         assert float(Clock("time").until(time, [time]).removeprefix("time ")) == time
+        since_1970 = 1709634000 + int(rng.integers(10**6)) / 10**6
+        assert Clock("time").until(since_1970, [since_1970]) == f"time {since_1970!r}".removesuffix(".0")
     assert Clock("time").span(45356.125, 45356.25) == "From time 45356.125 to 45356.25"
+    assert (
+        Clock("time").span(1709634000000001.0, 1709634000000003.0) == "From time 1709634000000001 to 1709634000000003"
+    )
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

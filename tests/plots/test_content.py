@@ -13,6 +13,9 @@ from pictures import explanation
 from sklearn.decomposition import PCA, FactorAnalysis
 
 from culpa import Explainer, PCADetector
+from culpa._core.comparing import ROUNDING
+from culpa._core.continuity import RowOrder
+from culpa._core.validation import Table
 from culpa.datasets import make_plant
 from culpa.plots.content import (
     Bars,
@@ -78,8 +81,8 @@ def test_waterfall_of_any_values(values, max_features, base):
     assert shown.n_other != 1
     assert LEFT_OVER not in shown.names
     assert shown.base_value + shown.values.sum() == pytest.approx(shown.score, rel=1e-9, abs=1e-9 * sizes.sum())
-    largest = np.sort(sizes)[::-1][:own]  # in this order, but for those that are equal up to rounding
-    np.testing.assert_allclose(np.abs(shown.values[:own]), largest, rtol=0, atol=1e-8 * sizes.max())
+    rounding = len(values) * ROUNDING * sizes.max()  # values that differ by less keep their order
+    np.testing.assert_allclose(np.abs(shown.values[:own]), np.sort(sizes)[::-1][:own], rtol=0, atol=rounding)
     for name, value in zip(shown.names[:own], shown.values, strict=False):
         assert value == values[int(name[1:])]  # signs are kept
 
@@ -510,3 +513,12 @@ def test_a_chart_without_a_limit_says_why():
     detector = PCADetector(1, contamination=0.3, confidence=0.5).fit(rows)
     with pytest.raises(ValueError, match=r"only the largest .* scores were kept. Choose a higher confidence."):
         ControlChart.of(detector, rows[:10])
+
+
+@pytest.mark.parametrize("names", [[f"s{k}" for k in range(60)], [*range(20), *range(50, 90)]])
+def test_rows_without_times_lie_at_their_positions_in_the_files(plant, detector, names):
+    places = np.array([*range(20), *range(50, 90)])
+    order = RowOrder(np.zeros(60), places=places)
+    table = Table(plant.new[:60], plant.feature_names, pd.DataFrame(index=names), order)
+    chart = ControlChart.of_table(detector.fitted, table, None)
+    assert chart.axis.x.tolist() == places.tolist()

@@ -135,17 +135,13 @@ class Drift:
         if self._is_clear(self.variance):
             changed = _clear(self.features, lambda each: each.variance_p_value)
             parts += [
-                f"{cut(each.feature)} was constant and now varies"
-                if math.isinf(each.variance_ratio)
-                else f"the variance of {cut(each.feature)} is {each.variance_ratio:.3g} times as large"
+                _of_constant(each) or f"the variance of {cut(each.feature)} is {each.variance_ratio:.3g} times as large"
                 for each in changed
             ]
         if self._is_clear(self.mean):
             moved = _clear(self.features, lambda each: each.shift_p_value)
             parts += [
-                f"{cut(each.feature)} was constant and moved by {each.mean_recent - each.mean_training:+.3g}"
-                if math.isinf(each.shift)
-                else f"{cut(each.feature)} moved by {each.shift:+.3g} of its standard deviations"
+                _of_constant(each) or f"{cut(each.feature)} moved by {each.shift:+.3g} of its standard deviations"
                 for each in moved
             ]
         if self.mean_score is not None and self._is_clear(self.score):
@@ -153,7 +149,7 @@ class Drift:
             if mean_score != _number(self.score, self.score.value):
                 parts.append(f"the mean score is {mean_score}")
         complete = "complete rows" if self.n_incomplete else "rows"
-        return f" Over all {self.n_rows:,} {complete}, {listed(parts)}." if parts else ""
+        return f" Over all {self.n_rows:,} {complete}, {listed(list(dict.fromkeys(parts)))}." if parts else ""
 
     def __repr__(self) -> str:
         lines = [f"<Drift of {self.n_rows:,} rows: {self.sentence}"]
@@ -192,6 +188,14 @@ class Drift:
 def _clear(features: Sequence[FeatureDrift], p_value: Callable[[FeatureDrift], float]) -> list[FeatureDrift]:
     """The features that changed most clearly."""
     return sorted((each for each in features if p_value(each) < SIGNIFICANCE), key=p_value)[:_NAMED]
+
+
+def _of_constant(each: FeatureDrift) -> str | None:
+    """What a feature does that was constant. One that varies also has another mean, which says nothing more."""
+    if math.isinf(each.variance_ratio):
+        return f"{cut(each.feature)} was constant and now varies"
+    moved = each.mean_recent - each.mean_training
+    return f"{cut(each.feature)} was constant and moved by {moved:+.3g}" if math.isinf(each.shift) else None
 
 
 def _p(value: float) -> str:

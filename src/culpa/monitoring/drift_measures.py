@@ -230,8 +230,9 @@ class _Reference:
         """Present values only, where there are lags."""
         trained = self.whole.moments
         means, stds = (trained.mean, total.mean), [np.sqrt(np.diag(each.covariance)) for each in (trained, total)]
-        tiny = _ROUNDING * np.maximum(np.abs(means[0]), np.abs(means[1]))  # a column that was constant has no unit
-        constant, varies = stds[0] <= tiny, stds[1] > tiny
+        tiny = _ROUNDING * np.maximum(np.abs(means[0]), np.abs(means[1]))
+        constant = stds[0] <= _ROUNDING * np.abs(means[0])  # such a column has no unit
+        varies = stds[1] > tiny
         moved = np.where(constant & (np.abs(means[1] - means[0]) <= tiny), 0.0, means[1] - means[0])
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(moved == 0, 0.0, moved / np.where(constant, 0.0, stds[0]))

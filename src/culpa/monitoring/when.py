@@ -71,12 +71,16 @@ def _is_time(label: Any) -> bool:
 
 
 def _shown(label: Any) -> str:
-    """A label; a number with the digits that it has.
+    """A label; a number with the digits that it has: seconds and microseconds since 1970 have 16 of them.
 
     >>> _shown(45356.123456), _shown(1709634000.0), _shown(0.1 + 0.2), _shown("batch 7")
     ('45356.123456', '1709634000', '0.3', 'batch 7')
+    >>> _shown(1709634000.123456), _shown(1709634000000001.0)
+    ('1709634000.123456', '1709634000000001')
     """
-    return f"{label:.15g}" if isinstance(label, float) else cut(str(label), LONGEST_LABEL)
+    if not isinstance(label, float):
+        return cut(str(label), LONGEST_LABEL)
+    return f"{label:.{16 if 1e9 <= abs(label) < 1e16 else 15}g}"
 
 
 def _span_of_times(labels: Sequence[Any], *, dated: bool, daily: bool) -> str:

@@ -114,8 +114,8 @@ class ControlChart:
         if times is not None and len(times) != len(labels):
             refuse_times(len(times), len(labels))
         axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
-        if table.order is not None:
-            axis = replace(axis, places=table.order.places)
+        if table.order is not None and (places := table.order.places) is not None:
+            axis = replace(axis, places=places, x=axis.x if axis.labelled else places)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
         chart = cls(axis, statistics, fitted.statistic.name, flagged, shown)

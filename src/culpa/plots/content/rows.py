@@ -17,8 +17,8 @@ Positions = NDArray[np.intp]
 class RowAxis:
     """Rows along an axis.
 
-    ``x`` is where they lie: their labels where these are increasing times or numbers, else positions 0, 1, 2, ...
-    ``places`` are their positions in the user's files, if some rows of these were left out.
+    ``x`` is where they lie: their labels where these are increasing times or numbers, else their positions: ``places`` in
+    the user's files, of which some rows may have been left out, or 0, 1, 2, ...
     """
 
     labels: NDArray[Any]
