@@ -31,6 +31,11 @@ def test_no_more_ranks_than_players():
     assert certain_ranks(np.array([[2.0, 1.0]]), np.zeros((1, 2)), 12, 5).tolist() == [2]
 
 
+def test_what_rounding_leaves_of_equal_values_is_no_rank():
+    values = np.array([[3.0, 3.0 * (1 + 1e-14), 1.0, -np.inf], [3.0, 2.0, 2.0 - 1e-13, 1.0]])
+    assert certain_ranks(values, np.zeros((2, 4)), 5, 2).tolist() == [0, 1]
+
+
 def test_doubts_add_up():
     """One rival ten times out of reach at 95% is none, but forty rivals at about 0.4% each are."""
     values, error = np.zeros((1, 41)), np.ones((1, 41))

@@ -136,9 +136,9 @@ class PairedRule:
 
 @lru_cache(maxsize=4)
 def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
-    """About ``n_pairs`` pairs of random coalitions: a multiple of the number of folds."""
+    """At most ``n_pairs`` pairs of random coalitions: a multiple of the number of folds, of which there is at least one."""
     rng = np.random.default_rng(seed)
-    n_pairs = N_FOLDS * max(1, -(-n_pairs // N_FOLDS))
+    n_pairs = N_FOLDS * max(1, n_pairs // N_FOLDS)
     # sizes spread evenly, then who is in at random
     sizes = 1 + ((np.arange(n_pairs) + rng.random()) * (n_players - 1) / n_pairs).astype(np.intp)
     rng.shuffle(sizes)
@@ -206,12 +206,10 @@ def pairs_for_tolerance(
 ) -> int:
     """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
     n_players = len(players)
-    largest = _MOST_PAIRS if budget is None else N_FOLDS * ((budget // 2 - 1) // N_FOLDS)
-    if budget is not None and 2 * _all_pairs(n_players) + 2 <= budget:
-        return _all_pairs(n_players)
-    fewest = min(2 * _all_pairs(n_players), 2 * N_FOLDS) + 2
-    if budget is not None and budget < fewest:
-        raise ValueError(f"max_coalitions={budget} is too few for kernel regression: at least {fewest} are needed.")
+    least = min(2 * (N_FOLDS + 1), 1 << n_players)
+    if budget is not None and budget < least:
+        raise ValueError(f"max_coalitions={budget} is too few for {n_players} players: at least {least} are needed.")
+    largest = _MOST_PAIRS if budget is None else max(1, budget // 2 - 1)
     few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
     first = min(max(_FEWEST_PAIRS, 4 * n_players, few), largest)
 

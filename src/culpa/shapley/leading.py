@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from culpa._core.comparing import ROUNDING
 from culpa._core.types import Floats
 from culpa._core.warning import warn
 from culpa._core.words import count
@@ -27,10 +28,12 @@ def certain_ranks(
     k = min(k, values.shape[1])
     ranked = np.argsort(-values, axis=1, kind="stable")
     value, error = (np.take_along_axis(array, ranked, axis=1) for array in (values, std_error))
+    rounding = ROUNDING * np.abs(np.where(np.isfinite(values), values, 0.0)).max(axis=1, keepdims=True, initial=0.0)
     wrong, result = np.zeros(len(values)), np.zeros(len(values), dtype=np.intp)
     for rank in range(k):
         with np.errstate(divide="ignore", invalid="ignore"):  # equal values without error are as likely either way
-            apart = (value[:, rank, None] - value[:, rank + 1 :]) / (error[:, rank, None] + error[:, rank + 1 :])
+            gaps = value[:, rank, None] - value[:, rank + 1 :]
+            apart = np.where(gaps > rounding, gaps, 0.0) / (error[:, rank, None] + error[:, rank + 1 :])
         later = stats.t.sf(np.nan_to_num(apart, nan=0.0, posinf=np.inf), degrees_of_freedom)
         result[wrong + later.sum(axis=1) <= 1 - confidence] = rank + 1
         wrong += later[:, 0] if later.shape[1] else 0.0
