@@ -122,3 +122,12 @@ def test_what_cannot_be_combined(folder):
         read(folder, "plain.csv", selection=select("2024-02-01", None, []))
     with pytest.raises(TableError, match="needs two columns of times"):
         excluded_periods(folder / "plain.csv", Options())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_files_with_few_rows_do_not_make_features_of_row_numbers(tmp_path, order):
+    frame = pd.DataFrame({"id": range(100), "a": np.random.default_rng(0).normal(size=100)})
+    for k, part in enumerate((frame[:0], frame[:95], frame[95:])):
+        part.to_csv(tmp_path / f"{k}.csv", index=False)
+    table = open_table([str(tmp_path / f"{k}.csv") for k in order], Options(), Selection(), print)
+    assert table.leave_out_row_numbers(["id", "a"]) == ["a"]

@@ -77,10 +77,16 @@ class TimedTable:
         """Those of some columns that do not number or date the rows of every file; `decisions` says the others."""
         left, found = [name for name in names if self._columns[name].kind == "number"], dict[str, str]()
         ends: dict[str, list[float]] = {name: [] for name in left}
-        for file in self.inner.files() if self.again and self.inner.time is None else ():
-            left = list(row_numbers(left, _cells(file, left, FEWEST), so_far=True))
-            if not left:
-                break
+        files = list(self.inner.files()) if self.again and self.inner.time is None else []
+        short, n = [], len(files)
+        while files and left:
+            file = files.pop(0)
+            head = _cells(file, left, FEWEST)
+            if len(head) < FEWEST and len(short) < n:  # too few rows to show anything, if others show it
+                short.append(file)
+                files = short[:] if len(short) == n else files
+                continue
+            left = list(row_numbers(left, head, so_far=True))
             cells = _cells(file, left, _MOST_ROWS)
             found = {name: found.get(name, why) for name, why in row_numbers(left, cells, so_far=True).items()}
             for name, column in zip(left, cells.T, strict=True):
