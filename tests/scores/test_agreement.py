@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 from sklearn.covariance import EllipticEnvelope, EmpiricalCovariance, LedoitWolf
 from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA, SparsePCA, TruncatedSVD
+from sklearn.ensemble import IsolationForest
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler
+from sklearn.svm import OneClassSVM
 
 from culpa import Explainer, PCADetector
 
@@ -101,6 +104,23 @@ def test_a_model_that_is_fitted_again_is_refused(last, steps):
     with pytest.raises(ValueError, match="fitted again"):
         explainer.explain(rows(3, 1))
     Explainer(model).explain(rows(3, 1))
+
+
+@pytest.mark.parametrize(
+    "last", [IsolationForest(n_estimators=5, random_state=0), OneClassSVM(), LocalOutlierFactor(novelty=True)]
+)
+@pytest.mark.parametrize("steps", [[], [StandardScaler()]], ids=len)
+def test_a_detector_that_is_fitted_again_is_refused(last, steps):
+    """Its score would be that of the new one, and the base value that of the old one."""
+    X = rows(200, 0)[:, :3]
+    model = Pipeline([(f"step {i}", step) for i, step in enumerate(steps)] + [("last", last)]).fit(X)
+    explainer = Explainer(model, normal=X, n_orders=8)
+    explainer.explain(X[:2])
+    explainer.explain(X[:2])
+    model.fit(3 * X)
+    with pytest.raises(ValueError, match="fitted again"):
+        explainer.explain(X[:2])
+    Explainer(model, normal=X, n_orders=8).explain(X[:2])
 
 
 def test_a_scaler_that_does_something_else_is_followed():

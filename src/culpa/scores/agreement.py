@@ -102,6 +102,27 @@ class Unchanged:
             raise ValueError(f"{kind_of(self.estimator)} was fitted again: make a new Explainer of it.")
 
 
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A detector whose own score is explained, and what it had learned: it gets other attributes whenever it is fitted."""
+
+    estimator: Any
+    learned: dict[str, Any]
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self:
+        """Of a fitted detector as it is now."""
+        return cls(estimator, {name: value for name, value in vars(estimator).items() if name.endswith("_")})
+
+    def check(self, features: Floats, labels: NDArray[Any]) -> None:
+        """Raise an error if the detector was fitted again: the mean score of normal rows is that of the one before."""
+        now = vars(self.estimator)
+        for name, value in self.learned.items():
+            if now.get(name) is value or (isinstance(value, (int, float, str)) and now.get(name) == value):
+                continue
+            raise ValueError(f"{kind_of(self.estimator)} was fitted again: make a new Explainer of it.")
+
+
 def witness_of(estimator: Any, model: FittedModel) -> Witness | Unchanged | None:
     """What tells whether a model still is what it was read from; ``None`` if it is culpa's own and stays as it is."""
     steps, last = _parts(estimator)

@@ -16,7 +16,7 @@ from culpa.columns import Columns, Plain
 from culpa.models import FittedModel, as_fitted_model
 from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_argument import in_user_units, model_of
-from culpa.scores.agreement import Unchanged, Witness, witness_of
+from culpa.scores.agreement import Learned, Unchanged, Witness, witness_of
 from culpa.scores.by_name import score_by_name
 from culpa.scores.callables import Function, SquaredError, as_function, detector_score
 from culpa.scores.form import reconstruction_error
@@ -31,7 +31,7 @@ class Subject(NamedTuple):
 
     model: FittedModel
     score: Callable[[Sequence[int] | None], Score]
-    witness: Witness | Unchanged | None = None  # whether the model still is what the user gave
+    witness: Learned | Witness | Unchanged | None = None  # whether the model still is what the user gave
 
 
 def subject_of(model: Any, score: Any, normal: Any, reconstruct: Any, reconstruct_matrix: Any, seed: int) -> Subject:
@@ -90,7 +90,8 @@ def _of_model(model: Any, score: Any, normal: Any, seed: int) -> Subject:
         )
     if score is not None:
         raise ValueError(f"{type(last).__name__} has a score of its own: leave out score={score!r}.")
-    return _of_function(_named(model_of(normal, columns), model), *own, seed)
+    subject = _of_function(_named(model_of(normal, columns), model), *own, seed)
+    return subject._replace(witness=Learned.of(last))
 
 
 def _of_function(normal: FittedModel, name: str, function: Function, seed: int) -> Subject:
