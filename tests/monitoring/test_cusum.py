@@ -1,6 +1,7 @@
 """CUSUM of a detector's statistic."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from culpa import PCADetector
@@ -84,3 +85,16 @@ def test_refuses_what_has_no_held_out_scores(detector):
         ControlChart.of(PCADetector(smooth=0.2).fit(X), X, cusum=True)
     with pytest.raises(ValueError, match="cusum must be"):
         ControlChart.of(detector, X, cusum=2)
+
+
+def test_sums_start_anew_after_a_hole():
+    rng = np.random.default_rng(0)
+    detector = PCADetector(1).fit(rng.normal(size=(400, 3)))
+    new = pd.DataFrame(2 * rng.normal(size=(40, 3)), index=[*range(20), *range(100, 120)])
+    whole = ControlChart.of(detector, new, cusum=True).cusum.values
+    later = ControlChart.of(detector, new[20:], cusum=True).cusum.values
+    np.testing.assert_allclose(whole[20:], later)
+    assert whole[19] > 1
+    times = pd.date_range("2024-01-01", periods=20, freq="min")
+    timed = ControlChart.of(detector, new.to_numpy(), time=times.append(times + pd.Timedelta("3h")), cusum=True)
+    np.testing.assert_allclose(timed.cusum.values, whole)

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.choices import one_of
-from culpa._core.continuity import order_of
 from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table, check_estimator_input, check_width, default_names, read_table
@@ -151,7 +150,7 @@ class Lagged(Columns):
         """The missing rows before each row, where rows are remembered."""
         if not self.lags and not self.smooth:
             return None
-        return table.order.missing if table.order is not None else order_of(getattr(table.native, "index", None))
+        return table.missing_rows()
 
     def stream(self) -> Arrange:
         """Remembers the last rows, or their smoothed average."""

@@ -41,8 +41,12 @@ class Cusum:
     run_length: float
 
 
-def cusum(fitted: FittedDetector, score: Floats, run_length: float | None = None) -> Cusum:
+def cusum(
+    fitted: FittedDetector, score: Floats, run_length: float | None = None, missing: Floats | None = None
+) -> Cusum:
     """The cumulative sum of a detector's own statistic over rows in order; a row without a score adds nothing.
+
+    It starts anew where rows are ``missing`` (their number before each row).
 
     Without ``run_length``, false alarms are as far apart as those of the limit for single rows: 100 rows at 99%.
     """
@@ -57,7 +61,9 @@ def cusum(fitted: FittedDetector, score: Floats, run_length: float | None = None
     Number(at_least=10).check(run_length, "cusum")
     steps = normal_scores(held_out, score) - REFERENCE
     sums, level = np.empty(len(score)), 0.0
-    for t, step in enumerate(steps.tolist()):
+    holes = np.zeros(len(score), dtype=bool) if missing is None else missing > 0
+    for t, (step, hole) in enumerate(zip(steps.tolist(), holes.tolist(), strict=True)):
+        level = 0.0 if hole else level
         level = level if math.isnan(step) else max(0.0, level + step)
         sums[t] = level
     return Cusum(sums, decision_interval(run_length), REFERENCE, run_length)

@@ -121,7 +121,8 @@ class ControlChart:
         chart = cls(axis, statistics, fitted.statistic.name, flagged, shown)
         if cusum is False:
             return chart
-        return replace(chart, cusum=sum_up(fitted, chart.own_statistic.values, None if cusum is True else cusum))
+        length = None if cusum is True else cusum
+        return replace(chart, cusum=sum_up(fitted, chart.own_statistic.values, length, table.missing_rows()))
 
 
 @dataclass(frozen=True, eq=False)
