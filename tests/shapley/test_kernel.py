@@ -220,6 +220,19 @@ class TestExplainer:
             else:
                 assert explainer.explain(X).n_evaluations <= budget
 
+    def test_intervals_where_a_large_share_is_asked_for(self):
+        """A quarter of the coalitions at most is drawn, so that intervals are not too short."""
+        model, X = gaussian(8, 3), 2 * np.random.default_rng(1).normal(size=(6, 8))
+        exact = Explainer(model, method="exact").explain(X).values
+        inside = []
+        for seed in range(60):
+            why = Explainer(model, method="kernel", max_coalitions=250, seed=seed).explain(X)
+            assert not why.exact
+            assert why.n_evaluations <= 66
+            low, high = why.interval()
+            inside.append(((low <= exact) & (exact <= high)).mean())
+        assert np.mean(inside) > 0.92
+
     def test_budgets_below_all_coalitions(self):
         why = Explainer(gaussian(8, 3), method="kernel", max_coalitions=100).explain(np.ones((2, 8)))
         assert not why.exact

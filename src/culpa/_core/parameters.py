@@ -377,7 +377,7 @@ class _Explainer:
         Sampled values: number of orders, instead of a tolerance.
 
         For method="algorithm1", it is the number of orders per feature, and None means 1000. For method="kernel", culpa
-        samples as many coalitions as these orders contain.
+        samples as many coalitions as these orders contain, or values all of them if there are at most four times as many.
     exact_operations
         Maximum number of operations per row for which method="auto" is exact.
 

@@ -23,7 +23,7 @@ from culpa.shapley.exact import exact
 from culpa.shapley.extensions import extension_rule
 from culpa.shapley.few_missing import SMALLEST_NET, FewMissing
 from culpa.shapley.forms import QuadraticForms, compile_exact, compile_rule
-from culpa.shapley.kernel import PairedRule, kernel, paired_rule, pairs_for_tolerance, values_all
+from culpa.shapley.kernel import PairedRule, kernel, paired_rule, pairs_for_tolerance, pairs_to_draw, values_all
 from culpa.shapley.leading import until_certain
 from culpa.shapley.missing_coalitions import MissingCoalitions
 from culpa.shapley.partial_order import PartialOrder
@@ -369,7 +369,7 @@ class Engine:
                 return True
             return plan.affordable(self.game, n_players, budget, on_gpu.SPEED) and self._device(n_players) == "gpu"
         if self.settings.method == "kernel":
-            return values_all(n_players, self._n_pairs)
+            return values_all(n_players, self._n_pairs, self.settings.max_coalitions)
         return self.settings.method == "exact"
 
     def _device(self, n_players: int) -> DeviceName:
@@ -385,7 +385,7 @@ class Engine:
         return default_rule(n_players, self._net, self.settings.seed)
 
     def _paired_rule(self, n_players: int) -> PairedRule:
-        return paired_rule(n_players, self._n_pairs, self.settings.seed)
+        return paired_rule(n_players, pairs_to_draw(n_players, self._n_pairs), self.settings.seed)
 
     @cached_property
     def _n_pairs(self) -> int:

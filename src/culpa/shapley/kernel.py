@@ -54,6 +54,7 @@ from culpa.shapley.shares import Players, Progress, Shares
 from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 N_FOLDS = 10
+_SHARE = 4  # at most one of so many pairs is drawn
 _MOST_FITTED = 2000  # pairs that a surrogate is fitted to; it takes about their number to the third operations
 _INTERACTION = 1.25  # rho times P, measured to be about best with 33 and with 166 features
 _NUGGET = 1e-3  # variance of what no interaction explains, relative to the rest
@@ -157,9 +158,17 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     return PairedRule(signs, weights, solve, precision, _cross(fitted))
 
 
-def values_all(n_players: int, n_pairs: int) -> bool:
-    """Whether there are no more pairs than that, so that exact values cost no more."""
-    return _all_pairs(n_players) <= max(N_FOLDS, n_pairs)
+def values_all(n_players: int, n_pairs: int, budget: int | None = None) -> bool:
+    """Whether all pairs are valued: there are at most four times as many, and the budget of coalitions allows it."""
+    every = _all_pairs(n_players)
+    return every <= max(N_FOLDS, n_pairs) or (
+        every <= _SHARE * n_pairs and (budget is None or 2 * (every + 1) <= budget)
+    )
+
+
+def pairs_to_draw(n_players: int, n_pairs: int) -> int:
+    """At most a quarter of all pairs: standard errors assume that draws are independent, and would be too small."""
+    return min(n_pairs, max(N_FOLDS, _all_pairs(n_players) // _SHARE))
 
 
 def _all_pairs(n_players: int) -> int:
@@ -214,9 +223,9 @@ def pairs_for_tolerance(
     first = min(max(_FEWEST_PAIRS, 4 * n_players, few), largest)
 
     def estimate(pairs: int) -> Shares:
-        if values_all(n_players, pairs):
+        if values_all(n_players, pairs, budget):
             return exact(game, reference, players)
-        return kernel(game, reference, players, paired_rule(n_players, pairs, seed))
+        return kernel(game, reference, players, paired_rule(n_players, pairs_to_draw(n_players, pairs), seed))
 
     remedy = "Raise the tolerance, use method='permutation', or put features into groups."
     return size_for_tolerance(
