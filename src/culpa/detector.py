@@ -372,7 +372,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     @property
     def fitted(self) -> FittedDetector:
         """The fitted core: what judges and explains rows, as one immutable object."""
-        check_is_fitted(self, "model_")
+        if not hasattr(self, "model_"):  # looked at first, because scikit-learn's check takes longer than scoring a row
+            check_is_fitted(self, "model_")
         core = self._fitted
         now = {name: getattr(self, name) for name in NEED_NO_FIT} | {"groups": plain_groups(self.groups)}
         if all(core.parameters.get(name) == value for name, value in now.items()):
@@ -401,7 +402,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def read(self, X: Any, min_rows: int = 1) -> Table:
         """Check a table against the columns that the detector was fitted on."""
-        check_is_fitted(self)
+        if not hasattr(self, "model_"):
+            check_is_fitted(self)
         return check_estimator_input(self, X, reset=False, min_rows=min_rows)
 
     def _held(self) -> Self:

@@ -55,7 +55,9 @@ class JudgesRows:
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        now = self._held()
+        fitted = now.fitted
+        return np.where(fitted.is_flagged(fitted.score(now.read(X))), -1, 1)
 
     def operating_modes(self, X: Any) -> NDArray[np.int64]:
         """The operating mode of each row, counted from 1; the mode of the most training rows is 1.
