@@ -71,7 +71,7 @@ def demo(
     """Run everything on a small data set of wines: find unusual wines, explain them, and write a report."""
     from rich.console import Console
 
-    from culpa import demo as story
+    from culpa.cli import demo as story
 
     story.run(Console(), output)
 
