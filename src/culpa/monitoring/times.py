@@ -118,10 +118,12 @@ def read_gap(gap: Any) -> int | Span:
 
 def check_gap(gap: Any, times: Times | None) -> int | Span:
     """`read_gap`, where a time span needs rows with dates or durations."""
+    read = read_gap(gap)
+    if isinstance(read, int):
+        return read
     import pandas as pd
 
-    read = read_gap(gap)
-    if not isinstance(read, int) and not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
+    if not isinstance(times, (pd.DatetimeIndex, pd.TimedeltaIndex)):
         raise ValueError(
             f"gap={gap!r} is a time span, so the rows need times. Name the column with the times (time= in Python, --time)."
         )

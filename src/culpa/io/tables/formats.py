@@ -118,7 +118,7 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
             continue
         moments: list[Any] = []
         for batch in column.batches([], [name]):
-            times = batch.times() if batch.times is not None else ()
+            times: Any = batch.times() if batch.times is not None else ()
             if column.time_format.name in UNITS:
                 moments.extend(times.tz_localize("UTC"))
             else:

@@ -78,7 +78,8 @@ class TimedTable:
         left, found = [name for name in names if self._columns[name].kind == "number"], dict[str, str]()
         ends: dict[str, list[float]] = {name: [] for name in left}
         files = list(self.inner.files()) if self.again and self.inner.time is None else []
-        short, n = [], len(files)
+        short: list[Any] = []
+        n = len(files)
         while files and left:
             file = files.pop(0)
             head = _cells(file, left, FEWEST)
