@@ -67,9 +67,9 @@ def fit(
     detector = PCADetector(**parameters)
     _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
     detector.units_ = {**detector.units_, **units}
+    console.tell_missing(source, quiet=quiet)
     told = [] if quiet else [_summary(detector, output, source), *ties_in_words(detector.fitted)]
     options.save_model(detector, source, output)  # after everything that may fail
-    console.tell_missing(source, quiet=quiet)
     for text in told:
         console.say(text)
 
