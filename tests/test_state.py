@@ -180,7 +180,7 @@ class TestCallsThatFail:
 
     def test_a_failed_update_is_not_learned_later(self, monkeypatch):
         detector = PCADetector().partial_fit(plant())
-        monkeypatch.setattr("culpa.updating.Recipe.fit_blocks", lambda *_: 1 / 0)
+        monkeypatch.setattr("culpa.fitting.updating.Recipe.fit_blocks", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             detector.partial_fit(plant(100, 1) + 50)
         monkeypatch.undo()
@@ -222,7 +222,7 @@ class TestThreads:
     def test_nobody_sees_half_a_fit(self, monkeypatch):
         detector, widths = PCADetector().fit(plant()), []
         monkeypatch.setattr(
-            "culpa.learning.Recipe.fit_rows", lambda *_: (widths.append(detector.n_features_in_), 1 / 0)
+            "culpa.fitting.learning.Recipe.fit_rows", lambda *_: (widths.append(detector.n_features_in_), 1 / 0)
         )
         with pytest.raises(ZeroDivisionError):
             detector.fit(plant(d=9))

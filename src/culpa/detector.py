@@ -31,13 +31,16 @@ from culpa._core.validation import (
 )
 from culpa._core.warning import warn, without_warnings
 from culpa._core.words import count
-from culpa.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.columns import Lagged, Reading
 from culpa.columns.groups import named_groups, plain_groups
 from culpa.columns.row_numbers import row_numbers
-from culpa.compatibility import check_combinations, check_weighted
+from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector, charted
-from culpa.learning import Recipe, SecondPass
+from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
+from culpa.fitting.compatibility import check_combinations, check_weighted
+from culpa.fitting.learning import Recipe, SecondPass
+from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
+from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
 from culpa.monitoring.diagnostics import oddities
@@ -46,9 +49,6 @@ from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_tabl
 from culpa.monitoring.trimming import at_places
 from culpa.scores import Limits, score_by_name
 from culpa.scores.limits import FROM_ROWS
-from culpa.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
-from culpa.watching import WatchesRows
-from culpa.weighting import fit_weighted, read_weights
 
 
 def _merges(detector: "PCADetector") -> bool:

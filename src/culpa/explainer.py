@@ -33,13 +33,13 @@ from culpa._core.validation import default_names, feature_positions
 from culpa._core.warning import warn
 from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
+from culpa.explaining.one_pass import Answer, OnePass, Wanted
+from culpa.explaining.origin import Origin
 from culpa.explanation import FIELDS_OF_PARTS, Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.models.latent import shrunk
-from culpa.one_pass import Answer, OnePass, Wanted
 from culpa.ranking import contributions
-from culpa.readable.origin import Origin
 from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows
 from culpa.scores.subject import Subject, subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares

@@ -18,9 +18,9 @@ from culpa._core.types import DataFrame, Floats
 from culpa._core.words import count
 
 if TYPE_CHECKING:
+    from culpa.explaining import Counterfactual, Interactions, Shortest
+    from culpa.explaining.origin import Origin
     from culpa.plots import ExplanationPlots
-    from culpa.readable import Counterfactual, Interactions, Shortest
-    from culpa.readable.origin import Origin
 
 _NOT_STORED = ("native", "origin")  # fields that are not data
 # Fields that ``explain(parts=...)`` can leave out, and the parts that they belong to.
@@ -250,7 +250,7 @@ class Explanation:
             name: np.concatenate([part._cells_of(name) for part in parts])
             for name in {name for part in parts for name in part._per_row()}
         }
-        from culpa.readable.origin import Origin
+        from culpa.explaining.origin import Origin
         from culpa.shapley.shares import fewest
 
         counts = {
@@ -337,20 +337,20 @@ class Explanation:
         its base value there is no blame to share: its values are 0, and its base value is its score. Standard errors are
         those of the values before.
         """
-        from culpa.readable.shortest import nonnegative
+        from culpa.explaining.shortest import nonnegative
 
         base = np.minimum(self.base_value, np.where(np.isnan(self.score), np.inf, self.score))
         return self._but(values=nonnegative(self.values, self.observed), base_value=base)
 
     def shortest(self, share: float = 0.9) -> "Shortest":
         """The fewest players of each row whose values add up to a share of the score less the base value."""
-        from culpa.readable import Shortest
+        from culpa.explaining import Shortest
 
         return Shortest.of(self, share)
 
     def interactions(self) -> "Interactions":
         """Which players matter together: exact pairwise Shapley interactions, for up to 20 players."""
-        from culpa.readable import Interactions
+        from culpa.explaining import Interactions
 
         if self.method == "asymmetric":
             raise ValueError("interactions() are those of symmetric Shapley values: explain without upstream.")
@@ -361,7 +361,7 @@ class Explanation:
 
         The limit is that of the detector that explained its own statistic, unless given.
         """
-        from culpa.readable import Counterfactual
+        from culpa.explaining import Counterfactual
 
         return Counterfactual.of(self, limit)
 

@@ -22,14 +22,14 @@ from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
 from culpa.columns.groups import named_groups, without_given
 from culpa.explainer import Explainer
+from culpa.explaining.joint_fix import JointFix, fix_jointly
+from culpa.explaining.options import ExplainerOptions
 from culpa.explanation import Explanation
-from culpa.joint_fix import JointFix, fix_jointly
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
-from culpa.options import ExplainerOptions
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.held_out import Rate
 

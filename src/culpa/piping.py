@@ -17,12 +17,12 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.pipelines import joined_names, output_names
 from culpa.columns.tracing import Link, chain
 from culpa.columns.units import units_in_headers
+from culpa.detecting.watching import WatchesRows
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models.blocks import BlockMoments
 from culpa.models.margins import EmpiricalMargins
 from culpa.scores.agreement import refuse_difference, rounding
-from culpa.watching import WatchesRows
 
 _PROBES = np.array([0.0, 1.0, -0.5, 0.25, 2.0])  # outputs that show whether the way back is a straight line
 

@@ -20,7 +20,7 @@ from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe
+from culpa.fitting.learning import Recipe
 from culpa.scores import HeldOutScores
 from culpa.scores.held_out import Rate
 

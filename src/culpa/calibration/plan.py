@@ -20,7 +20,7 @@ from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.lasting import inject_lasting, past_of
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
-from culpa.modes import has_modes
+from culpa.fitting.modes import has_modes
 
 FEWEST_ROWS = 20
 MOST_ROWS = 20_000  # that are used for the choice

@@ -71,9 +71,9 @@ def demo(
     """Run everything on a small data set of wines: find unusual wines, explain them, and write a report."""
     from rich.console import Console
 
-    from culpa import demo as story
+    from culpa.cli import demonstration
 
-    story.run(Console(), output)
+    demonstration.run(Console(), output)
 
 
 for each in (demo, init, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):

@@ -12,6 +12,7 @@ from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
+from culpa.fitting.modes import has_modes
 from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
@@ -35,7 +36,6 @@ from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
 from culpa.models.scatter import Scatter
-from culpa.modes import has_modes
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
 from culpa.shapley import QuadraticForms

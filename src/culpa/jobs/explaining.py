@@ -12,6 +12,7 @@ from culpa._core.kinds import top_of
 from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Mask
+from culpa.explaining.options import ExplainerOptions
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source
@@ -27,7 +28,6 @@ from culpa.jobs.batches import (
     take,
     verdict,
 )
-from culpa.options import ExplainerOptions
 from culpa.scores import ScoredRows
 from culpa.shapley.leading import on_command_line
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from culpa._core.types import Floats
 from culpa.columns import Lagged
+from culpa.fitting.learning import Recipe
 from culpa.jobs.partial_moments import GatheredMoments, complete_rows_of, read_moments
 from culpa.jobs.places import Integers, Places, chosen_rows
 from culpa.jobs.record_batches import in_larger_batches
-from culpa.learning import Recipe
 from culpa.models import FittedModel
 from culpa.models.normal_range import NormalRange, sums_of_pairs, worth_of_rows
 from culpa.scores import named_score

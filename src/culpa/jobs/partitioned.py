@@ -14,17 +14,17 @@ import pyarrow as pa
 from culpa._core.threads import one_blas_thread
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
+from culpa.fitting.learning import Learned, Recipe
+from culpa.fitting.training_scores import can_hold_out, held_out_limits
 from culpa.jobs.partial_moments import GatheredMoments, MomentsPass
 from culpa.jobs.partial_scores import MOST_SCORED, ScoresPass
 from culpa.jobs.places import Places
 from culpa.jobs.tails import TailsPass
-from culpa.learning import Learned, Recipe
 from culpa.models.blocks import BlockMoments
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
 from culpa.scores import Limits
 from culpa.scores.limits import Tail
-from culpa.training_scores import can_hold_out, held_out_limits
 
 
 class Pass(Protocol):

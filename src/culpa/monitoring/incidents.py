@@ -20,6 +20,7 @@ from culpa._core.validation import Table, frame_like
 from culpa._core.warning import warn
 from culpa._core.words import count
 from culpa.explainer import Explainer
+from culpa.explaining.options import BlameOptions
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, IncidentFinder
@@ -36,7 +37,6 @@ from culpa.monitoring.times import (
     refuse_times,
 )
 from culpa.monitoring.when import Clock
-from culpa.options import BlameOptions
 from culpa.scores import ScoredRows
 from culpa.shapley.leading import Doubts, warn_about_doubts
 

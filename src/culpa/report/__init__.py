@@ -7,12 +7,12 @@ from typing import Any, Unpack
 from culpa._core.files import write_whole
 from culpa._core.markup import frame
 from culpa._core.validation import Table
+from culpa.explaining.options import ReportOptions
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source
 from culpa.jobs import Summary
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import Times
-from culpa.options import ReportOptions
 from culpa.report.content import Content, content
 from culpa.report.from_table import content_of_table
 from culpa.report.page import to_json, to_page

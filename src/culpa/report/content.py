@@ -6,12 +6,12 @@ from typing import Unpack
 
 from culpa._core.validation import Table
 from culpa._core.warning import EmptyRowsWarning, without_warnings
+from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector
 from culpa.monitoring import find_incidents
 from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.finder import units_of_columns
 from culpa.monitoring.incidents import Search, shown_names, units_of
-from culpa.options import BlameOptions
 from culpa.plots.content import ControlChart
 from culpa.report.chart import Chart, charts
 from culpa.report.courses import courses

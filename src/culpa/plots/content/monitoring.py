@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names
+from culpa.detecting.watching import WatchesRows
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models import as_fitted_model
@@ -18,7 +19,6 @@ from culpa.monitoring.cusum import cusum as sum_up
 from culpa.monitoring.times import Times, in_order, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
-from culpa.watching import WatchesRows
 
 CONFIDENCES = (0.95, 0.99)
 _TALL = 50  # multiple of the limit from which the highest point presses all others to the floor of a linear chart

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
-from culpa.weighting import read_weights
+from culpa.fitting.weighting import read_weights
 
 
 def plant(n, seed, d=6, p=2):

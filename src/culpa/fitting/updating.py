@@ -23,13 +23,13 @@ from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe
+from culpa.fitting.learning import Recipe
+from culpa.fitting.training_scores import Judge, range_of
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
-from culpa.training_scores import Judge, range_of
 
 NEED_NO_FIT = ("game", "ranking", "groups", "noun")  # parameters that take effect at once
 _LESS_NORMAL = 1.5  # times the usual mean score, up to which a block may rise

@@ -25,6 +25,15 @@ from culpa._core.validation import Table
 from culpa.columns import Lagged, lagged_names
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector
+from culpa.fitting.modes import Settings, fit_mixture, mode_limits, mode_ranges
+from culpa.fitting.training_scores import (
+    Judge,
+    RangeWatcher,
+    limits_from_blocks,
+    limits_from_rows,
+    range_of,
+    standardiser,
+)
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
 from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.components import ComponentChoice, choose_components
@@ -34,11 +43,9 @@ from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
-from culpa.modes import Settings, fit_mixture, mode_limits, mode_ranges
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import Limits, QuadraticScore, Score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
-from culpa.training_scores import Judge, RangeWatcher, limits_from_blocks, limits_from_rows, range_of, standardiser
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block

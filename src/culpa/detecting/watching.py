@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from culpa._core.native import emptied
 from culpa._core.optional import require
 from culpa.columns import Reading
-from culpa.judging import JudgesRows
+from culpa.detecting.judging import JudgesRows
+from culpa.explaining.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.times import in_order
-from culpa.options import BlameOptions, ExplainerOptions, ReportOptions
 
 if TYPE_CHECKING:
     from culpa.plots import DetectorPlots

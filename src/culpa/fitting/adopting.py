@@ -8,15 +8,15 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa._core.words import kind_of
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe
+from culpa.fitting.learning import Recipe
+from culpa.fitting.training_scores import Judge, limits_from_rows, range_of
+from culpa.fitting.weighting import limits_by_blocks
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits, named_score
 from culpa.scores.agreement import Witness
-from culpa.training_scores import Judge, limits_from_rows, range_of
-from culpa.weighting import limits_by_blocks
 
 # of PCADetector: the others say how a model is fitted, and here it is fitted already
 PARAMETERS = ("statistic", "confidence", "limit", "contamination", "groups", "game", "ranking", "noun")

@@ -8,7 +8,7 @@ import pytest
 import witness
 
 from culpa import PPCA, Explainer, Explanation, LatentGaussian
-from culpa.readable import interactions
+from culpa.explaining import interactions
 
 GAUSSIAN = LatentGaussian(np.zeros(5), np.random.default_rng(0).normal(size=(5, 2)), 0.3)
 X = 2 * np.random.default_rng(1).normal(size=(3, 5))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import culpa.one_pass
+import culpa.explaining.one_pass
 from culpa import PPCA, Explainer, Explanation, PCADetector
 from culpa._core.choices import PART_NAMES
 from culpa.shapley import on_gpu
@@ -38,9 +38,9 @@ FIELDS = ("values", "std_error", "score", "expected", "score_if_fixed")
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(culpa.one_pass, "_CELLS_IN_CACHE", 1)
-    monkeypatch.setattr(culpa.one_pass, "_FEWEST_ROWS", 3)
-    monkeypatch.setattr(culpa.one_pass, "_ROWS_TOGETHER", 16)
+    monkeypatch.setattr(culpa.explaining.one_pass, "_CELLS_IN_CACHE", 1)
+    monkeypatch.setattr(culpa.explaining.one_pass, "_FEWEST_ROWS", 3)
+    monkeypatch.setattr(culpa.explaining.one_pass, "_ROWS_TOGETHER", 16)
 
 
 @pytest.mark.parametrize("name", sorted(SCORES))

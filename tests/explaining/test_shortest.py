@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from culpa import Explainer, LatentGaussian, PCADetector
-from culpa.readable.shortest import fewest, nonnegative
+from culpa.explaining.shortest import fewest, nonnegative
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import witness
 
 from culpa import Explainer, LatentGaussian, PCADetector
-from culpa.readable import counterfactual
+from culpa.explaining import counterfactual
 
 
 def smallest_score(A, x, free):

@@ -10,9 +10,9 @@ from command_line import run
 import culpa as package
 from culpa import MixturePPCA, PCADetector
 from culpa.datasets import make_modes_plant
+from culpa.fitting.modes import blocks_within
 from culpa.io.model_file import ModelFileError
 from culpa.models import Moments
-from culpa.modes import blocks_within
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from culpa import games
-from culpa.modes import has_modes
+from culpa.fitting.modes import has_modes
 
 Parameters = Mapping[str, Any]
 

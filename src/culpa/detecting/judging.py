@@ -13,13 +13,13 @@ from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table
 from culpa.columns import Reading
 from culpa.explainer import Explainer
+from culpa.explaining.joint_fix import JointFix
+from culpa.explaining.options import ExplainerOptions
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.joint_fix import JointFix
 from culpa.models import FittedModel
 from culpa.models.ties import SuggestedGroup
 from culpa.monitoring.statistics import limits_table, statistics_table
-from culpa.options import ExplainerOptions
 from culpa.ranking import contributions
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
-from culpa.learning import Recipe
+from culpa.fitting.learning import Recipe
+from culpa.fitting.training_scores import Judge, can_hold_out, range_of
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.em import NothingVariesError
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
-from culpa.training_scores import Judge, can_hold_out, range_of
 
 _STEPS = 16  # of a mean weight, to which weights of scores that are no whole numbers are rounded
 

@@ -1,0 +1,1 @@
+"""Methods of a detector: judge rows one by one, and watch rows in order of time."""

@@ -1,0 +1,1 @@
+"""From rows to a fitted detector: components, limits, modes, weights, updates, adopted models."""
