@@ -75,9 +75,8 @@ def test_a_mask_with_an_index_belongs_to_the_rows_with_the_same_labels(detector,
             detector.explain(frame, rows=mask).data, frame[mask.astype(bool).reindex(frame.index)]
         )
     shuffled = frame.iloc[rng.permutation(48)]
-    assert (
-        detector.explain(shuffled, rows=flagged).row_labels.tolist() == shuffled.index[flagged[shuffled.index]].tolist()
-    )
+    labels = pd.Index(detector.explain(shuffled, rows=flagged).row_labels)
+    assert labels.tolist() == shuffled.index[flagged[shuffled.index]].tolist()
     levels = frame.set_axis(pd.MultiIndex.from_product([["a", "b"], range(24)]))
     several = flagged.set_axis(levels.index)
     np.testing.assert_array_equal(detector.explain(levels, rows=several[::-1]).data, expected.data)
