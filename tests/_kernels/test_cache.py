@@ -160,6 +160,7 @@ assert kernel.on_disk.is_marked()
     command = [sys.executable, "-W", "error", "-c", f"import sys; sys.path.insert(0, {__file__!r}[:-13])\n{program}"]
     several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert {process.communicate()[0].split("]")[0] for process in several} == {"[2.0, 2.0, 2.0"}
-    last = subprocess.run(command, capture_output=True, text=True, check=True)
+    for _ in range(2):  # of two that write at once, one may undo what the other has listed: the next compiles once more
+        last = subprocess.run(command, capture_output=True, text=True, check=True)
     assert last.stdout == "[2.0, 2.0, 2.0] False\n"
     assert len(files(tmp_path, "nbi")) == 1
