@@ -38,7 +38,7 @@ def reloaded(detector, folder):
 def state(detector):
     names = sorted(set(vars(detector)) - {"_fitted"})
     core = getattr(detector, "_fitted", None)
-    return names, core and (core.limit, core.ppca.n_samples_, core.ppca.n_components_, core.units, core.parameters)
+    return names, core and (core.limit, core.ppca.n_samples_, core.ppca.n_components_, core.units, core.settings)
 
 
 class TestMemoryOfTheCaller:
@@ -66,7 +66,7 @@ class TestMemoryOfTheCaller:
         given, groups = ["x0"], {"g": ["x1", "x2"]}
         detector = PCADetector(given=given, groups=groups).fit(plant())
         given.append("x3")
-        assert detector.fitted.parameters["given"] == ["x0"]
+        assert detector.fitted.settings.given == ["x0"]
         again = reloaded(detector, tmp_path)
         np.testing.assert_allclose(again.score_samples(faulty()), detector.score_samples(faulty()))
 
@@ -106,12 +106,6 @@ class TestSettings:
         detector = PCADetector().fit(plant()).set_params(statistic="spe").calibrate_limit(plant(200, 1))
         with pytest.raises(ValueError, match="components for another statistic"):
             detector.partial_fit(plant(100, 2))
-
-    def test_of_a_file_from_before_a_parameter_existed(self):
-        core = PCADetector().fit(plant()).fitted
-        for name in ("smooth", "modes", "contamination"):
-            core.parameters.pop(name)
-        assert PCADetector.from_fitted(core).partial_fit(plant(100, 1)).model_.n_samples_ == 300
 
     def test_moments_have_as_many_components_as_asked(self):
         detector = PCADetector(1).fit(plant())

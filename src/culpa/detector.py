@@ -19,7 +19,7 @@ from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustn
 from culpa._core.copies import own_copy
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import check_keywords, documented, known_keywords
-from culpa._core.parameters import DETECTOR, FORGET
+from culpa._core.parameters import DETECTOR, FORGET, DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import (
     Table,
@@ -39,7 +39,7 @@ from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_weighted
 from culpa.fitting.learning import Recipe, SecondPass
-from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more, settings_of
+from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
@@ -195,7 +195,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if weights is None:
             fitted = recipe.fit_rows(rows, labels)
         else:
-            check_weighted(self.get_params(deep=False))
+            check_weighted(recipe.settings)
             complete_rows(table, "sample_weight")
             fitted = fit_weighted(recipe, rows, weights[used], labels, np.flatnonzero(used))
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
@@ -275,10 +275,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             table, columns = draft.read(X), _unsmoothed(fitted)
             rows = fitted.columns.read(table).features[columns.whole(table)]
             # a new limit is for what is asked for now
-            parameters = settings_of(fitted) | {"statistic": draft.statistic, "confidence": confidence}
-            DETECTOR.check(parameters)
-            check_combinations(parameters)
-            statistic = score_by_name(Recipe(parameters, columns).statistic, fitted.model, confidence=confidence)
+            settings = replace(fitted.settings, statistic=draft.statistic, confidence=confidence)
+            DETECTOR.check(vars(settings))
+            check_combinations(settings)
+            statistic = score_by_name(Recipe(settings, columns).statistic, fitted.model, confidence=confidence)
             tails = Limits.tails_of(charted(fitted.model, statistic).values(), [fitted.model.standardise(rows)])
             limits = Limits(fitted.model, "conformal", tails)
             limit = limits(statistic, confidence)
@@ -290,7 +290,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                     limits=limits,
                     limit=limit,
                     limit_source="",
-                    parameters=parameters,
+                    settings=settings,
                     gathered=None,
                 )
             )
@@ -362,7 +362,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     @classmethod
     def from_fitted(cls, fitted: FittedDetector) -> Self:
         """The estimator around a core that was fitted before."""
-        detector = cls(**fitted.parameters)
+        detector = cls(**vars(fitted.settings))
         names = fitted.columns.known_inputs
         detector.n_features_in_ = len(fitted.columns.inputs)
         if names is not None:
@@ -376,9 +376,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             check_is_fitted(self, "model_")
         core = self._fitted
         now = {name: getattr(self, name) for name in NEED_NO_FIT} | {"groups": plain_groups(self.groups)}
-        if all(core.parameters.get(name) == value for name, value in now.items()):
+        if all(getattr(core.settings, name) == value for name, value in now.items()):
             return core
-        return replace(core, parameters={**core.parameters, **now})
+        return replace(core, settings=replace(core.settings, **now))
 
     @property
     def units_(self) -> dict[str, str]:
@@ -436,9 +436,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        parameters = self.get_params(deep=False)
-        DETECTOR.check(parameters)
-        check_combinations(parameters)
+        DETECTOR.check(self.get_params(deep=False))
+        check_combinations(self._settings())
 
     @property
     def _smooth(self) -> float | None:
@@ -454,15 +453,13 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             raise ValueError(f"given leaves {count(n - len(set(given)), 'column')} to judge: at least 2 are needed.")
         columns = Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
         named_groups(self.groups, columns.inputs, columns.names)
-        return Recipe(self._parameters(), columns)
+        return Recipe(self._settings(), columns)
 
-    def _parameters(self) -> dict[str, Any]:
+    def _settings(self) -> DetectorSettings:
         """All parameters, with columns as plain lists of the detector's own."""
         given = None if self.given is None else [self.given] if isinstance(self.given, str) else list(self.given)
-        own: dict[str, Any] = own_copy(
-            self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
-        )
-        return own
+        own = self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
+        return DetectorSettings(**own_copy(own))
 
     def _set_fitted(self, fitted: FittedDetector) -> Self:
         """Use a new core, and set the attributes that follow from it."""
@@ -485,7 +482,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         With lags, those of the lag matrix. They start what ``fit_moments`` takes.
         """
         check_is_fitted(self, "model_")
-        if self.fitted.parameters.get("model", "ppca") != "ppca":
+        if self.fitted.settings.model != "ppca":
             raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
         if self.model_.n_iter_ == ADOPTED:
             raise ValueError(

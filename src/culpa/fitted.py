@@ -16,7 +16,7 @@ from culpa._core.comparing import exceeds
 from culpa._core.copies import own_copy
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import check_keywords
-from culpa._core.parameters import EXPLAINER
+from culpa._core.parameters import EXPLAINER, DetectorSettings
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
@@ -66,8 +66,8 @@ class FittedDetector:
     """Everything that judging and explaining a row needs.
 
     ``model`` knows the columns, the scaling and the distribution of normal rows; ``ppca`` is the estimator behind it.
-    A row whose ``statistic`` exceeds ``limit`` is flagged. ``parameters`` are those that the `PCADetector` was fitted with,
-    ``normal_range`` is how far features went in normal rows, ``units`` the units of columns, for texts.
+    A row whose ``statistic`` exceeds ``limit`` is flagged. ``settings`` are the parameters that the `PCADetector` was
+    fitted with, ``normal_range`` is how far features went in normal rows, ``units`` the units of columns, for texts.
     ``abnormal_training_rows`` is a table, where the rows were at hand, and so is ``suspicious_cells``, where the fit
     looked for them.
     """
@@ -78,7 +78,7 @@ class FittedDetector:
     confidence: float
     limits: Limits
     limit: float
-    parameters: Mapping[str, Any]
+    settings: DetectorSettings
     normal_range: NormalRange
     units: Mapping[str, str] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how commands read the training table
@@ -93,7 +93,9 @@ class FittedDetector:
 
     def __post_init__(self) -> None:
         """Own what it holds: nobody else can change settings, and what was prepared for another model is left behind."""
-        for name in ("parameters", "units", "reading"):
+        lists = {name: own_copy(getattr(self.settings, name)) for name in ("given", "groups")}
+        object.__setattr__(self, "settings", replace(self.settings, **lists))
+        for name in ("units", "reading"):
             object.__setattr__(self, name, own_copy(getattr(self, name)))
         if self._kept is None or not self._kept.serves(self):
             object.__setattr__(self, "_kept", _Kept(self))
@@ -106,7 +108,7 @@ class FittedDetector:
     @property
     def noun(self) -> str:
         """What texts call a column."""
-        return str(self.parameters.get("noun", "feature"))
+        return self.settings.noun
 
     @property
     def columns(self) -> Columns:
@@ -159,11 +161,11 @@ class FittedDetector:
     @property
     def groups(self) -> dict[str, list[str]]:
         """Names of the columns that are blamed together, by the name of their group."""
-        return named_groups(self.parameters.get("groups"), self.columns.inputs, self.columns.names)
+        return named_groups(self.settings.groups, self.columns.inputs, self.columns.names)
 
     def without_groups(self) -> Self:
         """The same detector, which blames single columns."""
-        return replace(self, parameters={**self.parameters, "groups": None})
+        return replace(self, settings=replace(self.settings, groups=None))
 
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other and are in no group together: see `PCADetector.suggested_groups`."""
@@ -186,9 +188,7 @@ class FittedDetector:
         groups = tuple(
             (group, tuple(of(names.index(name) for name in members))) for group, members in self.groups.items()
         )
-        own = OwnChoices(
-            self.statistic.name, self.parameters["game"], self.parameters["ranking"], self.confidence, groups
-        )
+        own = OwnChoices(self.statistic.name, self.settings.game, self.settings.ranking, self.confidence, groups)
         return replace(self.model, own=own)
 
     @property
@@ -291,7 +291,7 @@ class FittedDetector:
     def _explained_by(self, given: Sequence[str | int] | str | None) -> dict[str, Any]:
         """What the detector says about explanations; features that are ``given`` leave their groups."""
         EXPLAINER["given"].check(given)
-        own = {name: self.parameters[name] for name in ("game", "ranking")}
+        own = {"game": self.settings.game, "ranking": self.settings.ranking}
         groups = without_given(self.groups, self.columns.named(given or [], "given"))
         return {"score": self.statistic.name, "groups": groups or None} | own
 

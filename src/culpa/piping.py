@@ -222,7 +222,7 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
     names = [outputs.names[i] for i in shown]
     own = {
         title: [outputs.names[i] for i in feature_positions(members, columns.inputs, "groups")]
-        for title, members in (fitted.parameters.get("groups") or {}).items()
+        for title, members in (fitted.settings.groups or {}).items()
     }
     groups = own or {title: members for title, members in outputs.groups.items() if set(members) <= set(names)}
     blocks = fitted.blocks
@@ -232,7 +232,7 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
         fitted,
         model=new,
         limits=replace(fitted.limits, model=new),
-        parameters={**fitted.parameters, "groups": groups or None, "given": [outputs.names[i] for i in given] or None},
+        settings=replace(fitted.settings, groups=groups or None, given=[outputs.names[i] for i in given] or None),
         units=units_in_headers(outputs.names),
         blocks=blocks,
         gathered=None,

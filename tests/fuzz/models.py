@@ -156,7 +156,7 @@ def use(detector, folder):
 
 
 def answers(detector, new):
-    lags = detector.fitted.parameters["lags"]
+    lags = detector.fitted.settings.lags
     scores = detector.score_samples(new)
     must(np.isfinite(scores[lags:]).all(), "a score is not finite")
     must(np.isin(detector.predict(new), (-1, 1)).all(), "a prediction is neither -1 nor 1")

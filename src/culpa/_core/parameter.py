@@ -4,8 +4,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from dataclasses import Field, dataclass, field
+from typing import Any, ParamSpec, TypeVar
 
 from culpa._core.choices import suggestion
 from culpa._core.kinds import Kind
@@ -52,14 +52,10 @@ class Parameter:
         return next((given for given in (value, other) if given is not None), self.default)
 
 
-class Value(NamedTuple):
-    """The values that a parameter takes, as an attribute of a class whose docstring explains it; see `Parameter`."""
-
-    kind: Kind
-    default: Any
-    optional: bool = False
-    alias: str = ""
-    option: str = ""
+def value(kind: Kind, default: Any, *, optional: bool = False, alias: str = "", option: str = "") -> Any:
+    """The values that a parameter takes, as a field of a class whose docstring explains it; see `Parameter`."""
+    known = {"kind": kind, "default": default, "optional": optional, "alias": alias, "option": option}
+    return field(default=default, metadata=known)
 
 
 class Parameters(Mapping[str, Parameter]):
@@ -71,7 +67,7 @@ class Parameters(Mapping[str, Parameter]):
 
     @classmethod
     def of(cls, owner: str, described: type) -> "Parameters":
-        """From a class with a `Value` for each parameter.
+        """From a class with a `value` for each parameter; a dataclass holds such values itself.
 
         Its docstring has one entry per parameter: the name, then an indented line of help, then paragraphs with more.
 
@@ -85,15 +81,16 @@ class Parameters(Mapping[str, Parameter]):
         ...         Slow pumps last longer.
         ...     \"\"\"
         ...
-        ...     speed = Value(POSITIVE, 60.0)
+        ...     speed = value(POSITIVE, 60.0)
         >>> speed = Parameters.of("Pump", Described)["speed"]
         >>> speed.help, speed.more, speed.default
         ('Revolutions per minute.', 'Slow pumps last longer.', 60.0)
         """
         text = inspect.cleandoc(described.__doc__ or "")  # python -OO has none
         entries = dict(re.findall(r"^(\w+)\n((?:(?: .*)?\n?)+)", text, re.MULTILINE))
-        values = {name: value for name, value in vars(described).items() if isinstance(value, Value)}
-        return cls(owner, [_explained(name, value, entries.get(name, "")) for name, value in values.items()])
+        fields = getattr(described, "__dataclass_fields__", vars(described))
+        values = {name: each.metadata for name, each in fields.items() if isinstance(each, Field)}
+        return cls(owner, [_explained(name, known, entries.get(name, "")) for name, known in values.items()])
 
     def __getitem__(self, name: str) -> Parameter:
         return self._by_name[name]
@@ -123,9 +120,9 @@ class Parameters(Mapping[str, Parameter]):
         return result
 
 
-def _explained(name: str, value: Value, entry: str) -> Parameter:
+def _explained(name: str, known: Mapping[str, Any], entry: str) -> Parameter:
     first, *others = (" ".join(paragraph.split()) for paragraph in entry.strip().split("\n\n"))
-    return Parameter(name, value.kind, value.default, first, " ".join(others), *value[2:])
+    return Parameter(name, help=first, more=" ".join(others), **known)
 
 
 def check_keywords(given: Iterable[str], known: Iterable[str], owner: str) -> None:

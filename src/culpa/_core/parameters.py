@@ -6,6 +6,9 @@ help, the docstrings, and the page `docs/parameters.md`. This module imports nei
 ``culpa --help`` stays fast.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 from culpa._core.choices import (
     DEVICES,
     FIT_METHODS,
@@ -19,6 +22,9 @@ from culpa._core.choices import (
     ROBUSTNESS,
     SCORE_NAMES,
     STATISTIC_NAMES,
+    GameName,
+    ModelName,
+    Ranking,
 )
 from culpa._core.kinds import (
     CHAINS,
@@ -39,7 +45,7 @@ from culpa._core.kinds import (
     anything,
     list_of,
 )
-from culpa._core.parameter import Parameters, Value
+from culpa._core.parameter import Parameters, value
 
 EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten seconds to compile for any number of rows
 
@@ -57,10 +63,11 @@ class _Update:
         forgets nothing.
     """
 
-    forget = Value(Number(below=1, at_least=0), 0.0)
+    forget = value(Number(below=1, at_least=0), 0.0)
 
 
-class _Detector:
+@dataclass(frozen=True)
+class DetectorSettings:
     """Parameters of `PCADetector`.
 
     n_components
@@ -162,26 +169,28 @@ class _Detector:
         Word for a column in sentences and in the report, such as 'sensor' or 'metric'.
     """
 
-    n_components = Value(AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))), "auto", option="components")
-    model = Value(Choice(MODEL_NAMES), "ppca")
-    modes = Value(AnyOf((Whole(1), Choice(("auto",)))), None, optional=True)
-    scale = Value(Flag(), True)
-    statistic = Value(Choice(STATISTIC_NAMES), "auto")
-    confidence = Value(FRACTION, 0.99)
-    limit = Value(AnyOf((POSITIVE, Choice(LIMIT_KINDS))), "auto")
-    contamination = Value(Number(above=0, at_most=0.5, note="0.05 means 5%"), None, optional=True)
-    holdout = Value(Number(above=0, below=1, note="0.2 means 20%"), 0.2)
-    trim = Value(Number(below=0.5, at_least=0), 0.0)
-    robust = Value(Choice(ROBUSTNESS), None, optional=True)
-    lags = Value(Whole(0), 0)
-    given = Value(FEATURES, None, optional=True)
-    groups = Value(GROUPS, None, optional=True, option="group")
-    smooth = Value(Number(above=0, at_most=1), None, optional=True)
-    noise = Value(POSITIVE, 1.0)
-    shrinkage = Value(SHARE, 0.0)
-    game = Value(Choice(GAME_NAMES), "conditional")
-    ranking = Value(Choice(RANKINGS), "shapley")
-    noun = Value(Text(30), "feature")
+    n_components: int | float | str = value(
+        AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))), "auto", option="components"
+    )
+    model: ModelName = value(Choice(MODEL_NAMES), "ppca")
+    modes: int | str | None = value(AnyOf((Whole(1), Choice(("auto",)))), None, optional=True)
+    scale: bool = value(Flag(), True)
+    statistic: str = value(Choice(STATISTIC_NAMES), "auto")
+    confidence: float = value(FRACTION, 0.99)
+    limit: float | str = value(AnyOf((POSITIVE, Choice(LIMIT_KINDS))), "auto")
+    contamination: float | None = value(Number(above=0, at_most=0.5, note="0.05 means 5%"), None, optional=True)
+    holdout: float = value(Number(above=0, below=1, note="0.2 means 20%"), 0.2)
+    trim: float = value(Number(below=0.5, at_least=0), 0.0)
+    robust: str | None = value(Choice(ROBUSTNESS), None, optional=True)
+    lags: int = value(Whole(0), 0)
+    given: Any = value(FEATURES, None, optional=True)
+    groups: Any = value(GROUPS, None, optional=True, option="group")
+    smooth: float | None = value(Number(above=0, at_most=1), None, optional=True)
+    noise: float = value(POSITIVE, 1.0)
+    shrinkage: float = value(SHARE, 0.0)
+    game: GameName = value(Choice(GAME_NAMES), "conditional")
+    ranking: Ranking = value(Choice(RANKINGS), "shapley")
+    noun: str = value(Text(30), "feature")
 
 
 class _PPCA:
@@ -211,12 +220,12 @@ class _PPCA:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components = Value(AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))), 0.95, option="components")
-    noise = Value(POSITIVE, 1.0)
-    shrinkage = Value(SHARE, 0.0)
-    method = Value(Choice(FIT_METHODS), "auto")
-    max_iter = Value(Whole(1), 1000)
-    tol = Value(NOT_NEGATIVE, 1e-08)
+    n_components = value(AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))), 0.95, option="components")
+    noise = value(POSITIVE, 1.0)
+    shrinkage = value(SHARE, 0.0)
+    method = value(Choice(FIT_METHODS), "auto")
+    max_iter = value(Whole(1), 1000)
+    tol = value(NOT_NEGATIVE, 1e-08)
 
 
 class _Student:
@@ -245,12 +254,12 @@ class _Student:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components = Value(AnyOf(_COUNT_OR_SHARE), 0.95, option="components")
-    degrees_of_freedom = Value(AnyOf((Number(above=2), Choice(("auto",)))), "auto")
-    noise = Value(POSITIVE, 1.0)
-    shrinkage = Value(SHARE, 0.0)
-    max_iter = Value(Whole(1), 1000)
-    tol = Value(NOT_NEGATIVE, 1e-08)
+    n_components = value(AnyOf(_COUNT_OR_SHARE), 0.95, option="components")
+    degrees_of_freedom = value(AnyOf((Number(above=2), Choice(("auto",)))), "auto")
+    noise = value(POSITIVE, 1.0)
+    shrinkage = value(SHARE, 0.0)
+    max_iter = value(Whole(1), 1000)
+    tol = value(NOT_NEGATIVE, 1e-08)
 
 
 class _Mixture:
@@ -286,15 +295,15 @@ class _Mixture:
         Seed of the random numbers: the same seed gives the same result.
     """
 
-    n_modes = Value(AnyOf((Whole(1), Choice(("auto",)))), "auto")
-    n_components = Value(AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))), 0.95)
-    max_modes = Value(Whole(1), 8)
-    noise = Value(POSITIVE, 1.0)
-    shrinkage = Value(SHARE, 0.0)
-    n_init = Value(Whole(1), 5)
-    max_iter = Value(Whole(1), 200)
-    tol = Value(NOT_NEGATIVE, 1e-06)
-    seed = Value(Whole(0), 0)
+    n_modes = value(AnyOf((Whole(1), Choice(("auto",)))), "auto")
+    n_components = value(AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))), 0.95)
+    max_modes = value(Whole(1), 8)
+    noise = value(POSITIVE, 1.0)
+    shrinkage = value(SHARE, 0.0)
+    n_init = value(Whole(1), 5)
+    max_iter = value(Whole(1), 200)
+    tol = value(NOT_NEGATIVE, 1e-06)
+    seed = value(Whole(0), 0)
 
 
 class _Explainer:
@@ -409,31 +418,31 @@ class _Explainer:
         The error is None if values are exact.
     """
 
-    score = Value(AnyOf((Choice(SCORE_NAMES), FUNCTION)), None, optional=True, alias="statistic")
-    game = Value(Choice(GAME_NAMES), None, optional=True)
-    method = Value(Choice(METHODS), "auto")
-    normal = Value(anything("a table of rows or a culpa model"), None, optional=True)
-    reconstruct = Value(
+    score = value(AnyOf((Choice(SCORE_NAMES), FUNCTION)), None, optional=True, alias="statistic")
+    game = value(Choice(GAME_NAMES), None, optional=True)
+    method = value(Choice(METHODS), "auto")
+    normal = value(anything("a table of rows or a culpa model"), None, optional=True)
+    reconstruct = value(
         anything("a function, a torch module, an ONNX session or an estimator with `predict`"), None, optional=True
     )
-    reconstruct_matrix = Value(anything("a matrix or a pair of a matrix and a vector"), None, optional=True)
-    max_evaluations = Value(Whole(1), None, optional=True)
-    ranking = Value(Choice(RANKINGS), None, optional=True)
-    features = Value(FEATURES, None, optional=True)
-    groups = Value(AnyOf((GROUPS, Choice(("own",)))), "own", optional=True)
-    given = Value(FEATURES, None, optional=True)
-    upstream = Value(CHAINS, None, optional=True)
-    tolerance = Value(AnyOf((POSITIVE, TOP)), 0.01)
-    max_coalitions = Value(Whole(1), None, optional=True)
-    n_orders = Value(Whole(1), None, optional=True)
-    exact_operations = Value(NOT_NEGATIVE, EXACT_OPERATIONS)
-    device = Value(Choice(DEVICES), "auto")
-    memory_bytes = Value(NOT_NEGATIVE, 500000000.0)
-    retraining_rank = Value(Choice(RETRAINING_RANKS), "components")
-    locality = Value(POSITIVE, 0.01)
-    seed = Value(Whole(0), 0, alias="random_state")
-    n_jobs = Value(Whole(None, note="-1 means all cores"), -1, optional=True)
-    progress = Value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+    reconstruct_matrix = value(anything("a matrix or a pair of a matrix and a vector"), None, optional=True)
+    max_evaluations = value(Whole(1), None, optional=True)
+    ranking = value(Choice(RANKINGS), None, optional=True)
+    features = value(FEATURES, None, optional=True)
+    groups = value(AnyOf((GROUPS, Choice(("own",)))), "own", optional=True)
+    given = value(FEATURES, None, optional=True)
+    upstream = value(CHAINS, None, optional=True)
+    tolerance = value(AnyOf((POSITIVE, TOP)), 0.01)
+    max_coalitions = value(Whole(1), None, optional=True)
+    n_orders = value(Whole(1), None, optional=True)
+    exact_operations = value(NOT_NEGATIVE, EXACT_OPERATIONS)
+    device = value(Choice(DEVICES), "auto")
+    memory_bytes = value(NOT_NEGATIVE, 500000000.0)
+    retraining_rank = value(Choice(RETRAINING_RANKS), "components")
+    locality = value(POSITIVE, 0.01)
+    seed = value(Whole(0), 0, alias="random_state")
+    n_jobs = value(Whole(None, note="-1 means all cores"), -1, optional=True)
+    progress = value(AnyOf((Flag(), FUNCTION)), None, optional=True)
 
 
 class _Calibration:
@@ -456,17 +465,17 @@ class _Calibration:
         current step.
     """
 
-    kinds = Value(_FAULTS, None, optional=True)
-    at_once = Value(list_of(Whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
-    n_folds = Value(Whole(2), 5)
-    n_trials = Value(Whole(1), 1800, option="trials")
-    seed = Value(Whole(0), 0)
-    progress = Value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+    kinds = value(_FAULTS, None, optional=True)
+    at_once = value(list_of(Whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
+    n_folds = value(Whole(2), 5)
+    n_trials = value(Whole(1), 1800, option="trials")
+    seed = value(Whole(0), 0)
+    progress = value(AnyOf((Flag(), FUNCTION)), None, optional=True)
 
 
 UPDATE = Parameters.of("update", _Update)
 FORGET = UPDATE["forget"]
-DETECTOR = Parameters.of("PCADetector", _Detector)
+DETECTOR = Parameters.of("PCADetector", DetectorSettings)
 PPCA_PARAMETERS = Parameters.of("PPCA", _PPCA)
 STUDENT_PARAMETERS = Parameters.of("StudentPPCA", _Student)
 MIXTURE_PARAMETERS = Parameters.of("MixturePPCA", _Mixture)

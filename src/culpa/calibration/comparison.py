@@ -6,13 +6,14 @@ The detection rate is the share of faults above this limit.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
 from culpa.calibration.evaluation import Estimate, Estimator, Setting, Verdict, blame_columns, joined, judge
@@ -91,8 +92,8 @@ def recipe_of(detector: PCADetector, n_features: int) -> Recipe:
     """What an unfitted detector makes of rows with so many features, past values included."""
     n_columns = n_features // (detector.lags + 1)
     columns = Lagged(None, n_columns, detector.lags, given_positions(detector, default_names(n_columns)))
-    parameters = detector.get_params(deep=False) | {"groups": None}  # faults are in single features
-    return Recipe(parameters, columns)
+    settings = DetectorSettings(**detector.get_params(deep=False))
+    return Recipe(replace(settings, groups=None), columns)  # faults are in single features
 
 
 def given_positions(detector: PCADetector, names: Sequence[str]) -> list[int]:
@@ -129,7 +130,7 @@ def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:
 def own_setting(detector: PCADetector, n_features: int) -> Setting:
     """The setting that a detector has, with the statistic that "auto" stands for."""
     columns = Lagged(None, n_features // (detector.lags + 1), detector.lags)
-    statistic: Any = Recipe(detector.get_params(deep=False), columns).statistic
+    statistic: Any = Recipe(DetectorSettings(**detector.get_params(deep=False)), columns).statistic
     model = detector.n_components, detector.noise, detector.shrinkage
     return Setting(*model, statistic, detector.game, detector.ranking)
 

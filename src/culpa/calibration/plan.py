@@ -20,7 +20,6 @@ from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.lasting import inject_lasting, past_of
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
-from culpa.fitting.modes import has_modes
 
 FEWEST_ROWS = 20
 MOST_ROWS = 20_000  # that are used for the choice
@@ -130,7 +129,7 @@ class Plan:
 
     def check_detector(self, detector: PCADetector) -> None:
         """Raise an error if settings of this detector cannot be compared."""
-        if has_modes(detector.get_params(deep=False)):
+        if detector.modes is not None:
             raise ValueError(f"calibration is not available with modes={detector.modes!r}. Use modes=None.")
 
     def check(self, n_rows: int, lags: int = 0) -> None:

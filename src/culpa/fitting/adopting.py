@@ -57,7 +57,7 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
     witness = Witness.of(source, own)
     assert witness is not None  # a PCA reconstructs rows
     witness.check(X, table.row_labels())
-    statistic = named_score(recipe.statistic, own, confidence=recipe.parameters["confidence"])
+    statistic = named_score(recipe.statistic, own, confidence=recipe.settings.confidence)
     blocks, trained = BlockMoments.of(X), _was_fitted_to(pca, model, X)
 
     def judge(k: int) -> Judge:
@@ -82,13 +82,13 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
             own,
             ppca,
             statistic,
-            recipe.parameters["confidence"],
+            recipe.settings.confidence,
             limits or Limits(own, kind),
             0.0,
-            recipe.parameters,
+            recipe.settings,
             normal_range=range_of(own, X),
             abnormal_training_rows=abnormal_rows(
-                own, X, np.ones(len(X), dtype=bool), table.row_labels(), recipe.parameters["confidence"]
+                own, X, np.ones(len(X), dtype=bool), table.row_labels(), recipe.settings.confidence
             ),
             blocks=blocks,
         ),

@@ -11,7 +11,7 @@ learns both margins and Gaussian from the others.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core import memory
+from culpa._core.parameters import DetectorSettings
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.columns import Lagged, lagged_names
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector
-from culpa.fitting.modes import Settings, fit_mixture, mode_limits, mode_ranges
+from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
 from culpa.fitting.training_scores import (
     Judge,
     RangeWatcher,
@@ -91,38 +92,27 @@ class _Prepared(NamedTuple):
 class Recipe:
     """The parameters of a `culpa.PCADetector`, with what "auto" means for them, and the columns to learn."""
 
-    parameters: Mapping[str, Any]
+    settings: DetectorSettings
     columns: Lagged
 
     @property
     def statistic(self) -> str:
         """The statistic that rows are judged by."""
-        if self.parameters["statistic"] != "auto":
-            return str(self.parameters["statistic"])
-        by_error = self.parameters["n_components"] != "auto" or self.parameters["game"] == "retraining"
+        if self.settings.statistic != "auto":
+            return self.settings.statistic
+        by_error = self.settings.n_components != "auto" or self.settings.game == "retraining"
         return "spe" if by_error else "mahalanobis"
-
-    @property
-    def model(self) -> str:
-        """The distribution of normal rows."""
-        return str(self.parameters.get("model", "ppca"))
 
     @property
     def n_components(self) -> int | float | str:
         """The number of components as it was asked for; "auto" stays where it is chosen by held-out likelihood."""
-        wanted: int | float | str = self.parameters["n_components"]
+        wanted: int | float | str = self.settings.n_components
         return _SPE_SHARE if wanted == "auto" and self.statistic in ("spe", "mse") else wanted
-
-    @property
-    def modes(self) -> int | str | None:
-        """The number of operating modes as it was asked for; ``None`` for one model of all rows."""
-        wanted: int | str | None = self.parameters.get("modes")
-        return wanted
 
     @property
     def limit_kind(self) -> str:
         """How limits are computed: as by "auto" where the detector's own one is a number."""
-        kind = self.parameters["limit"]
+        kind = self.settings.limit
         return kind if isinstance(kind, str) else "auto"
 
     def limited(self, fitted: FittedDetector, X: Floats | None = None, score: Floats | None = None) -> FittedDetector:
@@ -130,7 +120,7 @@ class Recipe:
 
         These are ``X``, or have these scores.
         """
-        number, share = self.parameters["limit"], self.parameters.get("contamination")
+        number, share = self.settings.limit, self.settings.contamination
         if not isinstance(number, str):
             return replace(fitted, limit=float(number), limit_source="given")
         if share is not None and X is not None:
@@ -146,19 +136,19 @@ class Recipe:
             return self._fit_rows(X, labels)
 
     def _fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
-        n = len(X) - (math.ceil(self.parameters["holdout"] * len(X)) if self.limit_kind == "conformal" else 0)
+        n = len(X) - (math.ceil(self.settings.holdout * len(X)) if self.limit_kind == "conformal" else 0)
         if n < 2:
             raise ValueError(
-                f"limit='conformal' with holdout={self.parameters['holdout']:g} leaves {n} of {len(X)} rows to learn "
+                f"limit='conformal' with holdout={self.settings.holdout:g} leaves {n} of {len(X)} rows to learn "
                 "from. Pass more rows."
             )
         memory.claim_fit(*X.shape, thin=self._is_thin(X))
-        rows, confidence = X[:n], self.parameters["confidence"]
-        learned, kept = fit_without_worst(self.learn, rows, self.parameters["trim"], confidence)
-        if self.modes is not None:
+        rows, confidence = X[:n], self.settings.confidence
+        learned, kept = fit_without_worst(self.learn, rows, self.settings.trim, confidence)
+        if self.settings.modes is not None:
             return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]), X)
         # of the user's numbers, which say nothing about normal scores
-        described = not np.isnan(rows).any() and self.model != "copula"
+        described = not np.isnan(rows).any() and self.settings.model != "copula"
         blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence)
@@ -175,8 +165,8 @@ class Recipe:
         """
         kind = self.limit_kind
         from_rows = {
-            "trim": self.parameters["trim"],
-            "contamination": self.parameters.get("contamination"),
+            "trim": self.settings.trim,
+            "contamination": self.settings.contamination,
             "limit='conformal'": kind == "conformal",
         }
         for what, asked in from_rows.items():
@@ -209,15 +199,17 @@ class Recipe:
 
     def _is_thin(self, X: Floats) -> bool:
         """Whether the fit gets by without a square matrix: of few complete rows, by their principal axes alone."""
-        plain = self.model in ("ppca", "copula") and self.modes is None and not self.parameters["shrinkage"]
+        plain = (
+            self.settings.model in ("ppca", "copula") and self.settings.modes is None and not self.settings.shrinkage
+        )
         return plain and len(X) < X.shape[1] and not np.isnan(X).any()
 
     def learn(self, X: Floats) -> Learned:
         """Scaling and model of rows at hand."""
         seen = self._prepare(X)
-        if self.modes is not None:
+        if self.settings.modes is not None:
             table = Table(seen.standard, self._names)
-            mixture = fit_mixture(table, {**self.parameters, "modes": self.modes}, self.n_components)
+            mixture = fit_mixture(table, self.settings, self.n_components)
             return Learned(mixture, seen.scaled(mixture, self.columns), None)
         choice = None
         if self.n_components == "auto":
@@ -227,12 +219,12 @@ class Recipe:
 
     def _prepare(self, X: Floats) -> "_Prepared":
         """Rows on their way to a model: normal scores, adjusted to the context, with mean and scale."""
-        margins = EmpiricalMargins.of(X) if self.model == "copula" else None
+        margins = EmpiricalMargins.of(X) if self.settings.model == "copula" else None
         raw = X = X if margins is None else margins.to_normal(X)
         context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
         X = X if context is None else context.adjust(X)
         mean, spread = mean_and_spread(X)
-        if self.model == "student":
+        if self.settings.model == "student":
             robust_mean, robust_spread = location_and_scale(X)
             mean, spread = (
                 np.where(robust_spread > 0, robust, usual)
@@ -250,7 +242,7 @@ class Recipe:
         mean, scale = self._scaling(moments.mean, spread(moments.mean, moments.variances), raw)
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
-            choice = choose_components(blocks, scale=bool(self.parameters["scale"]))
+            choice = choose_components(blocks, scale=self.settings.scale)
         ppca = self._estimator(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
         return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
 
@@ -258,11 +250,10 @@ class Recipe:
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, labels: NDArray[Any]
     ) -> FittedDetector:
         """Limits and ranges of every mode."""
-        kind, confidence = self.parameters["limit"], self.parameters["confidence"]
-        settings = Settings(confidence, self.columns.lags, self.parameters["noise"], self.parameters["shrinkage"])
+        kind, confidence = self.limit_kind, self.settings.confidence
         Z, judged = learned.model.standardise(rows), in_limit(learned.model, rows, kept, confidence)
         names = list(dict.fromkeys(("spe", "t2", self.statistic)))
-        found = mode_limits(learned.model, Z, kept, judged, names, settings)
+        found = mode_limits(learned.model, Z, kept, judged, names, self.settings)
         abnormal = abnormal_rows(learned.model, rows, kept, labels, confidence)
         learned = learned._replace(model=replace(learned.model, mode_units=found.units))
         if kind == "auto" and found.scores:
@@ -276,11 +267,11 @@ class Recipe:
 
     def _choice_from_rows(self, X: Floats, mean: Floats, scale: Floats) -> ComponentChoice:
         """By the complete rows, as from blocks; or with missing cells at their mean where these are too few."""
-        if self.model == "student":
+        if self.settings.model == "student":
             return choose_components(BlockMoments.of(unweighted_gaussian((X - mean) / scale)), scale=False)
         complete = ~np.isnan(X).any(axis=1)
         if complete.sum() >= max(FEWEST_ROWS, 2 * X.shape[1]) or complete.all():
-            return choose_components(BlockMoments.of(X[complete]), scale=bool(self.parameters["scale"]))
+            return choose_components(BlockMoments.of(X[complete]), scale=self.settings.scale)
         return choose_components(BlockMoments.of(np.where(np.isnan(X), 0.0, (X - mean) / scale)), scale=False)
 
     @property
@@ -291,7 +282,7 @@ class Recipe:
 
     def _scaling(self, mean: Floats, std: Floats, raw: Floats | None = None) -> tuple[Floats, Floats]:
         """Mean and scale; ``raw`` are standard deviations before the context was accounted for."""
-        if not self.parameters["scale"]:
+        if not self.settings.scale:
             return mean, np.ones_like(mean)
         # what the context leaves of a column that follows from it is rounding, which must not be blown up
         return mean, std if raw is None else np.where(std > _ROUNDING * raw, std, np.where(raw > 0, raw, 1.0))
@@ -300,11 +291,11 @@ class Recipe:
         wanted: Any = p if p is not None else self.n_components if choice is None else choice.n_components
         if wanted == "auto":  # nothing to choose it by
             wanted = _SPE_SHARE
-        kind = StudentPPCA if self.model == "student" else PPCA
-        return kind(wanted, noise=self.parameters["noise"], shrinkage=self.parameters["shrinkage"])
+        kind = StudentPPCA if self.settings.model == "student" else PPCA
+        return kind(wanted, noise=self.settings.noise, shrinkage=self.settings.shrinkage)
 
     def _score(self, model: FittedModel) -> Score:
-        return score_by_name(self.statistic, model, confidence=self.parameters["confidence"])
+        return score_by_name(self.statistic, model, confidence=self.settings.confidence)
 
     def _fitted(
         self,
@@ -314,7 +305,7 @@ class Recipe:
         seen: NormalRange | None,
         abnormal: Any,
     ) -> FittedDetector:
-        statistic, confidence = self._score(learned.model), self.parameters["confidence"]
+        statistic, confidence = self._score(learned.model), self.settings.confidence
         return FittedDetector(
             learned.model,
             learned.ppca,
@@ -322,7 +313,7 @@ class Recipe:
             confidence,
             limits,
             math.inf,  # `limited` sets it
-            self.parameters,
+            self.settings,
             units=units_in_headers(self.columns.known_inputs or ()),
             abnormal_training_rows=abnormal,
             components=learned.choice,
@@ -333,13 +324,13 @@ class Recipe:
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.limit_kind, self.parameters["confidence"]
+        kind, confidence = self.limit_kind, self.settings.confidence
         if kind in ("empirical", "conformal"):
             within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
             return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
         if kind != "auto":
             return Limits(learned.model, kind)
-        if blocks is not None and kept.all() and self.model == "ppca":
+        if blocks is not None and kept.all() and self.settings.model == "ppca":
             return self._cross_validated(learned, blocks, [rows])
         if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
             return Limits(learned.model, "formula")
@@ -380,11 +371,11 @@ class Recipe:
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
-        if self.model == "ppca" and not np.isnan(X).any():
+        if self.settings.model == "ppca" and not np.isnan(X).any():
             return self.learn_moments(Moments.of(X), p=self._pinned(learned.model.distribution.n_components)).model
         seen, known, p = self._prepare(X), learned.model, learned.model.distribution.n_components
         ppca = self._estimator(None, p)
-        if self.model != "student" and not np.isnan(X).any():
+        if self.settings.model != "student" and not np.isnan(X).any():
             return seen.scaled(ppca.fit(seen.standard), self.columns)
         covariance = known.gaussian.covariance * np.outer(known.scale, known.scale)
         start = replace(
@@ -393,7 +384,7 @@ class Recipe:
             ),
             degrees_of_freedom=known.gaussian.degrees_of_freedom,
         )
-        ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.model == "student" else _EM_STEPS)
+        ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.settings.model == "student" else _EM_STEPS)
         return seen.scaled(ppca, self.columns)
 
 

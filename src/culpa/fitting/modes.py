@@ -9,13 +9,14 @@ in units of it: sum_k r_k(x) q_k(x) / limit_k. So one limit, close to 1, serves 
 charts of different modes can be compared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.models import FittedModel, LatentMixture, MixturePPCA, mixture_em
@@ -30,15 +31,6 @@ _STEPS = 4  # of expectation-maximisation, so that a mixture forgets the rows th
 _SHARE = 0.95  # of variance, before the number of components is chosen by held-out likelihood
 
 
-class Settings(NamedTuple):
-    """What the detector was asked for."""
-
-    confidence: float
-    lags: int
-    noise: float
-    shrinkage: float
-
-
 class ModeLimits(NamedTuple):
     """What scores of each mode are measured in, by the name of the score, and held-out scores in these units."""
 
@@ -46,16 +38,11 @@ class ModeLimits(NamedTuple):
     scores: dict[str, HeldOutScores]
 
 
-def has_modes(parameters: Mapping[str, Any]) -> bool:
-    """Whether a detector with these parameters tells modes apart."""
-    return parameters.get("modes") is not None
-
-
-def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int | float | str) -> MixturePPCA:
+def fit_mixture(table: Table, settings: DetectorSettings, n_components: int | float | str) -> MixturePPCA:
     """A mixture of scaled rows; "auto" takes the number of components with the highest held-out likelihood in each mode."""
-    known = {name: parameters[name] for name in ("noise", "shrinkage")}
     wanted: Any = _SHARE if n_components == "auto" else n_components
-    model = MixturePPCA(parameters["modes"], wanted, **known).fit(table)
+    n_modes: Any = settings.modes
+    model = MixturePPCA(n_modes, wanted, noise=settings.noise, shrinkage=settings.shrinkage).fit(table)
     if n_components != "auto":
         return model
     rows = model.mixture_.impute(table.array)
@@ -72,7 +59,7 @@ def fit_mixture(table: Table, parameters: Mapping[str, Any], n_components: int |
 
 
 def mode_limits(
-    model: FittedModel, Z: Floats, kept: Mask, judged: Mask, names: Sequence[str], settings: Settings
+    model: FittedModel, Z: Floats, kept: Mask, judged: Mask, names: Sequence[str], settings: DetectorSettings
 ) -> ModeLimits:
     """Limits of each mode from standardised rows: ``kept`` are learned from, and ``judged`` are scored.
 
@@ -129,7 +116,7 @@ def _held_out(
     judged: Mask,
     block: NDArray[np.intp],
     names: Sequence[str],
-    settings: Settings,
+    settings: DetectorSettings,
 ) -> tuple[Floats, dict[str, Floats]]:
     """Responsibilities of the judged rows and what each mode says of them, by the mixture of the other blocks."""
     weights = np.empty((len(Z), mixture.n_modes))
@@ -143,13 +130,13 @@ def _held_out(
     return weights[judged], {name: part[judged] for name, part in parts.items()}
 
 
-def refined_without(mixture: LatentMixture, rows: Floats, settings: Settings) -> LatentMixture:
+def refined_without(mixture: LatentMixture, rows: Floats, settings: DetectorSettings) -> LatentMixture:
     """The mixture of fewer rows, from where the mixture of all rows left off."""
     return mixture_em.refined(rows, mixture, steps=_STEPS, noise=settings.noise, shrinkage=settings.shrinkage)
 
 
 def _units(
-    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, settings: Settings
+    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, settings: DetectorSettings
 ) -> Floats:
     """The limit of each mode: a quantile of its held-out scores; of a mode with few rows, what a formula says."""
     units = by_formula.copy()

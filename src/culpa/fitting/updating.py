@@ -15,11 +15,10 @@ Where the blocks of earlier rows are not known, new rows are scored by the model
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
@@ -44,15 +43,10 @@ class Update(NamedTuple):
     forget: float = 0.0
 
 
-def settings_of(fitted: FittedDetector) -> dict[str, Any]:
-    """All parameters that a detector was fitted with; a file from before a parameter existed means its default."""
-    return {name: each.default for name, each in DETECTOR.items()} | dict(fitted.parameters)
-
-
 def check_settings(recipe: Recipe, fitted: FittedDetector) -> None:
     """Refuse to learn on with other settings than before: scores and blocks so far would belong to another model."""
-    before = settings_of(fitted)
-    for name, value in recipe.parameters.items():
+    before = vars(fitted.settings)
+    for name, value in vars(recipe.settings).items():
         if name not in NEED_NO_FIT and value != before[name]:
             raise ValueError(
                 f"the detector has learned with {name}={before[name]!r}, and now it is {value!r}: set it back, or use fit "

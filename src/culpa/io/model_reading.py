@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from culpa._core.parameters import DetectorSettings
 from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa.columns import Lagged
 from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.fitting.modes import has_modes
 from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
@@ -45,7 +45,7 @@ def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
     """The detector, or a `ModelFileError`."""
     d = count_features(arrays)
     check_header(header, d)
-    if ("modes.mean" in arrays) != has_modes(header["parameters"]):
+    if ("modes.mean" in arrays) != (header["parameters"].get("modes") is not None):
         raise ModelFileError("the arrays of the model do not fit the parameter 'modes'.")
     if "modes.mean" in arrays:
         check_arrays(arrays, header, d, shapes_of_modes(arrays, d))
@@ -72,7 +72,7 @@ def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
 
 
 def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
-    parameters, has_modes = header["parameters"], "modes.mean" in arrays
+    settings, has_modes = DetectorSettings(**header["parameters"]), "modes.mean" in arrays
     ppca = mixture_from(arrays, header) if has_modes else _ppca(arrays, header)
     columns = _columns(header, len(arrays["mean"]))
     model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
@@ -83,7 +83,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
     tails = {name: _tail(arrays, name, n, columns.smooth) for name, n in header["limits"]["rows"].items()}
-    confidence = parameters["confidence"]
+    confidence = settings.confidence
     return FittedDetector(
         model,
         ppca,
@@ -91,7 +91,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         confidence,
         Limits(model, _limit_kind(header), tails),
         float(header["limit"]),
-        parameters,
+        settings,
         _normal_range(arrays, model),
         units=header["units"],
         reading=header.get("reading", {}),

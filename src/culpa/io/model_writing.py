@@ -87,7 +87,7 @@ def header_of(fitted: FittedDetector) -> dict[str, Any]:
         "features": None if names is None else list(names),
         "units": dict(fitted.units),
         "reading": dict(fitted.reading),
-        "parameters": to_json_value(dict(fitted.parameters)),
+        "parameters": to_json_value(vars(fitted.settings)),
         "statistic": fitted.statistic.name,
         "limit": float(fitted.limit),
         "limits": {

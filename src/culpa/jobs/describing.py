@@ -93,13 +93,13 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
             {"name": name, "mean": float(middle), "std": float(spread), "unit": fitted.units.get(name, "")}
             for name, middle, spread in zip(fitted.columns.names, mean, std, strict=False)  # present values
         ],
-        model=fitted.parameters.get("model", "ppca"),
+        model=fitted.settings.model,
         degrees_of_freedom=fitted.degrees_of_freedom,
         components=fitted.n_components,
         explained_variance=fitted.explained_variance,
         noise_variance=noise_variance(fitted),
         modes=describe_modes(fitted),
-        scaled=fitted.parameters["scale"],
+        scaled=fitted.settings.scale,
         lags=fitted.columns.lags,
         given=[name for name in fitted.columns.inputs if name not in fitted.columns.names],
         smooth=fitted.columns.smooth,
@@ -111,8 +111,8 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         confidence=fitted.confidence,
         noise=ppca.noise,
         shrinkage=ppca.shrinkage,
-        game=fitted.parameters["game"],
-        ranking=fitted.parameters["ranking"],
+        game=fitted.settings.game,
+        ranking=fitted.settings.ranking,
         groups=fitted.groups,
         suggested_groups=[
             {"features": list(group.features), "strength": group.strength} for group in fitted.suggested_groups()

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats
 from culpa.columns import Lagged
 from culpa.fitting.learning import Recipe
@@ -50,7 +51,7 @@ class ScoresPass:
 
     names: tuple[str, ...]
     places: Places
-    parameters: Mapping[str, Any]
+    settings: DetectorSettings
     given: tuple[int, ...]
     moments: bytes
     n_components: int | None
@@ -175,7 +176,7 @@ class _Worker:
     def __init__(self, task: ScoresPass) -> None:
         self.task = task
         columns = Lagged(task.names, len(task.names), 0, task.given)
-        self.recipe = Recipe(task.parameters, columns)
+        self.recipe = Recipe(task.settings, columns)
         self._model = self._learn(self._gathered.blocks.total)
         self._distance = named_score("mahalanobis", self._model)
         self._scorers: dict[int, Scorer] = {}

@@ -79,7 +79,7 @@ def _scores_pass(first: MomentsPass, table: pa.Table, recipe: Recipe, learned: L
     return ScoresPass(
         first.names,
         first.places,
-        dict(recipe.parameters),
+        recipe.settings,
         recipe.columns.given,
         _to_bytes(table),
         None if learned.choice is None else learned.choice.n_components,

@@ -98,9 +98,7 @@ def unfinished(model: PPCA | MixturePPCA) -> list[str]:
 
 def _did_not_vary(fitted: FittedDetector) -> Mask:
     variance = fitted.ppca.sample_.diagonal
-    if fitted.parameters[
-        "scale"
-    ]:  # then other columns have a variance of 1, and constant ones only what missing cells add
+    if fitted.settings.scale:  # other columns have a variance of 1, and constant ones only what missing cells add
         return np.asarray((fitted.model.scale == 1.0) & (variance < 0.5))
     return np.asarray(variance <= RELATIVE_FLOOR * variance.max())
 
@@ -139,9 +137,9 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
                 f"({remedies.more_confidence})."
             )
         return
-    if fitted.parameters["limit"] == "auto" and fitted.limit_kind == "empirical":
+    if fitted.settings.limit == "auto" and fitted.limit_kind == "empirical":
         yield f"{n:,.0f} rows are too few to check the limits of the modes on held-out rows. Pass more rows."
-    elif fitted.parameters["limit"] == "auto" and fitted.limit_kind != "conformal":
+    elif fitted.settings.limit == "auto" and fitted.limit_kind != "conformal":
         yield f"the limit is a formula and may be too low, because {_why_a_formula(fitted, remedies)}."
     elif n < _ROWS_PER_FEATURE * d and fitted.limit_kind not in ("conformal",):
         yield (

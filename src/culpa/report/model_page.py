@@ -88,7 +88,7 @@ def model_page(
         "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
         "limit": _limit_in_words(fitted),
         "false alarms": about.false_alarms or "not known, because the limit is a formula",
-        "parameters": ", ".join(f"{name}={value!r}" for name, value in fitted.parameters.items()),
+        "parameters": ", ".join(f"{name}={value!r}" for name, value in vars(fitted.settings).items()),
         "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
     }
     return ModelPage(
@@ -132,8 +132,8 @@ def _explained(fitted: FittedDetector) -> NDArray[np.float64]:
 def _limit_in_words(fitted: FittedDetector) -> str:
     if fitted.limit_source == "given":
         return "a number that was given"
-    if fitted.limit_source:
-        return f"set so that {share(fitted.parameters['contamination'])} of the training rows exceed it"
+    if fitted.limit_source and fitted.settings.contamination is not None:
+        return f"set so that {share(fitted.settings.contamination)} of the training rows exceed it"
     return f"{fitted.limit_kind}, {share(fitted.confidence)} of normal rows stay below"
 
 
