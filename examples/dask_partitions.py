@@ -1,7 +1,7 @@
 """Fit, score and explain a Dask DataFrame, partition by partition.
 
 The functions in `culpa.jobs` work on Arrow record batches, so that an engine such as Dask, Ray Data or Beam only has to
-call them. Nothing but sums and scores leaves the partitions during the fit.
+call them. Nothing but sums and a sample of the rows leaves the partitions during the fit.
 """
 
 from typing import Any

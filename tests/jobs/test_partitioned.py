@@ -3,8 +3,7 @@ import pytest
 from partitions import NAMES, Partitions, plant
 
 from culpa import PCADetector
-from culpa.io.model_bytes import detector_to_bytes
-from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, partial_scores, partitioned
+from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, sampled_rows
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 
@@ -14,7 +13,7 @@ SIZES = (1, 0, 350)  # skewed, and one is empty
 def by_hash(frame, **options):
     """The library's fit with the same blocks."""
     X = frame[list(NAMES)].to_numpy()
-    block = HashedPlaces().blocks(X, None)
+    block = HashedPlaces().find(X, None)[0]
     blocks = BlockMoments(tuple(Moments.of(X[block == k]) for k in range(10)))
     return PCADetector(**options).fit_moments(blocks, NAMES, [X[np.argsort(block, kind="stable")]])
 
@@ -68,16 +67,33 @@ def test_neighbours_in_a_batch_tell_how_alike_successive_rows_are():
     )
 
 
-def test_limits_of_huge_tables_rest_on_a_share_of_the_rows(monkeypatch):
+def test_limits_of_huge_tables_rest_on_a_sample_of_the_rows(monkeypatch):
     frame = plant(3000)
     exact = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
-    monkeypatch.setattr(partitioned, "MOST_SCORED", 1000)
+    monkeypatch.setattr(sampled_rows, "MOST_ROWS", 1000)
     thinned = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
+    again = fit_partitions(PCADetector(), NAMES, Partitions(frame, (1000, 1000)), HashedPlaces())
+    assert thinned.limit_ == pytest.approx(again.limit_, rel=1e-9)  # however the rows are spread
     held_out = thinned.fitted.limits.held_out(thinned.fitted.statistic)
     assert 900 < held_out.n < 1100
     assert thinned.limit_ == pytest.approx(exact.limit_, rel=0.2)
-    assert thinned.fitted.normal_range.n == 3000  # the range is that of all rows
-    assert partial_scores.MOST_SCORED == 1 << 22
+    np.testing.assert_allclose(thinned.model_.covariance_, exact.model_.covariance_, rtol=1e-9)  # of all rows
+
+
+def test_sampled_rows_bring_their_neighbours(monkeypatch):
+    random = np.random.default_rng(0)
+    frame = plant(6000)
+    walk = np.cumsum(random.normal(size=(6010, 4)), axis=0)
+    frame[list(NAMES)] = walk[10:] - walk[:-10]
+    frame["order"] = np.arange(6000.0)
+    exact = PCADetector().fit(frame[list(NAMES)]).fitted.normal_range.dependence
+    monkeypatch.setattr(sampled_rows, "MOST_ROWS", 1500)
+    found = fit_partitions(PCADetector(), NAMES, Partitions(frame, (2000, 2000)), ordered(frame))
+    assert exact > 3
+    assert found.fitted.normal_range.dependence == pytest.approx(exact, rel=0.3)
+    assert (
+        fit_partitions(PCADetector(), NAMES, Partitions(frame, ()), HashedPlaces()).fitted.normal_range.dependence == 1
+    )
 
 
 def test_too_few_rows_for_held_out_scores():
@@ -118,8 +134,6 @@ def test_rows_without_an_order_are_refused():
 def test_conformal_limits_equal_the_librarys():
     detector = PCADetector().fit(plant(300)[list(NAMES)])
     new = plant(500, seed=0)[200:]
-    fitted = calibrate_partitions(
-        detector.fitted, detector_to_bytes(detector.fitted), Partitions(new, (3, 0, 100)), len(new)
-    )
-    assert fitted.limit_kind == "conformal"
-    assert fitted.limit == detector.calibrate_limit(new[list(NAMES)]).limit_
+    found = calibrate_partitions(detector, Partitions(new, (3, 0, 100)), len(new))
+    assert found.limit_kind_ == "conformal"
+    assert found.limit_ == detector.calibrate_limit(new[list(NAMES)]).limit_

@@ -14,33 +14,14 @@ import pyarrow as pa
 
 from culpa._core.types import Floats
 from culpa._core.words import count
-from culpa.jobs.places import Integers, Places
-from culpa.jobs.record_batches import in_larger_batches, read_features
+from culpa.jobs.places import Integers, Places, rows_of
+from culpa.jobs.record_batches import in_larger_batches
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 from culpa.models.scatter import Scatter
 
 _LEFT_OUT = -1
 _NUMBERS = pa.list_(pa.float64())
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The complete rows of a record batch, and their values in the column that orders them; missing cells by column."""
-
-    X: Floats
-    order: Floats | None
-    n_left_out: int
-    missing: Floats
-
-
-def complete_rows_of(batch: pa.RecordBatch, names: Sequence[str], order: str | None) -> Rows:
-    """Read the rows of a record batch that have all their cells."""
-    X = read_features(batch, names)
-    missing = np.isnan(X)
-    complete = ~missing.any(axis=1)
-    values = None if order is None else read_features(batch, [order])[complete, 0]
-    return Rows(X[complete], values, int((~complete).sum()), missing.sum(axis=0).astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +72,10 @@ class MomentsPass:
         found: dict[int, Moments] = {}
         n_left_out, missing = 0, np.zeros(len(self.names))
         for batch in in_larger_batches(batches):
-            rows = complete_rows_of(batch, self.names, self.places.order)
-            n_left_out, missing = n_left_out + rows.n_left_out, missing + rows.missing
-            block = self.places.blocks(rows.X, rows.order)
-            for k in np.unique(block).tolist():
-                part = Moments.of(rows.X[block == k])
+            rows = rows_of(batch, self.names, self.places, complete_only=True)
+            n_left_out, missing = n_left_out + batch.num_rows - len(rows.X), missing + rows.missing
+            for k in np.unique(rows.block).tolist():
+                part = Moments.of(rows.X[rows.block == k])
                 found[k] = found[k].merge(part) if k in found else part
         yield _to_record_batch(found, n_left_out, missing)
 

@@ -1,7 +1,7 @@
 """Fits over partitions: rows that are spread over many processes, by Spark or another engine.
 
 An engine needs to do one thing, `Run`: send a pass to the processes, let each turn its record batches into a part, merge
-the parts, and return them as a table. Nothing else leaves the processes: sums of d x d numbers, and scores.
+the parts, and return them as a table. Nothing leaves the processes but sums of d x d numbers and a sample of the rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,19 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa._core.validation import Table
 from culpa.detector import PCADetector
-from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Learned, Recipe
-from culpa.fitting.training_scores import can_hold_out, held_out_limits
-from culpa.jobs.partial_moments import GatheredMoments, MomentsPass
-from culpa.jobs.partial_scores import MOST_SCORED, ScoresPass
-from culpa.jobs.places import Places
-from culpa.jobs.tails import TailsPass
+from culpa.fitting.training_scores import Judge, limits_from_blocks, limits_from_rows, range_of
+from culpa.jobs.partial_moments import MomentsPass
+from culpa.jobs.places import HashedPlaces, Integers, Places
+from culpa.jobs.sampled_rows import RowsPass, is_chosen, share_of
+from culpa.models import FittedModel
 from culpa.models.blocks import BlockMoments
-from culpa.models.em import NothingVariesError
-from culpa.models.normal_range import NormalRange
-from culpa.scores import Limits
-from culpa.scores.limits import Tail
+from culpa.models.normal_range import NormalRange, sums_of_pairs, worth_of_rows
+from culpa.scores import Limits, named_score, score_by_name
 
 
 class Pass(Protocol):
@@ -62,71 +61,49 @@ def fit_partitions(
         if getattr(detector, name):
             raise ValueError(f"{name} needs rows in the order of time, but partitions have none. Fit without it.")
     first = MomentsPass(names, places)
-    table = run(first)
-    gathered = first.read(table)
+    gathered = first.read(run(first))
     gathered.check(names, complete_only=complete_only)
 
+    sample = RowsPass(names, places, share_of(gathered.blocks.total.n, len(names)))
+
     def second_pass(recipe: Recipe, learned: Learned, blocks: BlockMoments) -> tuple[Limits, NormalRange]:
-        second = _scores_pass(first, table, recipe, learned, round(blocks.total.n))
-        return _limits(recipe, learned, gathered, second, run)
+        X, block = sample.read(run(sample))
+        starts = np.searchsorted(block, gathered.ids)
+        return _limits(recipe, learned, blocks, X, starts), _range(learned.model, sample, X)
 
     with one_blas_thread():
         return detector.fit_moments(gathered.blocks, names, second_pass)
 
 
-def _scores_pass(first: MomentsPass, table: pa.Table, recipe: Recipe, learned: Learned, n: int) -> ScoresPass:
-    kind = recipe.limit_kind
-    return ScoresPass(
-        first.names,
-        first.places,
-        recipe.settings,
-        recipe.columns.given,
-        _to_bytes(table),
-        None if learned.choice is None else learned.choice.n_components,
-        tuple(recipe.judge(learned.model).statistics) if kind in ("auto", "empirical") else (),
-        held_out=kind == "auto",
-        share=min(1.0, MOST_SCORED / n),
-    )
+def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, starts: Integers) -> Limits:
+    """Limits of sampled rows, whose blocks begin at ``starts``; their models are those of all rows of other blocks."""
+    model, kind = learned.model, recipe.limit_kind
+    if kind == "empirical":
+        statistic = score_by_name(recipe.statistic, model, confidence=recipe.settings.confidence)
+        return limits_from_rows(model, statistic, kind, [X])
+    if kind != "auto" or len(blocks) < 2:
+        return Limits(model, "formula" if kind == "auto" else kind)
+
+    def judge_without(k: int) -> Judge:
+        return recipe.judge(recipe.model_without(blocks, k, model.distribution.n_components))
+
+    return limits_from_blocks(model, judge_without, starts, len(X), [(X, np.arange(len(X)))])
 
 
-def _limits(
-    recipe: Recipe, learned: Learned, gathered: GatheredMoments, second: ScoresPass, run: Run
-) -> tuple[Limits, NormalRange]:
-    """Limits and range from the second pass."""
-    if second.held_out and not _can_hold_out(recipe, learned, gathered):
-        second = replace(second, statistics=(), held_out=False)
-    found = second.read(run(second))
-    if second.held_out:
-        return held_out_limits(learned.model, found.scores, found.block), found.range
-    if second.statistics:
-        tails = {name: Tail.of(values) for name, values in found.scores.items()}
-        return Limits(learned.model, recipe.limit_kind, tails), found.range
-    kind = "formula" if recipe.limit_kind == "auto" else recipe.limit_kind
-    return Limits(learned.model, kind), found.range
+def _range(model: FittedModel, sample: RowsPass, X: Floats) -> NormalRange:
+    """The range of sampled rows; only neighbours in the table tell how alike successive rows are."""
+    seen = range_of(model, X)
+    if sample.places.order is None:
+        return replace(seen, dependence=1.0)
+    distance = named_score("mahalanobis", model)(model.standardise(X))
+    pairs = np.stack([distance[:-1], distance[1:], np.full(len(X) - 1, np.nan)], axis=1)  # NaN keeps pairs apart
+    sums, _ = sums_of_pairs(pairs[is_chosen(X[:-1], sample.share)].ravel())
+    return replace(seen, dependence=worth_of_rows(round(sums[0]), sums[1:]))
 
 
-def _can_hold_out(recipe: Recipe, learned: Learned, gathered: GatheredMoments) -> bool:
-    blocks = gathered.blocks
-    if len(blocks) < 2 or not can_hold_out(np.array([round(block.n) for block in blocks.blocks]), recipe.columns.lags):
-        return False
-    try:
-        for k in range(len(blocks)):
-            recipe.model_without(blocks, k, learned.model.distribution.n_components)
-    except NothingVariesError:  # but within one block, so that the model of the others does not exist
-        return False
-    return True
-
-
-def calibrate_partitions(fitted: FittedDetector, model: bytes, run: Run, n_rows: int) -> FittedDetector:
-    """The detector with a conformal limit from normal rows that it was not fitted to; ``model`` is its model file."""
-    tails = TailsPass(model, tuple(fitted.charted), min(1.0, MOST_SCORED / max(n_rows, 1)))
-    limits = Limits(fitted.model, "conformal", tails.read(run(tails)))
-    limit = limits(fitted.statistic, fitted.confidence)
-    return replace(fitted, limits=limits, limit=limit, limit_source="")
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+def calibrate_partitions(detector: PCADetector, run: Run, n_rows: int) -> PCADetector:
+    """A copy of a detector with a conformal limit from normal rows that it was not fitted to."""
+    names = detector.fitted.columns.inputs
+    sample = RowsPass(names, HashedPlaces(), share_of(n_rows, len(names)), complete_only=False)
+    rows, _ = sample.read(run(sample))
+    return PCADetector.from_fitted(detector.fitted).calibrate_limit(Table(rows, names))

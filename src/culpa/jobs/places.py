@@ -1,4 +1,4 @@
-"""Which block and which stretch a row belongs to, where the rows of a table are spread over many processes.
+"""Which block a row belongs to, where the rows of a table are spread over many processes.
 
 The library cuts a table into consecutive blocks, and judges each block by the model of the others. In a table without an
 order, the row's own numbers decide by a hash: every process comes to the same result, however the rows are spread, and
@@ -8,14 +8,15 @@ blocks: those are consecutive again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.jobs.record_batches import read_features
 from culpa.models.blocks import N_BLOCKS, block_starts
-from culpa.models.normal_range import count_stretches
 
 Integers = NDArray[np.int64]
 
@@ -27,11 +28,11 @@ class Places(Protocol):
     def order(self) -> str | None:
         """The column that orders the rows, if there is one."""
 
-    def blocks(self, X: Floats, order: Floats | None) -> Integers:
-        """The blocks of complete rows; ``order`` are their values in the column that orders them."""
+    def find(self, X: Floats, order: Floats | None) -> tuple[Integers, Floats]:
+        """Blocks of rows, and numbers that sort the rows of a block.
 
-    def stretches(self, X: Floats, order: Floats | None, n_rows: int) -> Integers:
-        """Their stretches: shorter than blocks, for the range of normal rows; the table has so many rows in all."""
+        ``order`` are their values in the column that orders them.
+        """
 
 
 @dataclass(frozen=True)
@@ -40,25 +41,18 @@ class HashedPlaces:
 
     order: None = None
 
-    def blocks(self, X: Floats, order: Floats | None) -> Integers:
-        """The blocks of complete rows."""
-        return (hash_rows(X) % np.uint64(N_BLOCKS)).astype(np.int64)
-
-    def stretches(self, X: Floats, order: Floats | None, n_rows: int) -> Integers:
-        """Their stretches, each of which lies in one block."""
-        per_block = max(count_stretches(n_rows) // N_BLOCKS, 1)
+    def find(self, X: Floats, order: Floats | None) -> tuple[Integers, Floats]:
+        """Blocks of rows, and numbers that sort the rows of a block."""
         hashed = hash_rows(X)
-        within = hashed // np.uint64(N_BLOCKS) % np.uint64(per_block)
-        return (hashed % np.uint64(N_BLOCKS) * np.uint64(per_block) + within).astype(np.int64)
+        return (hashed % np.uint64(N_BLOCKS)).astype(np.int64), (hashed >> np.uint64(11)).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class OrderedPlaces:
-    """Places between values of a column: the first value of each block, and of each stretch, except for the first."""
+    """Places between values of a column: ``cuts`` are the first values of all blocks but the first."""
 
     order: str
-    block_cuts: tuple[float, ...]
-    stretch_cuts: tuple[float, ...]
+    cuts: tuple[float, ...]
 
     @classmethod
     def of(cls, order: str, n_rows: int, at_ranks: Callable[[Sequence[int]], Sequence[float]]) -> "OrderedPlaces":
@@ -66,26 +60,15 @@ class OrderedPlaces:
 
         They may be approximate, as Spark's are in large tables. The blocks are then only nearly as long as the library's.
         """
-        blocks = block_starts(n_rows)[1:].tolist()
-        n_stretches = count_stretches(n_rows)
-        stretches = [-(-n_rows * at // n_stretches) for at in range(1, n_stretches)]
-        values = at_ranks([*blocks, *stretches])
-        return cls(order, tuple(values[: len(blocks)]), tuple(values[len(blocks) :]))
+        return cls(order, tuple(at_ranks(block_starts(n_rows)[1:].tolist())))
 
-    def blocks(self, X: Floats, order: Floats | None) -> Integers:
-        """The blocks of complete rows."""
-        return self._between(self.block_cuts, order)
-
-    def stretches(self, X: Floats, order: Floats | None, n_rows: int) -> Integers:
-        """Their stretches."""
-        return self._between(self.stretch_cuts, order)
-
-    def _between(self, cuts: tuple[float, ...], order: Any) -> Integers:
+    def find(self, X: Floats, order: Any) -> tuple[Integers, Floats]:
+        """Blocks of rows, and numbers that sort the rows of a block."""
         if np.isnan(order).any():
             raise ValueError(
                 f"column {self.order!r} orders the rows, but some of its cells are missing. Drop these rows."
             )
-        return np.asarray(np.searchsorted(np.array(cuts), order, side="right"), dtype=np.int64)
+        return np.searchsorted(np.array(self.cuts), order, side="right").astype(np.int64), order
 
 
 def hash_rows(X: Floats) -> NDArray[np.uint64]:
@@ -107,8 +90,22 @@ def hash_rows(X: Floats) -> NDArray[np.uint64]:
     return state
 
 
-def chosen_rows(X: Floats, share: float) -> NDArray[np.bool_]:
-    """A share of the rows, chosen by their own numbers, and independently of their blocks."""
-    if share >= 1:
-        return np.ones(len(X), dtype=bool)
-    return np.asarray((hash_rows(X[:, ::-1]) >> np.uint64(11)) < np.uint64(int(share * 2**53)))
+class Rows(NamedTuple):
+    """Rows of a record batch and their places, and how many cells of each column are missing in the whole batch."""
+
+    X: Floats
+    block: Integers
+    position: Floats
+    missing: Floats
+
+
+def rows_of(batch: pa.RecordBatch, names: Sequence[str], places: Places, *, complete_only: bool) -> Rows:
+    """Read the rows of a record batch, or those that have all their cells."""
+    X, order = read_features(batch, names), None
+    if places.order is not None:
+        order = read_features(batch, [places.order])[:, 0]
+    missing = np.isnan(X)
+    if complete_only and missing.any():
+        complete = ~missing.any(axis=1)
+        X, order = X[complete], None if order is None else order[complete]
+    return Rows(X, *places.find(X, order), missing.sum(axis=0).astype(np.float64))

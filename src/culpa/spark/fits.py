@@ -1,6 +1,6 @@
 """Fit one detector to all rows of a Spark DataFrame, and set its limit.
 
-Spark sums up rows where they are. Only sums of d x d numbers and scores come back.
+Spark sums up rows where they are. Only sums of d x d numbers and a sample of the rows come back.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from culpa.detector import PCADetector
-from culpa.io.model_bytes import detector_to_bytes
 from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
 from culpa.jobs.places import HashedPlaces, OrderedPlaces, Places
 from culpa.spark.frames import (
@@ -57,16 +56,15 @@ def fit(
 def calibrate(df: DataFrame, detector: PCADetector) -> PCADetector:
     """A copy of a detector with a conformal limit from normal rows that it was not fitted to.
 
-    Its limit is that of `PCADetector.calibrate_limit`. Of more than four million rows, so many are chosen by their numbers.
+    Its limit is that of `PCADetector.calibrate_limit`. Of more than 200,000 rows, it uses about so many.
     """
     require_pyspark()
     fitted = detector.fitted
     if fitted.columns.lags or fitted.columns.smooth is not None:
         raise ValueError("detectors with lags or smooth need rows in the order of time: use calibrate_limit.")
     check_features(df, fitted.columns.inputs)
-    rows = df.select(*(_number(name) for name in fitted.columns.inputs))
-    model = detector_to_bytes(fitted)
-    return PCADetector.from_fitted(calibrate_partitions(fitted, model, _run(rows), rows.count()))
+    rows = df.select(*map(_number, fitted.columns.inputs))
+    return calibrate_partitions(detector, _run(rows), rows.count())
 
 
 def _number(name: str) -> Any:
@@ -104,7 +102,7 @@ def _places(rows: DataFrame, names: Sequence[str], order: str | None, *, complet
         found = rows.agg(F.percentile_approx(F.col(position[order]), shares, _ACCURACY)).first()
         return list(found[0] or [])  # nothing where all cells are missing, which the rows themselves will tell
 
-    return OrderedPlaces.of(order, n, at_ranks) if n else OrderedPlaces(order, (), ())
+    return OrderedPlaces.of(order, n, at_ranks) if n else OrderedPlaces(order, ())
 
 
 def _run(rows: DataFrame) -> Run:
