@@ -216,7 +216,7 @@ def test_a_crash_is_no_finding(folder, plant):
     run("fit", "normal.csv", "-o", "m.culpa")
     run("score", "new.csv", "-m", "m.culpa", "--fail-on-anomaly", "-o", "o.csv", code=3)
     run("score", "absent.csv", "-m", "m.culpa", code=2)
-    crash = "import culpa.jobs.scoring as s; s.scored_batches = None; from culpa.__main__ import main; main()"
+    crash = "import culpa.jobs.answers as s; s.scored_batches = None; from culpa.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", crash, "score", "new.csv", "-m", "m.culpa"], capture_output=True, check=False
     )

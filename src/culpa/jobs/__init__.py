@@ -5,17 +5,16 @@ many processes: `record_batches` answers them, `partitioned` learns from them, a
 Spark calls these, and so can any other engine.
 """
 
+from culpa.jobs.answers import explain, score
 from culpa.jobs.batches import Summary
 from culpa.jobs.comparing import compare
 from culpa.jobs.describing import Description, describe, describe_detector
-from culpa.jobs.explaining import explain
 from culpa.jobs.fitting import check_columns, fit, sample
 from culpa.jobs.incident_stream import incidents
 from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
 from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
 from culpa.jobs.places import HashedPlaces, OrderedPlaces
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
-from culpa.jobs.scoring import score
 from culpa.jobs.updating import Update, update
 
 __all__ = [

@@ -37,6 +37,11 @@ class ScoredBatch:
     rows: ScoredRows
     anomaly: Mask
 
+    @property
+    def everything(self) -> Mask:
+        """All rows, as a mask."""
+        return np.ones(len(self.anomaly), dtype=bool)
+
 
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
 
@@ -123,34 +128,19 @@ def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:
     return Batch(np.empty(0, dtype=np.int64), np.empty((0, n_features)), empty)
 
 
-def labels(batch: Batch, keep: Mask) -> dict[str, Any]:
-    """Labels of the rows: the carried columns, else positions in the table."""
-    if not batch.carried:
-        return {"row": batch.rows[keep]}
-    return {name: take(cells, np.flatnonzero(keep)) for name, cells in batch.carried.items()}
+def labels(batch: Batch, at: Positions) -> dict[str, Any]:
+    """Labels of some rows: the carried columns, else positions in the table."""
+    return {name: take(cells, at) for name, cells in batch.carried.items()} or {"row": batch.rows[at]}
 
 
 def take(cells: Any, positions: Positions) -> Any:
     """Some cells of a carried column."""
-    if isinstance(cells, list):
-        return [cells[i] for i in positions]
-    return cells if len(positions) == len(cells) and _ascending(positions) else cells.take(_index(positions))
-
-
-def _ascending(positions: Positions) -> bool:
-    return bool((np.diff(positions) > 0).all())
-
-
-def _index(positions: Positions) -> Any:
     import pyarrow as pa
 
-    return pa.array(positions)
-
-
-def verdict(scored: ScoredBatch, keep: Mask, limit: float) -> dict[str, Any]:
-    """Score, limit and flag of some rows."""
-    values = scored.rows.score[keep]
-    return {"score": values, "limit": np.full(len(values), limit), "anomaly": scored.anomaly[keep]}
+    if isinstance(cells, list):
+        return [cells[i] for i in positions]
+    whole = len(positions) == len(cells) and bool((np.diff(positions) > 0).all())
+    return cells if whole else cells.take(pa.array(positions))
 
 
 def joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:

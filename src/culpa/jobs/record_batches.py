@@ -8,7 +8,6 @@ Batches come in any order, so each row must be judged alone. Detectors with lags
 and are refused.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,15 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats, Mask
+from culpa._core.types import Floats
 from culpa._core.validation import Table, refuse_infinity
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch
 from culpa.io.tables.columns import find_all, kind, to_floats
+from culpa.jobs.answers import Say, Scores, blame
 from culpa.jobs.batch_explainer import BatchExplainer
-from culpa.jobs.batches import ScoredBatch, joined, score_batch
-from culpa.jobs.explaining import lines_of, long_columns, wide_columns
-from culpa.jobs.scoring import score_columns
+from culpa.jobs.batches import score_batch
 
 _ROWS_TOGETHER = 1 << 16
 THE_TABLE = "the table"  # what errors call the rows: engines do not say which table a batch is from
@@ -48,13 +46,15 @@ def check_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
             raise ValueError(f"column {name!r} of {THE_TABLE} contains {schema.field(name).type}, not numbers.")
 
 
-class _Answers(ABC):
-    """Answers record batches of one schema.
+class _Answers:
+    """Answers record batches of one schema with what ``say`` says about their rows.
 
     ``schema`` is that of the answers: the columns ``kept`` from the table, and the fields that are ``added``.
     """
 
-    def __init__(self, fitted: FittedDetector, schema: pa.Schema) -> None:
+    def __init__(
+        self, fitted: FittedDetector, schema: pa.Schema, say: Say, kept: Sequence[str], *, flagged_only: bool = False
+    ) -> None:
         if fitted.columns.lags or fitted.columns.smooth is not None:
             what = "lags" if fitted.columns.lags else "smooth"
             raise ValueError(
@@ -62,44 +62,32 @@ class _Answers(ABC):
                 f"order. Sort the rows and use detector.score_samples or culpa.jobs.incidents, or fit without {what}."
             )
         check_numbers(schema, fitted.columns.inputs)
-        self.fitted = fitted
-        self._arrange = fitted.columns.stream()
-        kept = [field for field in schema if self._keeps(field.name)]
-        self.kept = [field.name for field in kept]
-        self.added = self._new_fields(schema)
-        self.schema = pa.schema([*kept, *self.added])
+        self.fitted, self.kept = fitted, list(kept)
+        self._say, self._arrange = say, fitted.columns.stream()
+        zeros = [  # a row that shows names and types of the new columns
+            pa.array([0]).cast(field.type) if field.name in fitted.columns.inputs else pa.nulls(1, field.type)
+            for field in schema
+        ]
+        answer = self._answer(pa.record_batch(zeros, names=schema.names), flagged_only=False)
+        new = list(answer.items())[len(self.kept) :]
+        self.added = [pa.field(name, _as_array(cells, None).type) for name, cells in new]
+        self.schema = pa.schema([*(schema.field(name) for name in self.kept), *self.added])
+        self._flagged_only = flagged_only
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The answer to the rows of a batch."""
-        return to_record_batch(self._answer(batch), self.schema)
+        return to_record_batch(self._answer(batch, flagged_only=self._flagged_only), self.schema)
 
-    @abstractmethod
-    def _keeps(self, name: str) -> bool:
-        """Whether answers have this column of the table."""
-
-    @abstractmethod
-    def _columns(self, scored: ScoredBatch) -> dict[str, Any]:
-        """The columns of an answer: those that are kept, and the new ones."""
-
-    def _answer(self, batch: pa.RecordBatch) -> dict[str, Any]:
+    def _answer(self, batch: pa.RecordBatch, *, flagged_only: bool) -> dict[str, Any]:
         cells = {name: batch.column(name) for name in self.kept}
         # a detector whose table has no other columns still needs labels, which are left out again
         carried = cells or {"row": pa.array(np.arange(batch.num_rows))}
         X = read_features(batch, self.fitted.columns.inputs)
         with one_blas_thread():
             rows = Batch(np.arange(batch.num_rows), X, carried)
-            columns = self._columns(score_batch(self.fitted, rows, self._arrange, THE_TABLE))
+            scored = score_batch(self.fitted, rows, self._arrange, THE_TABLE)
+            columns = self._say(scored, scored.anomaly if flagged_only else scored.everything)
         return columns if cells else dict(list(columns.items())[1:])
-
-    def _new_fields(self, schema: pa.Schema) -> list[pa.Field]:
-        """Names and types of the new columns, from the answer to a row of zeros."""
-        cells = [
-            pa.array([0]).cast(field.type) if field.name in self.fitted.columns.inputs else pa.nulls(1, field.type)
-            for field in schema
-        ]
-        answer = self._answer(pa.record_batch(cells, names=schema.names))
-        new = list(answer.items())[len(self.kept) :]
-        return [pa.field(name, _as_array(cells, None).type) for name, cells in new]
 
 
 class RecordBatchScorer(_Answers):
@@ -116,12 +104,8 @@ class RecordBatchScorer(_Answers):
     ['flow', 'power', 'score', 'limit', 'anomaly', 'p_value']
     """
 
-    def _keeps(self, name: str) -> bool:
-        return True
-
-    def _columns(self, scored: ScoredBatch) -> dict[str, Any]:
-        everything = np.ones(len(scored.rows), dtype=bool)
-        return joined(scored.batch.carried, score_columns(self.fitted, scored, everything))
+    def __init__(self, fitted: FittedDetector, schema: pa.Schema) -> None:
+        super().__init__(fitted, schema, Scores(fitted), schema.names)
 
 
 class RecordBatchExplainer(_Answers):
@@ -135,24 +119,9 @@ class RecordBatchExplainer(_Answers):
     def __init__(
         self, fitted: FittedDetector, schema: pa.Schema, *, top: int | None = None, flagged_only: bool = False
     ) -> None:
-        self.explainer, self.top = BatchExplainer(fitted.explainer()), top
-        self._lines, self._flagged_only = lines_of(top, None, None), False
-        super().__init__(fitted, schema)
-        self._flagged_only = flagged_only  # the row that new columns are found with is not flagged
-
-    def _keeps(self, name: str) -> bool:
-        return name not in self.explainer.explainer.model.columns.inputs
-
-    def _columns(self, scored: ScoredBatch) -> dict[str, Any]:
-        limit = self.fitted.limit
-        if self._lines is None:
-            everything = np.ones(len(scored.rows), dtype=bool)
-            return wide_columns(scored, scored.anomaly if self._flagged_only else everything, self.explainer, limit)
-        return long_columns(scored, self._explained(scored), self.explainer.explain, limit, self._lines)
-
-    def _explained(self, scored: ScoredBatch) -> Mask:
-        """Rows without a score have no culprits."""
-        return scored.anomaly if self._flagged_only else ~np.isnan(scored.rows.score)
+        say = blame(BatchExplainer(fitted.explainer()), fitted.limit, top)
+        kept = [name for name in schema.names if name not in fitted.columns.inputs]
+        super().__init__(fitted, schema, say, kept, flagged_only=flagged_only)
 
 
 def in_larger_batches(batches: Iterable[Any], rows: int = _ROWS_TOGETHER) -> Iterator[Any]:
@@ -172,14 +141,6 @@ def _as_one(batches: Sequence[Any]) -> pa.RecordBatch:
         return batches[0]
     table = pa.Table.from_batches(batches).combine_chunks()
     return pa.record_batch([_as_array(column, None) for column in table.columns], schema=table.schema)
-
-
-def answered(answers: type[_Answers], fitted: FittedDetector, batches: Iterable[Any], **options: Any) -> Iterator[Any]:
-    """The answers to the batches of a partition, which all have the schema of the first."""
-    answer: _Answers | None = None
-    for batch in batches:
-        answer = answer or answers(fitted, batch.schema, **options)
-        yield answer(batch)
 
 
 def to_record_batch(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import numpy as np
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
-from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer, answered
+from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
 from culpa.spark.frames import DataFrame, check_features, map_arrow, require_pyspark, stand_in_schema, struct_of
 
 _MANY = 100_000  # rows that are worth Spark, so that compiling for them pays
@@ -21,7 +21,7 @@ def score(df: DataFrame, detector: PCADetector) -> DataFrame:
     The p-value is null where the limit is a formula. A detector with operating modes adds the mode. A new column whose name
     is taken gets an underscore at its end. ``df`` may be a streaming DataFrame.
     """
-    return _answered(df, detector.fitted, "score", {})
+    return _answered(df, detector.fitted, RecordBatchScorer)
 
 
 def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, flagged_only: bool = False) -> DataFrame:
@@ -36,21 +36,21 @@ def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, fla
     explainer.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.distribution.n_features)))
     if explainer.compiling_is_due:
         explainer.compile()
-    return _answered(df, fitted, "explain", {"top": top, "flagged_only": flagged_only})
+    return _answered(df, fitted, RecordBatchExplainer, top=top, flagged_only=flagged_only)
 
 
-_ANSWERS: dict[str, Any] = {"score": RecordBatchScorer, "explain": RecordBatchExplainer}
-
-
-def _answered(df: DataFrame, fitted: FittedDetector, what: str, options: dict[str, Any]) -> DataFrame:
+def _answered(df: DataFrame, fitted: FittedDetector, answers: Any, **options: Any) -> DataFrame:
     require_pyspark()
     check_features(df, fitted.columns.inputs)
-    declared = _ANSWERS[what](fitted, stand_in_schema(df, fitted.columns.inputs), **options)
+    declared = answers(fitted, stand_in_schema(df, fitted.columns.inputs), **options)
     kept = [df.schema[name] for name in declared.kept]
-    task = partial(_answer, detector_to_bytes(fitted), what, options)
+    task = partial(_answer, detector_to_bytes(fitted), answers, options)
     return map_arrow(df, task, struct_of(kept, declared.added))
 
 
-def _answer(model: bytes, what: str, options: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
-    """Runs in a Python process of Spark, for each partition."""
-    return answered(_ANSWERS[what], kept_detector(model).fitted, batches, **options)
+def _answer(model: bytes, answers: Any, options: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:
+    """Runs in a Python process of Spark, for each partition, whose batches all have the schema of the first."""
+    answer: Any = None
+    for batch in batches:
+        answer = answer or answers(kept_detector(model).fitted, batch.schema, **options)
+        yield answer(batch)
