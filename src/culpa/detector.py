@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from culpa._core import markup
+from culpa._core.border import entered, entrance
 from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustness, StatisticName, one_of
 from culpa._core.copies import own_copy
 from culpa._core.fit_warning import FitWarning
@@ -68,6 +69,7 @@ def _merges(detector: "PCADetector") -> bool:
     return True
 
 
+@entered
 @documented(DETECTOR)
 class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     """Detects rows that a PCA of normal rows cannot reconstruct, and says which features are to blame.
@@ -205,6 +207,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return table
 
     @available_if(_merges)
+    @entrance
     def partial_fit(self, X: Any, y: None = None, *, forget: float = 0.0) -> Self:
         """Learn from more normal rows: the model is that of ``fit`` on all rows so far, to rounding.
 
@@ -473,7 +476,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     def _warned(self, more: Sequence[str], *, oddly: bool = True) -> Self:
         for text in [*more, *(oddities(self.fitted) if oddly else [])]:
-            warn(text, FitWarning, stacklevel=3)
+            warn(text, FitWarning)
         return self
 
     def blocks_so_far(self) -> BlockMoments:

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa import games
+from culpa._core.border import entered
 from culpa._core.choices import (
     DeviceName,
     GameName,
@@ -50,6 +51,7 @@ from culpa.shapley.simulated import Simulation, draws_within
 _REFERENCE_ROWS = 48
 
 
+@entered
 @documented(EXPLAINER)
 class Explainer(CopiedInUse):
     """Explains the scores of a fitted model, or any other score of rows.
@@ -231,7 +233,7 @@ class Explainer(CopiedInUse):
         if doubts is not None:
             doubts.add(n_rows, n_uncertain, n_evaluations)
         else:
-            warn_about_doubts(Doubts(n_rows, n_uncertain, n_evaluations), top_of(self.tolerance), stacklevel=4)
+            warn_about_doubts(Doubts(n_rows, n_uncertain, n_evaluations), top_of(self.tolerance))
 
     def _with_suspicion(self, wanted: Sequence[PartName]) -> Wanted:
         """The parts, together with whatever else ranks players."""
@@ -304,7 +306,6 @@ class Explainer(CopiedInUse):
                 "not compiled, because the noise is so small compared with the components that compiled values would lose "
                 "digits. Each row is computed separately.",
                 UserWarning,
-                stacklevel=2,
             )
         return self
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core import markup
+from culpa._core.border import entered
 from culpa._core.choices import PART_NAMES, PartName
 from culpa._core.comparing import ranked
 from culpa._core.json_values import to_json_value
@@ -49,6 +50,7 @@ _PER_ROW = (
 )
 
 
+@entered
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Who is to blame for each row's score.

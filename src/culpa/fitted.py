@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa import scores
+from culpa._core.border import entered
 from culpa._core.choices import Parts
 from culpa._core.comparing import exceeds
 from culpa._core.copies import own_copy
@@ -61,6 +62,7 @@ class _Kept:
         return same and self.confidence == fitted.confidence
 
 
+@entered
 @dataclass(frozen=True, eq=False)
 class FittedDetector:
     """Everything that judging and explaining a row needs.

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.border import entered
 from culpa._core.copies import CopiedInUse
 from culpa._core.native import for_steps, given_as, to_frame
 from culpa._core.types import Floats
@@ -40,6 +41,7 @@ class Outputs(NamedTuple):
     groups: dict[str, list[str]]
 
 
+@entered
 class PipelineDetector(CopiedInUse, WatchesRows):
     """A fitted Pipeline that ends in a `PCADetector`, with the detector's methods, about the original columns.
 

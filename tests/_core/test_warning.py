@@ -25,7 +25,7 @@ def test_one_module_gives_warnings():
 
 
 def give(kind=UserWarning):
-    warn("odd", kind, stacklevel=2)
+    warn("odd", kind)
 
 
 def test_a_warning_points_at_the_caller():

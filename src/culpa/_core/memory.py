@@ -38,7 +38,7 @@ def claim(n_bytes: float, what: str, remedy: str) -> None:
             f"{what} needs about {in_words(n_bytes)} of memory, and {in_words(left)} are free. {remedy}"
         )
     if n_bytes >= _LARGE:
-        warn(f"{what} needs about {in_words(n_bytes)} of memory.", MemoryWarning, stacklevel=3)
+        warn(f"{what} needs about {in_words(n_bytes)} of memory.", MemoryWarning)
 
 
 def claim_fit(n_rows: float, n_columns: int, *, thin: bool) -> None:

@@ -69,7 +69,7 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
 def warn_about_empty_rows(labels: NDArray[Any], *, context: bool = False) -> None:
     """Warn about rows without a score: rows in which all features are missing, or with a ``context`` a given one."""
     shown = ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-    warn(f"{without_score(len(labels), context=context)}: {shown}", EmptyRowsWarning, stacklevel=4)
+    warn(f"{without_score(len(labels), context=context)}: {shown}", EmptyRowsWarning)
 
 
 def without_score(n: int, *, context: bool = False) -> str:

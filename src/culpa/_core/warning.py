@@ -9,8 +9,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import currentframe
+from pathlib import Path
 
 _unwanted: ContextVar[tuple[type[Warning], ...]] = ContextVar("unwanted", default=())
+_PACKAGE = str(Path(__file__).parents[1])
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 
 
@@ -18,15 +21,23 @@ class EmptyRowsWarning(UserWarning):
     """Some rows have no score."""
 
 
-def warn(text: str, kind: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
-    """Give a warning, unless a caller does not want it; ``stacklevel`` is that of `warnings.warn` in place of this call."""
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Give a warning about the line that called this package, unless a caller does not want it."""
     listener = _listener.get()
     if issubclass(kind, _unwanted.get()):
         return
     if listener is not None:
         listener(text)
     else:
-        warnings.warn(text, kind, stacklevel=stacklevel + 1)
+        warnings.warn(text, kind, stacklevel=_levels_inside())
+
+
+def _levels_inside() -> int:
+    """How many calls of this package led to `warn`."""
+    frame, levels = currentframe(), 0
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 @contextmanager

@@ -79,7 +79,6 @@ def warn_uncached(reason: str) -> None:
         warn(
             f"compiled kernels are not kept on disk: {reason}. Every process compiles them again, which takes seconds. "
             "Set NUMBA_CACHE_DIR to a folder that culpa can write to.",
-            stacklevel=2,
         )
 
 

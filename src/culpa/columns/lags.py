@@ -247,7 +247,6 @@ def _warn_about_jumps(missing: Floats, lags: int, smooth: float | None) -> None:
             f"the row labels have gaps, and {what}. Pass whole stretches of consecutive rows, and choose the rows to "
             "explain with explain(X, rows=...).",
             UserWarning,
-            stacklevel=5,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.border import entered_as_held
 from culpa._core.choices import Criterion, Parts, ScoreName
 from culpa._core.native import same_kind
 from culpa._core.types import DataFrame, Floats
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@entered_as_held
 class JudgesRows:
     """The methods of a detector that judge and explain rows one by one; ``fitted`` does the work."""
 
@@ -42,33 +44,33 @@ class JudgesRows:
         """This detector as it is now, whatever another thread makes of it meanwhile."""
         return self
 
+    def checked(self, X: Any) -> tuple[FittedDetector, Table]:
+        """The fitted core and a table checked against its columns, both of the same moment."""
+        return self.fitted, self.read(X)
+
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
-        now = self._held()
-        return -now.fitted.score(now.read(X))
+        return -self.fitted.score(self.read(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Limit minus score: negative for anomalies. It is 0 where a score exceeds the limit by no more than rounding."""
-        now = self._held()
-        limit, score = now.fitted.limit, now.fitted.score(now.read(X))
-        return np.where(now.fitted.is_flagged(score), limit - score, np.maximum(limit - score, 0.0))
+        limit, score = self.fitted.limit, self.fitted.score(self.read(X))
+        return np.where(self.fitted.is_flagged(score), limit - score, np.maximum(limit - score, 0.0))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
-        now = self._held()
-        fitted = now.fitted
-        return np.where(fitted.is_flagged(fitted.score(now.read(X))), -1, 1)
+        fitted = self.fitted
+        return np.where(fitted.is_flagged(fitted.score(self.read(X))), -1, 1)
 
     def operating_modes(self, X: Any) -> NDArray[np.int64]:
         """The operating mode of each row, counted from 1; the mode of the most training rows is 1.
 
         It needs a detector with ``modes``. A row without any observed feature gets the most frequent mode.
         """
-        now = self._held()
-        fitted = now.fitted
+        fitted = self.fitted
         if fitted.n_modes is None:
             raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
-        return fitted.operating_modes(fitted.read(now.read(X)))
+        return fitted.operating_modes(fitted.read(self.read(X)))
 
     def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
@@ -79,8 +81,7 @@ class JudgesRows:
         among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
         `control_limits` has others.
         """
-        now = self._held()
-        return statistics_table(now.fitted, now.read(X), fdr)
+        return statistics_table(self.fitted, self.read(X), fdr)
 
     def control_limits(
         self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
@@ -105,8 +106,7 @@ class JudgesRows:
         ``groups`` blames these; ``groups=None`` opens them and blames single features. No rows give an empty explanation.
         With lags, give whole stretches of consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
-        now = self._held()
-        return now.fitted.explain(now.read(X, min_rows=0), rows, parts=parts, **options)
+        return self.fitted.explain(self.read(X, min_rows=0), rows, parts=parts, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
@@ -115,10 +115,9 @@ class JudgesRows:
         the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
         suspects: `explain` gives Shapley values, which respect correlations.
         """
-        now = self._held()
-        table, fitted = now.read(X, min_rows=0), now.fitted
+        table, fitted = self.read(X, min_rows=0), self.fitted
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else fitted.statistic.name)
-        return contributions.of_model(now, table, criterion, name and fitted.named(name))
+        return contributions.of_model(self, table, criterion, name and fitted.named(name))
 
     def explainer(self, **options: Unpack[ExplainerOptions]) -> Explainer:
         """The `Explainer` behind `explain`. It is kept until the next ``fit``, with the forms that it has compiled."""
@@ -130,8 +129,7 @@ class JudgesRows:
         ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
         features; worst culprits are single features.
         """
-        now = self._held()
-        return now.fitted.fix(now.read(X, min_rows=0), features)
+        return self.fitted.fix(self.read(X, min_rows=0), features)
 
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
@@ -157,9 +155,8 @@ class JudgesRows:
 
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
-        now = self._held()
-        table = now.read(X)
-        return same_kind(table.native, now._reconstructed(table, now.fitted.read(table)), table.names)
+        table = self.read(X)
+        return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)), table.names)
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
         model = self.fitted.model
@@ -170,11 +167,10 @@ class JudgesRows:
 
     def residuals(self, X: Any) -> Any:
         """Row minus reconstruction, in the user's units and kind of table."""
-        now = self._held()
-        table = now.read(X)
-        reading = now.fitted.read(table)
-        residuals = table.array - now._reconstructed(table, reading)
-        at = now.fitted.columns.positions
+        table = self.read(X)
+        reading = self.fitted.read(table)
+        residuals = table.array - self._reconstructed(table, reading)
+        at = self.fitted.columns.positions
         residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
         return same_kind(table.native, residuals, table.names)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
+from culpa._core.border import entered_as_held
 from culpa._core.native import emptied
 from culpa._core.optional import require
 from culpa.columns import Reading
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from culpa.report import Report
 
 
+@entered_as_held
 class WatchesRows(JudgesRows):
     """The methods of a detector that look at rows in the order of time."""
 
@@ -89,9 +91,8 @@ class WatchesRows(JudgesRows):
             )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
-        now = self._held()
-        table = in_order(now.read(features, min_rows=0), times)
-        return find_incidents(now.fitted, table, search, **options)
+        table = in_order(self.read(features, min_rows=0), times)
+        return find_incidents(self.fitted, table, search, **options)
 
     def drift(self, X: Any) -> Drift:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
@@ -117,11 +118,10 @@ class WatchesRows(JudgesRows):
         >>> PCADetector().fit(plant.normal).drift(plant.new).drifted  # eight faults in 400 rows
         True
         """
-        now = self._held()
-        if now.fitted.n_modes is not None:
+        if self.fitted.n_modes is not None:
             raise ValueError("drift is not available with modes: it compares rows with one mean and one covariance.")
-        reading = now._unsmoothed(X)
-        return DriftGatherer.of(now.fitted).add(reading.features).finish(emptied(reading.native))
+        reading = self._unsmoothed(X)
+        return DriftGatherer.of(self.fitted).add(reading.features).finish(emptied(reading.native))
 
     def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
         """Which features account for the change of the mean score between two periods, and which correlations changed.
@@ -152,9 +152,8 @@ class WatchesRows(JudgesRows):
         >>> bool(abs(change - comparison.score.value) < 1e-9)
         True
         """
-        now = self._held()
-        periods = (now.fitted.read(now.read(X)) for X in (before, after))
-        return compare(now.fitted, *periods, **options)
+        periods = (self.fitted.read(self.read(X)) for X in (before, after))
+        return compare(self.fitted, *periods, **options)
 
     def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
         """A report on new rows in one HTML file that opens offline: charts, incidents, culprits, model.
@@ -174,10 +173,9 @@ class WatchesRows(JudgesRows):
         """
         for package in ("pandas", "pyarrow", "jinja2", "plotly"):
             require(package, "A report")
-        now = self._held()
         features, times, name = split_time(X, time)
-        table = in_order(now.read(features), times)
-        report: Report = import_module("culpa.report").make_report(now.fitted, table, times, name, **options)
+        table = in_order(self.read(features), times)
+        report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
         return report
 
     @property

@@ -70,7 +70,6 @@ class ConditionalMixture(Expected[MixtureScore]):
         more = _PER_MODE * len(self._games)
         return Cost(tree_coalition, tree_row + more, order_coalition, order_row + more)
 
-    @np.errstate(under="ignore")
     def value(self, X: Floats, members: Positions) -> Floats:
         """From the definition, with linear solves."""
         densities, worth = [], []
@@ -150,7 +149,6 @@ class MixtureCoalitions(Batch):
         return replace(self, walks=tuple(walk.skip() for walk in self.walks))
 
 
-@np.errstate(under="ignore")
 def _combined(log_joint: Array, of_modes: Array, *, is_density: bool) -> Array:
     """Values of coalitions, (B, n), from what the modes say, (B, modes, n)."""
     xp = array_namespace(log_joint)

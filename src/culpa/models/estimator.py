@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
 
+from culpa._core.border import entered
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa.columns import Lagged, lagged_names
@@ -16,6 +17,7 @@ from culpa.models.mixture import LatentMixture
 from culpa.models.scatter import Scatter
 
 
+@entered
 class KnowsRows(BaseEstimator, ABC):
     """The methods of an estimator that follow from the distribution it was fitted to."""
 

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from culpa._core import memory
+from culpa._core.border import entered
 from culpa._core.missing import kinds_of_rows, patterns, sorted_by_pattern
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask, Positions
@@ -47,6 +48,7 @@ _BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
 _FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
 
+@entered
 @dataclass(frozen=True, eq=False)
 class LatentGaussian:
     """x = W z + b + noise with Gaussian z and noise: what PPCA and factor analysis know about normal rows.

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from culpa._core.border import entered
 from culpa._core.copies import CopiedInUse
 from culpa._core.missing import mostly_alone
 from culpa._core.types import Floats
@@ -26,6 +27,7 @@ from culpa.models.latent import LatentGaussian
 _LOG_2_PI = float(np.log(2 * np.pi))
 
 
+@entered
 @dataclass(frozen=True, eq=False)
 class LatentMixture(CopiedInUse):
     """Normal rows in several modes: with probability ``weights[k]`` a row follows ``modes[k]``.
@@ -97,12 +99,10 @@ class LatentMixture(CopiedInUse):
         X = np.asarray(X, dtype=np.float64)
         return np.column_stack([log_density(mode, X) for mode in self.modes])
 
-    @np.errstate(under="ignore")
     def log_density(self, X: ArrayLike) -> Floats:
         """Log-density of the observed cells of each row, (n,)."""
         return np.asarray(special.logsumexp(self.log_densities(X) + np.log(self.weights), axis=1))
 
-    @np.errstate(under="ignore")
     def responsibilities(self, X: ArrayLike) -> Floats:
         """Probability of each mode given the observed cells of each row, (n, modes)."""
         return np.asarray(special.softmax(self.log_densities(X) + np.log(self.weights), axis=1))

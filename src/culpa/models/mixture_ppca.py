@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.border import entered
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import MIXTURE_PARAMETERS
 from culpa._core.types import Floats
@@ -30,6 +31,7 @@ def _explained(covariance: Floats, p: int) -> float:
     return float(np.linalg.eigvalsh(covariance)[::-1][:p].sum())
 
 
+@entered
 @documented(MIXTURE_PARAMETERS)
 class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
     """Mixture of probabilistic PCAs, fitted by expectation-maximisation: every operating mode has a PPCA of its own.
@@ -244,7 +246,6 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: ask for fewer modes or "
                 "components, or allow more steps (max_iter of MixturePPCA).",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if self.n_modes_ > 1 and found.collapsed:
             mode = int(np.argmin(self.noise_variances_))
@@ -252,5 +253,4 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
                 f"mode {mode + 1} of {self.n_modes_} has hardly any noise: its rows repeat each other, or its components "
                 "explain them completely. Ask for fewer modes or components.",
                 ConvergenceWarning,
-                stacklevel=3,
             )

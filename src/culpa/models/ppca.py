@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.border import entered
 from culpa._core.choices import FitMethod
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import FORGET, PPCA_PARAMETERS
@@ -36,6 +37,7 @@ def _merges(model: "PPCA") -> bool:
     return True
 
 
+@entered
 @documented(PPCA_PARAMETERS)
 class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
@@ -224,7 +226,6 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging. Use fewer components, "
                 "leave out columns or rows with many missing cells, or allow more steps (max_iter of PPCA).",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from culpa._core.border import entered
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import STUDENT_PARAMETERS
 from culpa._core.types import Floats
@@ -21,6 +22,7 @@ _ROUGHLY = 1e-4  # tolerance for choosing the number of components
 _REFIT = 1e-5  # tolerance where a model is fitted again to most of its rows
 
 
+@entered
 @documented(STUDENT_PARAMETERS)
 class StudentPPCA(PPCA):
     """Probabilistic PCA with Student-t rows: outliers among the training rows count little.
@@ -91,7 +93,6 @@ class StudentPPCA(PPCA):
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging: take fewer components, "
                 "leave out columns or rows with many missing cells, or allow more steps (max_iter of StudentPPCA).",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

@@ -146,7 +146,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     gap = check_gap(search.gap, times) if stretches is None else 0
     check = GapCheck(gap)
     if text := check.add(times) or check.finish():
-        warn(text, UserWarning, stacklevel=3)
+        warn(text, UserWarning)
     finder = IncidentFinder(
         fitted,
         explainer,
@@ -183,7 +183,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
             )
             found += [event.incident for event in finder.add(batch, _explained(explainer, batch, doubts))]
         found += [event.incident for event in finder.finish()]
-    warn_about_doubts(doubts, top_of(explainer.tolerance), stacklevel=4)
+    warn_about_doubts(doubts, top_of(explainer.tolerance))
     return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
 
 

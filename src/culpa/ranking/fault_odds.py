@@ -197,7 +197,6 @@ def _place_of(members: tuple[int, ...], d: int) -> int:
     return 0
 
 
-@np.errstate(under="ignore")
 def _log_odds(evidence: Floats, d: int) -> Floats:
     """Log-odds of each feature, (n, d), from the evidence of all sets, (1 + sets, n), which is overwritten."""
     n_sets = len(evidence)
@@ -218,7 +217,6 @@ def _log_odds(evidence: Floats, d: int) -> Floats:
     return np.asarray(log_with - log_without)
 
 
-@np.errstate(under="ignore")
 def _log_sum(values: Floats) -> Floats:
     """Log of the sum of exponentials down columns."""
     largest = values.max(axis=0)

@@ -34,7 +34,6 @@ _SEED = 0
 _CELLS_PER_CHUNK = 1 << 21  # numbers held at a time
 
 
-@np.errstate(under="ignore")
 def entry_log_odds(X: Floats, root: Floats) -> Floats:
     """Log-odds that the fault of each centred row entered at each feature, (n, d).
 
@@ -109,7 +108,6 @@ def _squares(X: Floats, orders: Positions, factors: Floats) -> Floats:
     return np.asarray(np.take_along_axis(white, np.argsort(orders, axis=1)[:, :, None], axis=1) ** 2)
 
 
-@np.errstate(under="ignore")
 def _log_odds(evidence: Floats) -> Floats:
     """Log of each evidence over all others in its row and the 1 of no fault, from the logs of evidence (n, d)."""
     n, d = evidence.shape

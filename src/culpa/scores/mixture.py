@@ -91,7 +91,6 @@ class MixtureScore(Fixing):
         """The modes."""
         return self.mixture.modes
 
-    @np.errstate(under="ignore")
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; NaN where nothing is observed."""
         log_joint = self.mixture.log_densities(X) + np.log(self.mixture.weights)

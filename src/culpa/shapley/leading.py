@@ -98,11 +98,11 @@ class Doubts:
         )
 
 
-def warn_about_doubts(doubts: Doubts, k: int | None, stacklevel: int = 2) -> None:
+def warn_about_doubts(doubts: Doubts, k: int | None) -> None:
     """Say once what is uncertain, and what to do about it in Python."""
     if text := doubts.sentence(k):
         remedy = f"certain_ranks({k}) of the explanation shows how many ranks of each row are certain."
-        warn(f"{text} {remedy} Raise max_coalitions to sample more.", UserWarning, stacklevel=stacklevel)
+        warn(f"{text} {remedy} Raise max_coalitions to sample more.")
 
 
 def on_command_line(k: int | None) -> str:

@@ -47,7 +47,6 @@ def size_for_tolerance(
                     f"the tolerance {tolerance:g} was not reached with {taken} (error {error:.2g}). {remedy} std_error "
                     "shows the error of each value.",
                     UserWarning,
-                    stacklevel=3,
                 )
             return size
         size = min(effort.largest, effort.larger(size, error / tolerance))

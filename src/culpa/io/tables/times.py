@@ -164,7 +164,6 @@ class Zones:
             warn(
                 f"{self.table}: the UTC offset of the times in column {self.column!r} changes. They are shown in UTC from "
                 f"row {first_row} on.",
-                stacklevel=2,
             )
         return times.tz_convert("UTC")
 

@@ -95,8 +95,9 @@ class ControlChart:
         without them, runs of flagged rows are. ``cusum`` adds a CUSUM; a number is its average run length in control.
         """
         features, times, _ = split_time(X, time)
-        table = in_order(_checked(detector, features), times)
-        return cls.of_table(detector.fitted, table, times, confidences=confidences, incidents=incidents, cusum=cusum)
+        fitted, table = _checked(detector, features)
+        table = in_order(table, times)
+        return cls.of_table(fitted, table, times, confidences=confidences, incidents=incidents, cusum=cusum)
 
     @classmethod
     def of_table(
@@ -136,7 +137,7 @@ class Distance:
     @classmethod
     def of(cls, detector: PCADetector, X: Any, *, confidences: Sequence[float] = CONFIDENCES) -> "Distance":
         """Content for the rows of ``X``."""
-        labels, statistics, _ = _statistics(detector.fitted, _checked(detector, X), confidences)
+        labels, statistics, _ = _statistics(*_checked(detector, X), confidences)
         named = {statistic.name: statistic for statistic in statistics}
         return cls(named["spe"], named["t2"], wall_clock(labels))
 
@@ -216,10 +217,10 @@ def _fitted(detector: PCADetector) -> FittedDetector:
     return detector.fitted
 
 
-def _checked(detector: PCADetector, X: Any) -> Table:
+def _checked(detector: PCADetector, X: Any) -> tuple[FittedDetector, Table]:
     if not isinstance(detector, WatchesRows):
         raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
-    return detector.read(X)
+    return detector.checked(X)
 
 
 def _statistics(
