@@ -19,7 +19,9 @@ PLAIN = {culpa.FitWarning, culpa.Lags}  # which do not calculate
 
 def plant(n=300, seed=0, shift=0.0):
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, 2)) @ np.random.default_rng(42).normal(size=(2, 6)) + 0.4 * rng.normal(size=(n, 6)) + shift
+    return (
+        rng.normal(size=(n, 2)) @ np.random.default_rng(42).normal(size=(2, 6)) + 0.4 * rng.normal(size=(n, 6)) + shift
+    )
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls not in PLAIN], ids=lambda cls: cls.__name__)
