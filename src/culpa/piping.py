@@ -236,6 +236,7 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
         limits=replace(fitted.limits, model=new),
         settings=replace(fitted.settings, groups=groups or None, given=[outputs.names[i] for i in given] or None),
         units=units_in_headers(outputs.names),
+        signals=fitted.signals and fitted.signals.moved(outputs.shift, outputs.stretch),
         blocks=blocks,
         gathered=None,
     )

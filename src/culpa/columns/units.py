@@ -4,6 +4,7 @@ Square brackets after a name are taken for a unit. Round brackets may hold anyth
 text that is made of units counts: symbols with prefixes and exponents, multiplied or divided.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -116,6 +117,21 @@ def conversion(unit: str, other: str) -> tuple[float, float] | None:
     return a[1] / b[1], (a[2] - b[2]) / b[1]
 
 
+def physical_range(unit: str) -> tuple[float, float]:
+    """The lowest and the highest value that a quantity in this unit can have.
+
+    >>> physical_range("%"), physical_range("°C"), physical_range("kg"), physical_range("bar")
+    ((0.0, 100.0), (-273.15, inf), (0.0, inf), (-inf, inf))
+    """
+    plain = _plain(unit)
+    measures, size, zero = _SCALES.get(plain, ("", 1.0, 0.0))
+    if measures == "1" or plain in _SHARES:
+        return 0.0, 1 / size if measures == "1" else 100.0
+    if measures == "K":
+        return -zero / size, math.inf
+    return (0.0 if measures in _NEVER_NEGATIVE or plain in _ABSOLUTE else -math.inf), math.inf
+
+
 def _plain(unit: str) -> str:
     """A unit in one spelling."""
     text = re.sub(r"\s*([/*·])\s*", r"\1", _SPELLINGS.get(unit.strip(), unit.strip())).replace("^", "")
@@ -140,6 +156,8 @@ _MEASURED_IN = {  # what units measure, how many of its basic units they are, an
     **{"%": ("1", 1e-2, 0.0), "‰": ("1", 1e-3, 0.0), "ppm": ("1", 1e-6, 0.0), "ppb": ("1", 1e-9, 0.0)},
 }
 _BASIC = {unit: _MEASURED_IN.get(unit, (unit, 1.0, 0.0)) for unit in _SCALED.split() if unit not in ("Ω", "L")}
+_SHARES = ("vol%", "mol%", "wt%", "%rel", "%RH")
+_NEVER_NEGATIVE, _ABSOLUTE = ("g", "l", "mol", "Hz"), ("bara", "psia", "m3", "gal", "rpm", "ppmv", "ppbv")
 _SCALES = {
     **_MEASURED_IN,
     **_BASIC,

@@ -14,6 +14,7 @@ from culpa.fitting.weighting import limits_by_blocks
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
+from culpa.models.normal_signals import NormalSignals
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits, named_score
 from culpa.scores.agreement import Witness
@@ -87,6 +88,7 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
             0.0,
             recipe.settings,
             normal_range=range_of(own, X),
+            signals=NormalSignals.of(X),
             abnormal_training_rows=abnormal_rows(
                 own, X, np.ones(len(X), dtype=bool), table.row_labels(), recipe.settings.confidence
             ),

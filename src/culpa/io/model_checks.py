@@ -11,6 +11,7 @@ from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
 from culpa.columns import Columns
 from culpa.models.blocks import HELD
+from culpa.models.normal_signals import N_FIELDS
 from culpa.scores.limits import Tail
 
 Arrays = dict[str, NDArray[Any]]
@@ -79,7 +80,7 @@ def check_arrays(
         }
     forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
     rows = header["limits"]["rows"]
-    expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components"} & set(arrays))
+    expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components", "signals"} & set(arrays))
     expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
     held_out = [name for name, n in rows.items() if isinstance(n, list)]
     expected |= {f"limits.{name}.{what}" for name in held_out for what in ("weight", "dependence")} & set(arrays)
@@ -102,6 +103,10 @@ def check_arrays(
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not contain a value for each possible number of components.")
+    if "signals" in arrays:
+        shapes["signals"] = (N_FIELDS, n_columns_of(header["parameters"], d))
+        if (arrays["signals"][2:] < 0).any():
+            raise ModelFileError("array 'signals' contains a negative count.")
     if "range.features" in arrays:
         shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():

@@ -35,6 +35,7 @@ from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
+from culpa.models.normal_signals import NormalSignals
 from culpa.models.scatter import Scatter
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.limits import Limits, Tail
@@ -101,6 +102,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         gathered=_gathered(arrays),
         limit_source=str(header["limits"].get("source", "")),
         components=_choice(ppca, arrays),
+        signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
         mode_ranges=ranges_from(arrays) if has_modes else (),
     )
 

@@ -44,6 +44,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         gathered = {f"gathered.{name}": array for name, array in fitted.gathered.to_arrays().items()}
         arrays |= gathered if sum(array.size for array in gathered.values()) <= _MOST_NUMBERS_IN_BLOCKS else {}
     arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
+    if fitted.signals is not None:
+        arrays["signals"] = fitted.signals.to_array()
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     context = fitted.model.context

@@ -1,0 +1,68 @@
+"""What every way of fitting learns about single columns is what the normal rows show."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import culpa
+from culpa import PCADetector
+from culpa.datasets import make_plant
+from culpa.models.blocks import BlockMoments
+from culpa.models.normal_signals import NormalSignals
+from culpa.piping import PipelineDetector
+
+ROWS = make_plant(seed=1).normal
+
+
+def lagged(rows):
+    return np.hstack([rows[1:], rows[:-1]])
+
+
+@pytest.mark.parametrize(
+    ("detector", "rows"),
+    [
+        (PCADetector().fit(ROWS), ROWS),
+        (PCADetector(smooth=0.2).fit(ROWS), ROWS),
+        (PCADetector(lags=1).fit(ROWS), ROWS[1:]),
+        (PCADetector(given=[3]).fit(ROWS), ROWS),
+        (PCADetector().partial_fit(ROWS), ROWS),
+        (PCADetector.from_pca(PCA(3).fit(ROWS), ROWS), ROWS),
+        (PCADetector().fit_moments(BlockMoments.of(ROWS), None, np.split(ROWS, [300, 301])), ROWS),
+        (PCADetector(lags=1).fit_moments(BlockMoments.of(lagged(ROWS)), None, [lagged(ROWS)]), ROWS[1:]),
+    ],
+)
+def test_learned_from_the_cells_of_the_rows(detector, rows, tmp_path):
+    expected = NormalSignals.of(rows).to_array()
+    assert (detector.fitted.signals.to_array() == expected).all()
+    detector.save(tmp_path / "model.culpa")
+    assert (culpa.load(tmp_path / "model.culpa").fitted.signals.to_array() == expected).all()
+
+
+def test_without_rows_nothing_is_known():
+    assert PCADetector(limit="formula").fit_moments(BlockMoments.of(ROWS)).fitted.signals is None
+
+
+def test_updates_join():
+    detector = PCADetector().partial_fit(ROWS[:400]).partial_fit(ROWS[400:])
+    expected = NormalSignals.of(ROWS[:400]).then(NormalSignals.of(ROWS[400:]))
+    assert (detector.fitted.signals.to_array() == expected.to_array()).all()
+
+
+def test_pipelines_know_the_columns_in_their_own_units():
+    rows = ROWS.round(1)
+    rows[:, 2] = np.maximum(rows[:, 2], np.median(rows[:, 2]))  # rests at its minimum
+    core = PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(rows)).fitted
+    expected = NormalSignals.of(rows)
+    np.testing.assert_allclose(core.signals.to_array(), expected.to_array(), rtol=1e-12)
+    at = np.array([2])
+    assert core.signals.rests_at(at, expected.low[at]).all()
+    assert not core.signals.rests_at(at, expected.high[at]).any()
+
+
+def test_damaged_counts_are_refused(tmp_path, monkeypatch):
+    detector = PCADetector().fit(ROWS)
+    monkeypatch.setattr(NormalSignals, "to_array", lambda self: -np.ones((7, 12)))
+    with pytest.raises(ValueError, match="'signals' contains a negative count"):
+        detector.save(tmp_path / "model.culpa")
