@@ -1,5 +1,6 @@
 """The project file: commands without options do what the same options would do."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -213,6 +214,26 @@ def test_what_the_command_line_refuses_is_refused_in_the_file(folder, section, k
     told = run("fit", *given, "--drop", "site", code=2).stderr
     assert len(told.strip().splitlines()) == 1 or "Invalid value" in told
     assert not list(folder.glob("*m.culpa*"))
+
+
+@pytest.mark.parametrize("key", ["use", "drop", "id"])
+@pytest.mark.parametrize("name", ["p,q", 'p"q', '5" pipe, cold'])
+def test_a_name_with_a_comma_stays_whole(folder, key, name):
+    text = f"tables = 'normal.csv'\nmodel = 'm.culpa'\n[columns]\n{key} = {json.dumps(['site', name])}"
+    (folder / "culpa.toml").write_text(text)
+    assert f"no column {name!r}" in run("fit", code=2).stderr
+    frame = pd.read_csv("normal.csv").rename(columns={"e": name})
+    frame.to_csv("normal.csv", index=False)
+    frame.to_csv("new.csv", index=False)
+    (folder / "culpa.toml").write_text(text.replace("'site', ", "").replace('"site", ', "") if key == "use" else text)
+    if key == "use":
+        assert "at least 2 numeric columns are needed, got 1" in run("fit", code=2).stderr
+        return
+    run("fit")
+    assert name not in culpa.load("m.culpa").fitted.columns.inputs
+    if key == "id":
+        header = run("score", "new.csv", "-q").stdout.splitlines()[0]
+        assert next(csv.reader([header]))[:2] == ["site", name]
 
 
 def test_deep_nesting_is_one_sentence(folder):

@@ -1,4 +1,7 @@
-"""Numbers with their nouns, and names with their articles, so that messages read right for one and for many."""
+"""Numbers with their nouns, names with their articles, so that messages read right for one and for many; lists of names."""
+
+import csv
+from collections.abc import Iterable
 
 # capitals whose names begin with a vowel sound: an SVC, an MLP, but a PCA
 _SPOKEN_WITH_VOWEL = frozenset("AEFHILMNORSX")
@@ -44,3 +47,17 @@ def kind_of(thing: object) -> str:
     kind = type(thing)
     package = kind.__module__.partition(".")[0]
     return with_article(kind.__name__) + ("" if package in ("builtins", "__main__") else f" of {package}")
+
+
+def split_list(text: str) -> list[str]:
+    """Names given as 'a,b,c'; a name with a comma is quoted, as in CSV.
+
+    >>> split_list('a, "b,c"')
+    ['a', 'b,c']
+    """
+    return [name.strip() for cells in csv.reader([text], skipinitialspace=True) for name in cells]
+
+
+def join_list(names: Iterable[str]) -> str:
+    """What `split_list` takes apart again."""
+    return ",".join('"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name for name in names)

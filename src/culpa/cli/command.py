@@ -5,10 +5,9 @@ metadata) and parameters of the library (``Annotated[dict[str, Any], Described(.
 from `culpa._core.parameters`.
 """
 
-import csv
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -16,6 +15,7 @@ import typer
 
 from culpa._core.kinds import FEATURES, GROUPS, AnyOf, Choice, Flag, Kind, Number, Whole
 from culpa._core.parameter import Parameter, Parameters
+from culpa._core.words import split_list
 from culpa.cli.console import guarded
 
 OPTION = "option"  # where the metadata of a field of a block keep its typer option
@@ -150,20 +150,6 @@ def _groups(given: list[str], flag: str) -> dict[str, list[str]]:
             raise ValueError(f"{flag} must be 'name=a,b', where a and b are columns to learn from, got {text!r}.")
         groups.setdefault(name.strip(), []).extend(features)
     return groups
-
-
-def split_list(text: str) -> list[str]:
-    """Names given as 'a,b,c'; a name with a comma is quoted, as in CSV.
-
-    >>> split_list('a, "b,c"')
-    ['a', 'b,c']
-    """
-    return [name.strip() for cells in csv.reader([text], skipinitialspace=True) for name in cells]
-
-
-def join_list(names: Iterable[str]) -> str:
-    """What `split_list` takes apart again."""
-    return ",".join('"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name for name in names)
 
 
 def _number(text: str) -> int | float | str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
+from culpa._core.words import split_list
 from culpa.cli import console, project
-from culpa.cli.command import OPTION, split_list
+from culpa.cli.command import OPTION
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
@@ -449,7 +450,7 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
     """Columns to carry, given as 'a,b' or one by one."""
     from culpa.io.tables.columns import split_names
 
-    if not any("," in name for name in given or []):  # the table need not be opened for its column names
+    if not any("," in name or '"' in name for name in given or []):  # the table need not be opened for its column names
         return list(dict.fromkeys(given or []))
     return split_names(given or [], list(source.columns()))
 

@@ -8,7 +8,7 @@ from typing import Any
 from culpa._core.choices import suggestion
 from culpa._core.kinds import FEATURES, GROUPS, Flag
 from culpa._core.parameters import DETECTOR
-from culpa.cli.command import join_list
+from culpa._core.words import join_list
 
 NAME = "culpa.toml"
 
@@ -120,9 +120,11 @@ def _reading(value: Any, found: Defaults, folder: Path) -> None:
 def _columns(value: Any, found: Defaults, folder: Path) -> None:
     _check_keys(value, ("use", "drop", "id"), "section 'columns'")
     for key, item in value.items():
-        _set(found, _LEARNING, "columns" if key == "use" else key, _list(item, f"'{key}'"))
-    if "id" in value:
-        _set(found, ("score", "explain"), "id", _list(value["id"], "'id'"))
+        names = _list(item, f"'{key}'")
+        names = [join_list([name]) for name in names] if isinstance(item, list) else names  # each item is one name
+        _set(found, _LEARNING, "columns" if key == "use" else key, names)
+        if key == "id":
+            _set(found, ("score", "explain"), "id", names)
 
 
 def _units(value: Any, found: Defaults, folder: Path) -> None:

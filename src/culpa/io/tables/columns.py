@@ -13,6 +13,7 @@ import pyarrow.types as types
 
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
+from culpa._core.words import split_list
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.problems import Problem, TableProblems, all_problems, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
@@ -114,10 +115,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Names given as ``a,b`` or one by one. A name may contain a comma itself, so the whole is tried first."""
+    """Names given as ``a,b`` or one by one; a name with a comma is quoted, or the whole text is the name of a column."""
     result: list[str] = []
     for text in given:
-        result += [text] if text in names else [part.strip() for part in text.split(",") if part.strip()]
+        result += [text] if text in names else [name for name in split_list(text) if name]
     return list(dict.fromkeys(result))
 
 
