@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 240  # for the tests of one bug; a run that takes longer says nothing, and is counted apart
-FITTING = ("learning", "training_scores", "updating", "weighting", "adopting", "modes", "compatibility")
+FITTING = ("learning", "limits", "updating", "weighting", "adopting", "modes", "compatibility")
 ROOMS = {name: f"{name}/*.py" for name in ("monitoring", "scores", "calibration")}
 FILES = {room: sorted((ROOT / "src/culpa").glob(pattern)) for room, pattern in ROOMS.items()}
 FILES["fitting"] = [ROOT / f"src/culpa/{name}.py" for name in FITTING]

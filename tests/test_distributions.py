@@ -312,7 +312,7 @@ class TestBoth:
         X = normal_rows(100, 0)
         detector = PCADetector(model=model)
         assert not hasattr(detector, "partial_fit")
-        with pytest.raises(ValueError, match=f"model='{model}' needs the rows themselves"):
+        with pytest.raises(ValueError, match=f"model='{model}' needs all training rows at once"):
             detector.fit_moments(culpa.models.Moments.of(X))
         detector.fit(X)
         with pytest.raises(ValueError, match="needs all training rows at once"):

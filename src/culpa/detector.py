@@ -38,7 +38,7 @@ from culpa.columns.row_numbers import row_numbers
 from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
-from culpa.fitting.compatibility import check_combinations, check_weighted
+from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
 from culpa.fitting.learning import Recipe, SecondPass
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
@@ -50,23 +50,11 @@ from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.monitoring.trimming import at_places
 from culpa.scores import Limits, score_by_name
-from culpa.scores.limits import FROM_ROWS
 
 
 def _merges(detector: "PCADetector") -> bool:
     """Whether mean and covariance are all that the detector needs, so that it can learn piece by piece."""
-    for name in ("model", "modes", "robust"):
-        if getattr(detector, name) not in ("ppca", None):
-            raise ValueError(f"{name}={getattr(detector, name)!r} needs all training rows at once. Use fit.")
-    from_rows = {
-        f"limit={detector.limit!r}": detector.limit in FROM_ROWS,
-        "contamination": detector.contamination,
-        "trim": detector.trim,
-    }
-    if what := next((name for name, asked in from_rows.items() if asked), None):
-        raise ValueError(
-            f"{what} needs all training rows at once. Use fit, or set the limit with calibrate_limit later."
-        )
+    check_moments(DetectorSettings(**detector.get_params(deep=False)), in_pieces=True)
     return True
 
 
@@ -319,11 +307,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """
         with all_or_nothing(self, anew=True) as draft:
             draft._check_parameters()
-            for name in ("model", "modes", "robust"):
-                if getattr(draft, name) not in ("ppca", None):
-                    raise ValueError(
-                        f"{name}={getattr(draft, name)!r} needs the rows themselves, not only their moments. Use fit."
-                    )
+            check_moments(draft._settings(), in_pieces=False)
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (draft.lags + 1)
             check_estimator_input(draft, Table(np.empty((0, n_columns)), names), reset=True)

@@ -254,7 +254,7 @@ def test_what_a_fitted_detector_refuses(plant, detector, new):
         detector.explain(new[:2]).counterfactual()
     with pytest.raises(ValueError, match="sample_weight cannot be combined with modes"):
         PCADetector(modes=2).fit(plant.normal, sample_weight=np.ones(len(plant.normal)))
-    with pytest.raises(ValueError, match="needs the rows themselves"):
+    with pytest.raises(ValueError, match="needs all training rows at once"):
         PCADetector(modes=2).fit_moments(Moments.of(plant.normal))
 
 

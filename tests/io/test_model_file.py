@@ -227,14 +227,20 @@ HOSTILE = {
         "'degrees_of_freedom'",
     ),
     "limits of another kind": (set_header(limits={"kind": "exact", "rows": {}}), "'limits'"),
-    "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": 5}}), "'limits'"),
-    "limits without scores": (set_limits("empirical", {"spe": 5}), "'limits.spe' is missing"),
+    "limits of no score": (set_header(limits={"kind": "empirical", "rows": {"../x": [5]}}), "'limits'"),
+    "limits without scores": (set_limits("empirical", {"spe": [5]}), "'limits.spe' is missing"),
     "scores without limits": (set_limits("empirical", {}, spe=np.ones(3)), "'limits.spe' is missing or unknown"),
-    "more scores than rows": (set_limits("empirical", {"spe": 2}, spe=np.arange(3.0)), "sorted scores, at most 2"),
-    "fewer scores than rows": (set_limits("empirical", {"spe": 9}, spe=np.arange(8.0)), "the 9 largest scores"),
-    "no scores": (set_limits("empirical", {"spe": 9}, spe=np.empty(0)), "the 9 largest scores"),
+    "a number for blocks": (set_limits("empirical", {"spe": 5}, spe=np.arange(5.0)), "'limits'"),
+    "more scores than rows": (
+        set_limits("empirical", {"spe": [2]}, spe=np.arange(3.0), spe_block=np.zeros(3)),
+        "sorted scores, at most 2",
+    ),
+    "no scores": (
+        set_limits("empirical", {"spe": [9]}, spe=np.empty(0), spe_block=np.empty(0)),
+        "the block of each score",
+    ),
     "scores not sorted": (
-        set_limits("empirical", {"spe": 9}, spe=np.arange(3.0)[::-1].copy()),
+        set_limits("empirical", {"spe": [9]}, spe=np.arange(3.0)[::-1].copy(), spe_block=np.zeros(3)),
         "sorted scores, at most 9",
     ),
     "more held-out scores than rows": (
@@ -281,7 +287,10 @@ HOSTILE = {
     "blocks of too many rows": (scale_array("blocks.n", 1e60), "'blocks.n' counts more rows than are possible"),
     "no blocks": (set_limits("held-out", {"spe": []}), "'limits'"),
     "held-out scores in one number": (set_limits("held-out", {"spe": 10}, spe=np.arange(10.0)), "'limits'"),
-    "counts of blocks that do not count": (set_limits("empirical", {"spe": [5, 5]}, spe=np.arange(10.0)), "'limits'"),
+    "scores of no block": (
+        set_limits("empirical", {"spe": [5, 5]}, spe=np.arange(10.0)),
+        "'limits.spe.block' is missing",
+    ),
     "own statistic": (set_header(statistic="os.system"), "'statistic'"),
     "own statistic list": (set_header(statistic=["spe"]), "'statistic'"),
     "own statistic auto": (set_header(statistic="auto"), "'statistic'"),

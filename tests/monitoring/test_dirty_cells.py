@@ -98,9 +98,7 @@ def test_contamination_is_a_share_of_the_rows_as_given(more):
 
 def test_rows_are_needed():
     detector = PCADetector(3, robust="cells")
-    with pytest.raises(
-        ValueError, match=r"robust='cells' needs the rows themselves, not only their moments\. Use fit\."
-    ):
+    with pytest.raises(ValueError, match=r"robust='cells' needs all training rows at once\. Use fit\."):
         detector.fit_moments(Moments.of(plant()))
     with pytest.raises(AttributeError) as refused:
         detector.partial_fit(plant())

@@ -258,7 +258,7 @@ def test_one_score_is_not_extrapolated():
 def test_no_score_has_no_limit():
     nothing = HeldOutScores.of(np.array([np.nan]), np.array([0]))
     assert not nothing.reaches(0.99)
-    with pytest.raises(ValueError, match="no held-out row has a score"):
+    with pytest.raises(ValueError, match="no training row has a score"):
         nothing.limit(0.99)
 
 

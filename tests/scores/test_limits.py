@@ -15,7 +15,8 @@ import culpa
 from culpa import PCADetector, scores
 from culpa.models import Moments, as_fitted_model
 from culpa.scores import limits
-from culpa.scores.limits import Limits, Tail, control_limit
+from culpa.scores.held_out import HeldOutScores
+from culpa.scores.limits import Limits, control_limit
 
 CONFIDENCES = (0.95, 0.99)
 
@@ -170,15 +171,15 @@ class TestConformal:
     def test_rank_by_counting(self, n, confidence):
         """The smallest score that at least (n + 1) confidence scores do not exceed, counted one by one."""
         values = np.random.default_rng(n).exponential(size=n)
-        limit = Tail.of(values).conformal(confidence)
+        limit = HeldOutScores.of(values).conformal(confidence)
         enough = [v for v in values if sum(values <= v) >= round((n + 1) * confidence, 9)]
         assert limit == min(enough)
 
     @pytest.mark.parametrize(("confidence", "needed"), [(0.95, 19), (0.99, 99), (0.999, 999), (0.9, 9)])
     def test_how_many_rows_it_takes(self, confidence, needed):
-        Tail.of(np.arange(needed, dtype=float)).conformal(confidence)
+        HeldOutScores.of(np.arange(needed, dtype=float)).conformal(confidence)
         with pytest.raises(ValueError, match=rf"needs at least {needed} held-out rows, got {needed - 1}\."):
-            Tail.of(np.arange(needed - 1, dtype=float)).conformal(confidence)
+            HeldOutScores.of(np.arange(needed - 1, dtype=float)).conformal(confidence)
 
     def test_false_alarms_stay_within_the_bound_over_400_simulations(self):
         """Heavy-tailed rows that no formula fits; every simulation draws training, held-out and new rows."""
@@ -253,22 +254,24 @@ class TestConformal:
         assert (detector.limit_, detector.limit_kind_) == (before, "jackson-mudholkar")
 
 
-class TestTail:
+class TestOneBlock:
     @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 0.999])
     @pytest.mark.parametrize("n", [1, 7, 1000, 50_000, 300_000])
     def test_empirical_quantile(self, n, confidence):
         values = np.random.default_rng(0).exponential(size=n)
-        assert Tail.of(values).empirical(confidence) == pytest.approx(np.quantile(values, confidence), rel=1e-12)
+        assert HeldOutScores.of(values).empirical(confidence) == pytest.approx(
+            np.quantile(values, confidence), rel=1e-12
+        )
 
     def test_only_the_largest_are_kept(self):
-        tail = Tail.of(np.arange(300_000.0))
+        tail = HeldOutScores.of(np.arange(300_000.0))
         assert len(tail.largest) == 37_500
         with pytest.raises(ValueError, match="Choose a higher confidence"):
             tail.empirical(0.5)
 
     def test_nothing_to_go_by(self):
         with pytest.raises(ValueError, match="no training row has a score"):
-            Tail.of(np.full(3, np.nan)).empirical(0.9)
+            HeldOutScores.of(np.full(3, np.nan)).empirical(0.9)
 
 
 class TestTable:

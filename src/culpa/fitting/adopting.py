@@ -9,14 +9,13 @@ from culpa._core.validation import Table
 from culpa._core.words import kind_of
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
-from culpa.fitting.training_scores import Judge, limits_from_rows, range_of
-from culpa.fitting.weighting import limits_by_blocks
+from culpa.fitting.limits import Judge, in_blocks, limits_by_holding_out, range_of
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
 from culpa.models.normal_signals import NormalSignals
 from culpa.monitoring.trimming import abnormal_rows
-from culpa.scores import Limits, named_score
+from culpa.scores import named_score
 from culpa.scores.agreement import Witness
 
 # of PCADetector: the others say how a model is fitted, and here it is fitted already
@@ -67,24 +66,20 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
         others = PPCA(p).fit_moments(blocks.without(k).scaled(model.location, model.scale))
         return recipe.judge(others.scaled(model.location, model.scale, recipe.columns))
 
-    limits = None
     if trained and recipe.limit_kind == "conformal":
         raise ValueError(
             "limit='conformal' needs rows that the PCA was not fitted to, and these are the rows that it was fitted to: "
             "pass others, or use limit='auto'."
         )
-    if recipe.limit_kind == "auto":
-        limits = limits_by_blocks(own, X, judge)
-    elif recipe.limit_kind in ("empirical", "conformal"):
-        limits = limits_from_rows(own, statistic, recipe.limit_kind, [X])
-    kind = "formula" if recipe.limit_kind == "auto" else recipe.limit_kind
+    portions = in_blocks([(X, np.arange(len(X)))], blocks.sizes, recipe.columns)
+    limits = recipe.limits(own, lambda: limits_by_holding_out(own, judge, blocks.sizes, portions), [X])
     return recipe.limited(
         FittedDetector(
             own,
             ppca,
             statistic,
             recipe.settings.confidence,
-            limits or Limits(own, kind),
+            limits,
             0.0,
             recipe.settings,
             normal_range=range_of(own, X),

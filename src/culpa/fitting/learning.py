@@ -10,7 +10,6 @@ learns both margins and Gaussian from the others.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -26,17 +25,19 @@ from culpa._core.validation import Table
 from culpa.columns import Lagged, lagged_names
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector
-from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
-from culpa.fitting.training_scores import (
+from culpa.fitting.limits import (
     Judge,
+    Places,
     RangeWatcher,
-    limits_from_blocks,
+    in_blocks,
+    limits_by_holding_out,
     limits_from_rows,
     range_of,
     standardiser,
 )
+from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
-from culpa.models.blocks import BlockMoments, block_starts
+from culpa.models.blocks import BlockMoments, block_sizes
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
 from culpa.models.margins import EmpiricalMargins
@@ -45,8 +46,9 @@ from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
 from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
-from culpa.scores import Limits, QuadraticScore, Score, score_by_name
+from culpa.scores import Limits, Score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
+from culpa.scores.limits import FROM_ROWS
 
 _MOST_MISSING = 0.5  # of the cells of a row that counts towards the rows that held-out scores need
 _EM_STEPS = 4  # on the rows of the other blocks, from the model of all rows, so that it forgets the block
@@ -149,10 +151,10 @@ class Recipe:
             return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]), X)
         # of the user's numbers, which say nothing about normal scores
         described = not np.isnan(rows).any() and self.settings.model != "copula"
-        blocks = BlockMoments.of(rows if kept.all() else rows[kept]) if described else None
+        blocks = BlockMoments.of(_picked(rows, kept)) if described else None
         limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence)
-        seen = range_of(learned.model, rows if kept.all() else rows[kept])
+        seen = range_of(learned.model, _picked(rows, kept))
         return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
 
     def fit_blocks(
@@ -164,14 +166,6 @@ class Recipe:
         number of components where it is "auto" and there is but one block to choose it from.
         """
         kind = self.limit_kind
-        from_rows = {
-            "trim": self.settings.trim,
-            "contamination": self.settings.contamination,
-            "limit='conformal'": kind == "conformal",
-        }
-        for what, asked in from_rows.items():
-            if asked:
-                raise ValueError(f"{what} needs the rows themselves, not only their moments. Use fit.")
         if blocks.total.about_mean.is_thin:
             memory.claim_fit(blocks.total.n, blocks.total.n_features, thin=True)
         else:
@@ -184,16 +178,11 @@ class Recipe:
             return self.limited(self._fitted(learned, limits, blocks, seen, None))
         watcher = RangeWatcher(learned.model, round(blocks.total.n))
         batches = None if batches is None else watcher.watch(batches)
-        if kind == "empirical":
-            if batches is None:
-                raise ValueError(
-                    f"limit={kind!r} needs the scores of the training rows. Pass the rows again as batches, or use fit."
-                )
-            limits = limits_from_rows(learned.model, self._score(learned.model), kind, batches)
-        elif kind != "auto":
-            limits = Limits(learned.model, kind)
-        else:
-            limits = self._cross_validated(learned, blocks, batches)
+        if kind == "empirical" and batches is None:
+            raise ValueError(
+                f"limit={kind!r} needs the scores of the training rows. Pass the rows again as batches, or use fit."
+            )
+        limits = self.limits(learned.model, lambda: self._cross_validated(learned, blocks, batches), batches or ())
         seen = watcher.range.finish() if watcher.rows_seen else None
         return self.limited(self._fitted(learned, limits, blocks, seen, None))
 
@@ -321,39 +310,51 @@ class Recipe:
             normal_range=seen or NormalRange.of_model(learned.model),
         )
 
+    def limits(self, model: FittedModel, held_out: Callable[[], Limits], rows: Iterable[Floats]) -> Limits:
+        """Limits of the kind that was asked for: ``held_out`` makes those of "auto", and ``rows`` are for quantiles."""
+        kind = self.limit_kind
+        if kind == "auto":
+            return held_out()
+        return limits_from_rows(model, self._score(model), kind, rows) if kind in FROM_ROWS else Limits(model, kind)
+
     def _limits_of_rows(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
     ) -> Limits:
-        kind, confidence = self.limit_kind, self.settings.confidence
-        if kind in ("empirical", "conformal"):
-            within = rows[in_limit(learned.model, rows, kept, confidence)] if kind == "empirical" else held_out
-            return limits_from_rows(learned.model, self._score(learned.model), kind, [within])
-        if kind != "auto":
-            return Limits(learned.model, kind)
-        if blocks is not None and kept.all() and self.settings.model == "ppca":
-            return self._cross_validated(learned, blocks, [rows])
-        if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
-            return Limits(learned.model, "formula")
-        starts = block_starts(len(rows))
-        block = np.searchsorted(starts, np.arange(len(rows)), side="right") - 1
-        judged = in_limit(learned.model, rows, kept, confidence)
+        judged = in_limit(learned.model, rows, kept, self.settings.confidence)
 
-        def judge_without(k: int) -> Judge:
-            return self.judge(self._relearned(learned, rows[kept & (block != k)]))
+        def hold_out() -> Limits:
+            if blocks is not None and kept.all() and self.settings.model == "ppca":
+                return self._cross_validated(learned, blocks, [rows])
+            if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
+                return Limits(learned.model, "formula")
+            sizes = block_sizes(len(rows))
+            block = np.repeat(np.arange(len(sizes)), sizes)
+            portions = in_blocks([(_picked(rows, judged), np.flatnonzero(judged))], sizes, self.columns)
+            return limits_by_holding_out(
+                learned.model,
+                lambda k: self.judge(self._relearned(learned, rows[kept & (block != k)])),
+                sizes,
+                portions,
+            )
 
-        portions = ((rows[here], here) for here in (np.flatnonzero((block == k) & judged) for k in range(len(starts))))
-        return limits_from_blocks(learned.model, judge_without, starts, len(rows), portions)
+        scored = held_out if self.limit_kind == "conformal" else _picked(rows, judged)
+        return self.limits(learned.model, hold_out, [scored])
 
     def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
         if batches is None or len(blocks) == 1:
-            deque(batches or (), maxlen=0)  # somebody watches them
+            for _ in batches or ():  # somebody watches them
+                pass
             return Limits(learned.model, "formula")
+        return limits_by_holding_out(
+            learned.model,
+            lambda k: self.judge_without(blocks, k, learned.model.distribution.n_components),
+            blocks.sizes,
+            in_blocks(_numbered(batches), blocks.sizes, self.columns),
+        )
 
-        def judge_without(k: int) -> Judge:
-            return self.judge(self.model_without(blocks, k, learned.model.distribution.n_components))
-
-        n = round(blocks.total.n)
-        return limits_from_blocks(learned.model, judge_without, blocks.starts, n, _numbered(batches))
+    def judge_without(self, blocks: BlockMoments, k: int, p: int) -> Judge:
+        """The judge of a block, by the model of the others; see `model_without`."""
+        return self.judge(self.model_without(blocks, k, p))
 
     def model_without(self, blocks: BlockMoments, k: int, p: int) -> FittedModel:
         """The model of all blocks but one; with as many components as all of them have, if their number was chosen."""
@@ -365,9 +366,7 @@ class Recipe:
 
     def judge(self, model: FittedModel) -> Judge:
         """Scores rows by a model as the fitted detector will."""
-        own = self._score(model)
-        assert isinstance(own, QuadraticScore)
-        return Judge(model, own)
+        return Judge(model, self._score(model))
 
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
@@ -388,12 +387,17 @@ class Recipe:
         return seen.scaled(ppca, self.columns)
 
 
+def _picked(rows: Floats, chosen: Mask) -> Floats:
+    """Some of the rows; without a copy, where these are all."""
+    return rows if chosen.all() else rows[chosen]
+
+
 def _spread_of(X: Floats, context: Context | None) -> Floats | None:
     """Standard deviations before the context is accounted for."""
     return None if context is None else np.nanstd(X[:, context.others], axis=0)
 
 
-def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, NDArray[np.integer]]]:
+def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, Places]]:
     done = 0
     for rows in batches:
         yield rows, np.arange(done, done + len(rows))

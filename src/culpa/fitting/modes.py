@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
+from culpa.fitting.limits import Places, Portion, held_out_scores
 from culpa.models import FittedModel, LatentMixture, MixturePPCA, mixture_em
 from culpa.models.blocks import N_BLOCKS, BlockMoments
 from culpa.models.components import choose_components
@@ -28,6 +29,7 @@ from culpa.scores.by_name import OF_A_MODE
 from culpa.scores.held_out import FEWEST_ROWS
 
 _STEPS = 4  # of expectation-maximisation, so that a mixture forgets the rows that are held out
+_WEIGHTS = "weights"  # what responsibilities are called beside scores
 _SHARE = 0.95  # of variance, before the number of components is chosen by held-out likelihood
 
 
@@ -73,16 +75,21 @@ def mode_limits(
     judged = judged & ~np.isnan(Z).all(axis=1) & _away_from_other_blocks(block, settings.lags)
     if judged.sum() < FEWEST_ROWS:
         return ModeLimits(by_formula, {})
-    try:
-        weights, parts = _held_out(mixture, Z, kept, judged, block, names, settings)
-    except mixture_em.StarvedModeError:
+
+    def judge_without(k: int) -> _MixtureJudge:
+        return _MixtureJudge(refined_without(mixture, Z[kept & (block != k)], settings), names)
+
+    found = held_out_scores(judge_without, [Portion(Z[judged], block[judged], np.ones(judged.sum(), dtype=np.int64))])
+    if found is None:
         return ModeLimits(by_formula, {})
-    which, block = weights.argmax(axis=1), block[judged]
+    parts, of_row = found
+    weights = parts[_WEIGHTS]
+    which = weights.argmax(axis=1)
     units, scores = {}, {}
     for name in names:
         each = weights * parts[name]
-        units[name] = _units(each.sum(axis=1), which, block, by_formula[name], settings)
-        scores[name] = HeldOutScores.of((each / units[name]).sum(axis=1), block, clustering=1.0)
+        units[name] = _units(each.sum(axis=1), which, of_row, by_formula[name], settings)
+        scores[name] = HeldOutScores.of((each / units[name]).sum(axis=1), of_row)
     return ModeLimits(units, scores)
 
 
@@ -109,25 +116,17 @@ def _away_from_other_blocks(block: NDArray[np.intp], lags: int) -> Mask:
     return away if away.mean() >= 0.5 else np.ones(len(block), dtype=bool)
 
 
-def _held_out(
-    mixture: LatentMixture,
-    Z: Floats,
-    kept: Mask,
-    judged: Mask,
-    block: NDArray[np.intp],
-    names: Sequence[str],
-    settings: DetectorSettings,
-) -> tuple[Floats, dict[str, Floats]]:
-    """Responsibilities of the judged rows and what each mode says of them, by the mixture of the other blocks."""
-    weights = np.empty((len(Z), mixture.n_modes))
-    parts = {name: np.empty_like(weights) for name in names}
-    for k in np.unique(block).tolist():
-        others = refined_without(mixture, Z[kept & (block != k)], settings)
-        here = np.flatnonzero(judged & (block == k))
-        weights[here] = others.responsibilities(Z[here])
-        for name in names:
-            parts[name][here] = MixtureScore.weighted(name, others, OF_A_MODE[name]).parts(Z[here])
-    return weights[judged], {name: part[judged] for name, part in parts.items()}
+class _MixtureJudge:
+    """Scores rows by a mixture that did not see them: responsibilities, and what each mode says of them."""
+
+    def __init__(self, mixture: LatentMixture, names: Sequence[str]) -> None:
+        self._mixture = mixture
+        self._scores = {name: MixtureScore.weighted(name, mixture, OF_A_MODE[name]) for name in names}
+
+    def scores(self, rows: Floats) -> dict[str, Floats]:
+        """Of rows, (n, modes) each."""
+        parts = {name: score.parts(rows) for name, score in self._scores.items()}
+        return {_WEIGHTS: self._mixture.responsibilities(rows), **parts}
 
 
 def refined_without(mixture: LatentMixture, rows: Floats, settings: DetectorSettings) -> LatentMixture:
@@ -136,7 +135,7 @@ def refined_without(mixture: LatentMixture, rows: Floats, settings: DetectorSett
 
 
 def _units(
-    raw: Floats, which: NDArray[np.intp], block: NDArray[np.intp], by_formula: Floats, settings: DetectorSettings
+    raw: Floats, which: NDArray[np.intp], block: Places, by_formula: Floats, settings: DetectorSettings
 ) -> Floats:
     """The limit of each mode: a quantile of its held-out scores; of a mode with few rows, what a formula says."""
     units = by_formula.copy()

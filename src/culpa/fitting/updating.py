@@ -23,7 +23,7 @@ from culpa._core.types import Floats
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
-from culpa.fitting.training_scores import Judge, range_of
+from culpa.fitting.limits import Judge, Portion, held_out_scores, range_of
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
@@ -102,19 +102,17 @@ def _range(fitted: FittedDetector | None, updated: FittedDetector, update: Updat
 def _limits(recipe: Recipe, fitted: FittedDetector | None, updated: FittedDetector, update: Update) -> Limits:
     blocks = update.after.blocks
     tails = {} if fitted is None else _kept_scores(fitted, len(update.before))
-    if len(blocks) == 1:
-        found = {} if fitted is None else recipe.judge(fitted.model).scores(update.rows)
-        for values in found.values():
-            values[: settling_rows(recipe.columns.smooth, len(values))] = np.nan
-    else:
+    if len(blocks) > 1:
         judges = _judges(recipe, blocks, updated.n_components)
-        found = _scores(judges, update, recipe)
-        if fitted is not None and tails and len(update.before) > 1:
-            seen = _seen(_judges(recipe, update.before, fitted.n_components), judges, update)
-            tails = {name: _restated(tail, seen[name], update) for name, tail in tails.items()}
+    else:
+        judges = [] if fitted is None else [recipe.judge(fitted.model)]
+    found = held_out_scores(judges.__getitem__, [_portion(update, recipe)]) if judges else None
+    if fitted is not None and tails and len(update.before) > 1:
+        seen = _seen(_judges(recipe, update.before, fitted.n_components), judges, update)
+        tails = {name: _restated(tail, seen[name], update) for name, tail in tails.items()}
     none, smooth, after = HeldOutScores.none(len(update.before)), recipe.columns.smooth, update.after
     scores = {}
-    for name, values in found.items():
+    for name, values in ({} if found is None else found[0]).items():
         new = replace(none, clustering=clustering(smooth), dependence=dependence(smooth, values))
         scores[name] = tails.get(name, new).then(values, after.rows, after.before, update.forget)
     return Limits(updated.model, "held-out", scores)
@@ -127,7 +125,7 @@ def _kept_scores(fitted: FittedDetector, n_blocks: int) -> dict[str, HeldOutScor
     """
     kept = {}
     for name, tail in fitted.limits.tails.items():
-        if isinstance(tail, HeldOutScores) and len(tail.n_per_block) == n_blocks:
+        if fitted.limits.kind == "held-out" and len(tail.n_per_block) == n_blocks:
             kept[name] = tail
         elif fitted.limits.kind in ("held-out", "conformal"):
             alike, n = clustering(fitted.columns.smooth), round(tail.n)
@@ -141,23 +139,18 @@ def _judges(recipe: Recipe, blocks: BlockMoments, p: int) -> list[Judge]:
     return [recipe.judge(recipe.model_without(blocks, k, p)) for k in range(len(blocks))]
 
 
-def _scores(judges: Sequence[Judge], update: Update, recipe: Recipe) -> dict[str, Floats]:
-    """Scores of new rows, each by the model of the blocks that it is not in.
-
-    NaN where a row shares values with other blocks, and where an average has just begun.
-    """
-    lags, place, here = recipe.columns.lags, update.after.rows, np.arange(len(update.rows))
-    inner = np.ones(len(here), dtype=bool)
-    for step in range(1, lags + 1):
-        before, after = place[np.maximum(here - step, 0)], place[np.minimum(here + step, len(here) - 1)]
-        inner &= (before == place) & (after == place)
-    found = {name: np.full(len(here), np.nan) for name in judges[0].statistics}
+def _portion(update: Update, recipe: Recipe) -> Portion:
+    """New rows in their blocks; those count that share no values with another block, and once an average has begun."""
+    columns, place, here = recipe.columns, update.after.rows, np.arange(len(update.rows))
+    counts = np.ones(len(here), dtype=np.int64)
+    for step in range(1, columns.lags + 1):
+        counts[
+            (place[np.maximum(here - step, 0)] != place) | (place[np.minimum(here + step, len(here) - 1)] != place)
+        ] = 0
     for k in np.unique(place).tolist():
-        at = inner & (place == k)
-        for name, values in judges[k].scores(update.rows[at]).items():
-            values[: settling_rows(recipe.columns.smooth, len(values))] = np.nan
-            found[name][at] = values
-    return found
+        own = np.flatnonzero(place == k)
+        counts[own[: settling_rows(columns.smooth, len(own))]] = 0
+    return Portion(update.rows, place, counts)
 
 
 class _Seen(NamedTuple):

@@ -1,6 +1,6 @@
 """How rows with weights become a fitted detector: weighted moments of blocks, and limits from weighted held-out scores."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
-from culpa.fitting.learning import Recipe
-from culpa.fitting.training_scores import Judge, can_hold_out, range_of
-from culpa.models import FittedModel, Moments
+from culpa.fitting.learning import Learned, Recipe
+from culpa.fitting.limits import Portion, limits_by_holding_out, range_of
+from culpa.models import Moments
 from culpa.models.blocks import BlockMoments, block_starts
-from culpa.models.em import NothingVariesError
+from culpa.models.normal_range import NormalRange
 from culpa.monitoring.trimming import abnormal_rows
-from culpa.scores import HeldOutScores, Limits
-from culpa.scores.held_out import FEWEST_ROWS
+from culpa.scores import Limits
 
 _STEPS = 16  # of a mean weight, to which weights of scores that are no whole numbers are rounded
 
@@ -49,25 +48,29 @@ def fit_weighted(
     recipe: Recipe, X: Floats, weights: Floats, labels: NDArray[Any], at: NDArray[np.intp]
 ) -> FittedDetector:
     """Learn from complete rows with positive weights; a row of weight 2 counts as two. ``at`` are the rows' places."""
-    blocks = BlockMoments(tuple(Moments.of(X[part.rows], X[0], part.weights) for part in _parts(weights)))
-    # a quantile of the rows' own scores needs the rows, each as often as it counts
-    by_rows = recipe.limit_kind == "empirical"
-    fitted = recipe.fit_blocks(blocks, [np.repeat(X, _times(weights)[0], axis=0)] if by_rows else None)
-    fitted = replace(
-        fitted,
-        normal_range=range_of(fitted.model, X),
-        abnormal_training_rows=abnormal_rows(fitted.model, X, np.ones(len(X), dtype=bool), labels, fitted.confidence),
-    )
-    if recipe.limit_kind != "auto":
-        return fitted
+    parts, (times, unit) = _parts(weights), _times(weights)
 
-    def judge(k: int) -> Judge:
-        return recipe.judge(recipe.model_without(blocks, k, fitted.n_components))
+    def second_pass(recipe: Recipe, learned: Learned, blocks: BlockMoments) -> tuple[Limits, NormalRange]:
+        p, lags = learned.model.distribution.n_components, recipe.columns.lags
+        sizes = blocks.sizes if unit == 1.0 else np.array([len(part.rows) for part in parts])
+        limits = recipe.limits(
+            learned.model,
+            lambda: limits_by_holding_out(
+                learned.model,
+                lambda k: recipe.judge_without(blocks, k, p),
+                sizes,
+                _portions(X, parts, at, lags, unit),
+                unit,
+            ),
+            # a quantile of the rows' own scores needs the rows, each as often as it counts
+            (np.repeat(X, each, axis=0) for each in [times]),
+        )
+        return limits, range_of(learned.model, X)
 
-    limits = limits_by_blocks(fitted.model, X, judge, weights, at)
-    if limits is None:
-        return fitted
-    return recipe.limited(replace(fitted, limits=limits))
+    blocks = BlockMoments(tuple(Moments.of(X[part.rows], X[0], part.weights) for part in parts))
+    fitted = recipe.fit_blocks(blocks, second_pass)
+    everything = np.ones(len(X), dtype=bool)
+    return replace(fitted, abnormal_training_rows=abnormal_rows(fitted.model, X, everything, labels, fitted.confidence))
 
 
 class _Part(NamedTuple):
@@ -101,39 +104,15 @@ def _times(weights: Floats) -> tuple[NDArray[np.int64], float]:
     return np.rint(weights / unit).astype(np.int64), unit
 
 
-def limits_by_blocks(
-    model: FittedModel,
-    X: Floats,
-    judge: Callable[[int], Judge],
-    weights: Floats | None = None,
-    at: NDArray[np.intp] | None = None,
-) -> Limits | None:
-    """Limits from the scores of consecutive blocks, each by its own judge; ``None`` where there are too few rows.
+def _portions(X: Floats, parts: list[_Part], at: NDArray[np.intp], lags: int, unit: float) -> Iterator[Portion]:
+    """The rows of each block, as often as they count.
 
     ``at`` are the places of the rows in time: with lags, rows near another block share past values with its rows.
     """
-    weights, at = np.ones(len(X)) if weights is None else weights, np.arange(len(X)) if at is None else at
-    parts, lags, unit = _parts(weights), model.columns.lags, _times(weights)[1]
-    sizes = [part.weights.sum() if unit == 1.0 else len(part.rows) for part in parts]
-    if not can_hold_out(np.array(sizes), lags):
-        return None
-    found: dict[str, list[Floats]] = {}
-    block = []
-    try:
-        for k, part in enumerate(parts):
-            before = at[parts[k - 1].rows[-1]] if k else -np.inf
-            after = at[parts[k + 1].rows[0]] if k + 1 < len(parts) else np.inf
-            alone = (at[part.rows] - before > lags) & (after - at[part.rows] > lags) if lags else slice(None)
-            times = np.rint(part.weights[alone] / unit).astype(np.int64)
-            for name, values in judge(k).scores(X[part.rows[alone]]).items():
-                found.setdefault(name, []).append(np.repeat(values, times))
-            block.append(np.full(times.sum(), k))
-    except NothingVariesError:  # but within one block, so that the model of the others does not exist
-        return None
-    if sum(map(len, block)) * unit < FEWEST_ROWS:
-        return None
-    scores = {}
-    for name, pieces in found.items():
-        held = HeldOutScores.of(np.concatenate(pieces), np.concatenate(block))
-        scores[name] = held if unit == 1.0 else replace(held, weights=np.full(len(held.n_per_block), unit))
-    return Limits(model, "held-out", scores)
+    for k, (rows, weights) in enumerate(parts):
+        times, here = np.rint(weights / unit).astype(np.int64), at[rows]
+        before = at[parts[k - 1].rows[-1]] if k else -np.inf
+        after = at[parts[k + 1].rows[0]] if k + 1 < len(parts) else np.inf
+        if lags:
+            times[(here - before <= lags) | (after - here <= lags)] = 0
+        yield Portion(X[rows], np.full(len(rows), k), times)

@@ -12,7 +12,6 @@ from culpa._core.validation import default_names
 from culpa.columns import Columns
 from culpa.models.blocks import HELD
 from culpa.models.normal_signals import N_FIELDS
-from culpa.scores.limits import Tail
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -81,9 +80,8 @@ def check_arrays(
     forms = {"forms.coefficients", "forms.constants", "forms.sizes"}
     rows = header["limits"]["rows"]
     expected = set(shapes) | {f"limits.{name}" for name in rows} | ({"components", "signals"} & set(arrays))
-    expected |= {f"limits.{name}.block" for name, n in rows.items() if isinstance(n, list)}
-    held_out = [name for name, n in rows.items() if isinstance(n, list)]
-    expected |= {f"limits.{name}.{what}" for name in held_out for what in ("weight", "dependence")} & set(arrays)
+    expected |= {f"limits.{name}.block" for name in rows}
+    expected |= {f"limits.{name}.{what}" for name in rows for what in ("weight", "dependence")} & set(arrays)
     expected |= {f"blocks.{name}" for name in BLOCK_ARRAYS} if "blocks.n" in arrays else set()
     expected |= (
         {f"gathered.{name}" for name in BLOCK_ARRAYS} if "gathered.n" in arrays else {"gathered.rows"} & set(arrays)
@@ -161,25 +159,21 @@ def _margin_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[s
     return {"margins.values": (n,), "margins.scores": (n,), "margins.sizes": (whole,), "margins.tails": (whole, 4)}
 
 
-def _check_scores(arrays: Arrays, name: str, n: int | list[int]) -> None:
-    """The largest of so many scores, and for held-out scores the block of each."""
-    largest, total = arrays[f"limits.{name}"], n if isinstance(n, int) else sum(n)
-    if largest.ndim != 1 or len(largest) > total or (np.diff(largest) < 0).any():
-        raise ModelFileError(f"array 'limits.{name}' does not contain sorted scores, at most {total} of them.")
-    if isinstance(n, int) and len(largest) != Tail.n_kept(n):
-        raise ModelFileError(f"array 'limits.{name}' does not contain the {Tail.n_kept(n)} largest scores.")
-    if isinstance(n, list):
-        block = arrays[f"limits.{name}.block"]
-        if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
-            raise ModelFileError(f"array 'limits.{name}.block' does not contain the block of each score.")
-        if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
-            raise ModelFileError(f"array 'limits.{name}.block' has more scores in a block than the block has rows.")
-        dependence = arrays.get(f"limits.{name}.dependence", np.ones(1))
-        if dependence.shape != (1,) or not 1 <= dependence[0] < 100:
-            raise ModelFileError(f"array 'limits.{name}.dependence' is not a number from 1 to 100.")
-        weights = arrays.get(f"limits.{name}.weight")
-        if weights is not None and (weights.shape != (len(n),) or not ((weights >= 0) & (weights <= 1)).all()):
-            raise ModelFileError(f"array 'limits.{name}.weight' does not contain a weight from 0 to 1 for each block.")
+def _check_scores(arrays: Arrays, name: str, n: list[int]) -> None:
+    """The largest scores of so many rows per block, and the block of each."""
+    largest, block = arrays[f"limits.{name}"], arrays[f"limits.{name}.block"]
+    if largest.ndim != 1 or len(largest) > sum(n) or (np.diff(largest) < 0).any():
+        raise ModelFileError(f"array 'limits.{name}' does not contain sorted scores, at most {sum(n)} of them.")
+    if block.shape != largest.shape or not len(block) or not np.isin(block, np.arange(len(n))).all():
+        raise ModelFileError(f"array 'limits.{name}.block' does not contain the block of each score.")
+    if (np.bincount(block.astype(np.int64), minlength=len(n)) > n).any():
+        raise ModelFileError(f"array 'limits.{name}.block' has more scores in a block than the block has rows.")
+    dependence = arrays.get(f"limits.{name}.dependence", np.ones(1))
+    if dependence.shape != (1,) or not 1 <= dependence[0] < 100:
+        raise ModelFileError(f"array 'limits.{name}.dependence' is not a number from 1 to 100.")
+    weights = arrays.get(f"limits.{name}.weight")
+    if weights is not None and (weights.shape != (len(n),) or not ((weights >= 0) & (weights <= 1)).all()):
+        raise ModelFileError(f"array 'limits.{name}.weight' does not contain a weight from 0 to 1 for each block.")
 
 
 def check_header(header: dict[str, Any], d: int) -> None:
@@ -246,7 +240,7 @@ def _are_limits(limits: Any) -> bool:
         and limits.get("source", "") in ("", "given", "contamination")
         and isinstance(rows := limits.get("rows"), dict)
         and set(rows) <= set(SCORE_NAMES)
-        and all(_are_counts(n) if limits["kind"] == "held-out" else is_count(n) for n in rows.values())
+        and all(map(_are_counts, rows.values()))
     )
 
 

@@ -38,7 +38,7 @@ from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.scatter import Scatter
 from culpa.scores import HeldOutScores, score_by_name
-from culpa.scores.limits import Limits, Tail
+from culpa.scores.limits import Limits
 from culpa.shapley import QuadraticForms
 
 
@@ -151,15 +151,11 @@ def _limit_kind(header: dict[str, Any]) -> str:
     return "formula" if kind == "auto" else kind
 
 
-def _tail(arrays: Arrays, name: str, n: int | list[int], smooth: float | None) -> Tail | HeldOutScores:
-    largest = arrays[f"limits.{name}"]
-    if isinstance(n, int):
-        return Tail(n, largest)
-    block = arrays[f"limits.{name}.block"].astype(np.int64)
+def _tail(arrays: Arrays, name: str, n: list[int], smooth: float | None) -> HeldOutScores:
     return HeldOutScores(
         np.array(n, dtype=np.int64),
-        largest,
-        block,
+        arrays[f"limits.{name}"],
+        arrays[f"limits.{name}.block"].astype(np.int64),
         clustering(smooth),
         arrays.get(f"limits.{name}.weight"),
         float(arrays.get(f"limits.{name}.dependence", np.ones(1))[0]),

@@ -14,8 +14,6 @@ from culpa.io.model_container import FORMAT
 from culpa.io.model_modes import arrays_of_modes
 from culpa.models import PPCA, MixturePPCA
 from culpa.models.margins import EmpiricalMargins
-from culpa.scores import HeldOutScores
-from culpa.scores.limits import Tail
 
 _MOST_NUMBERS_IN_BLOCKS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
 _MOST_ABNORMAL = 10_000  # training rows that looked abnormal, the worst of them
@@ -31,12 +29,11 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     }
     for name, tail in fitted.limits.tails.items():
         arrays[f"limits.{name}"] = tail.largest
-        if isinstance(tail, HeldOutScores):
-            arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
-            if tail.weights is not None:
-                arrays[f"limits.{name}.weight"] = tail.weights
-            if tail.dependence != 1:
-                arrays[f"limits.{name}.dependence"] = np.array([tail.dependence])
+        arrays[f"limits.{name}.block"] = tail.block.astype(np.float64)
+        if tail.weights is not None:
+            arrays[f"limits.{name}.weight"] = tail.weights
+        if tail.dependence != 1:
+            arrays[f"limits.{name}.dependence"] = np.array([tail.dependence])
     d = fitted.model.distribution.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
@@ -95,7 +92,7 @@ def header_of(fitted: FittedDetector) -> dict[str, Any]:
         "limits": {
             "kind": fitted.limits.kind,
             "source": fitted.limit_source,
-            "rows": {name: _n_rows(tail) for name, tail in fitted.limits.tails.items()},
+            "rows": {name: tail.n_per_block.tolist() for name, tail in fitted.limits.tails.items()},
         },
         "abnormal": None if abnormal is None else [_json_label(label) for label in abnormal["row"]],
         "suspicious": None if cells is None else [_json_label(label) for label in cells["row"][:_MOST_CELLS]],
@@ -112,11 +109,6 @@ def header_of(fitted: FittedDetector) -> dict[str, Any]:
 def _noise_variance(ppca: PPCA | MixturePPCA) -> float:
     """With modes, the mean of theirs, which is only shown."""
     return float(ppca.noise_variances_.mean() if isinstance(ppca, MixturePPCA) else ppca.noise_variance_)
-
-
-def _n_rows(tail: Tail | HeldOutScores) -> int | list[int]:
-    """Of held-out scores, by block."""
-    return tail.n_per_block.tolist() if isinstance(tail, HeldOutScores) else tail.n
 
 
 def _numbers(columns: Iterable[Any]) -> Floats:

@@ -16,14 +16,14 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.detector import PCADetector
 from culpa.fitting.learning import Learned, Recipe
-from culpa.fitting.training_scores import Judge, limits_from_blocks, limits_from_rows, range_of
+from culpa.fitting.limits import in_blocks, limits_by_holding_out, range_of
 from culpa.jobs.partial_moments import MomentsPass
 from culpa.jobs.places import HashedPlaces, Integers, Places
 from culpa.jobs.sampled_rows import RowsPass, is_chosen, share_of
 from culpa.models import FittedModel
 from culpa.models.blocks import BlockMoments
 from culpa.models.normal_range import NormalRange, sums_of_pairs, worth_of_rows
-from culpa.scores import Limits, named_score, score_by_name
+from culpa.scores import Limits, named_score
 
 
 class Pass(Protocol):
@@ -77,17 +77,16 @@ def fit_partitions(
 
 def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, starts: Integers) -> Limits:
     """Limits of sampled rows, whose blocks begin at ``starts``; their models are those of all rows of other blocks."""
-    model, kind = learned.model, recipe.limit_kind
-    if kind == "empirical":
-        statistic = score_by_name(recipe.statistic, model, confidence=recipe.settings.confidence)
-        return limits_from_rows(model, statistic, kind, [X])
-    if kind != "auto" or len(blocks) < 2:
-        return Limits(model, "formula" if kind == "auto" else kind)
+    model, sizes = learned.model, np.diff(starts, append=len(X))
 
-    def judge_without(k: int) -> Judge:
-        return recipe.judge(recipe.model_without(blocks, k, model.distribution.n_components))
+    def hold_out() -> Limits:
+        if len(blocks) < 2:
+            return Limits(model, "formula")
+        p = model.distribution.n_components
+        portions = in_blocks([(X, np.arange(len(X)))], sizes, recipe.columns)
+        return limits_by_holding_out(model, lambda k: recipe.judge_without(blocks, k, p), sizes, portions)
 
-    return limits_from_blocks(model, judge_without, starts, len(X), [(X, np.arange(len(X)))])
+    return recipe.limits(model, hold_out, [X])
 
 
 def _range(model: FittedModel, sample: RowsPass, X: Floats) -> NormalRange:

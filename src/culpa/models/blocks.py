@@ -42,6 +42,11 @@ def block_starts(n_rows: int, n_blocks: int = N_BLOCKS) -> NDArray[np.int64]:
     return np.concatenate([[0], ends[np.abs(ends - wanted[:, None]).argmin(axis=1)]]).astype(np.int64)
 
 
+def block_sizes(n_rows: int) -> NDArray[np.int64]:
+    """Number of rows of each block."""
+    return np.diff(np.append(block_starts(n_rows), n_rows))
+
+
 @dataclass(frozen=True, eq=False)
 class BlockMoments(CopiedInUse):
     """Moments of consecutive blocks of about the same number of complete rows."""
@@ -128,6 +133,11 @@ class BlockMoments(CopiedInUse):
     def starts(self) -> NDArray[np.int64]:
         """Position of the first row of each block among the complete rows."""
         return np.concatenate([[0], np.cumsum([block.n for block in self.blocks])[:-1]]).astype(np.int64)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows of each block, where they have no weights."""
+        return np.array([round(block.n) for block in self.blocks], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.blocks)

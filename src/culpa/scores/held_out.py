@@ -23,7 +23,6 @@ generalized Pareto distribution".
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -34,6 +33,7 @@ from scipy import stats
 
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
+from culpa.scores.tails import Levels, levels_beyond, rates_of
 
 FEWEST_ROWS = 30  # below that, a limit is better left to a formula
 
@@ -43,15 +43,11 @@ Counts = NDArray[np.int64]
 _FEWEST_KEPT = 1 << 14
 _SHARE_KEPT = 1 / 8
 _TAIL_SHARE, _FEWEST_IN_TAIL = 0.25, 8  # scores that the extrapolated tail is fitted to
-_PARETO_WEIGHT = 0.25  # of the Pareto tail against the exponential one
-_GENERALISED_FROM = 100  # scores in the tail from which a generalised Pareto distribution is fitted
-_PRIOR_SHAPE, _PRIOR_WEIGHT = 0.25, 10  # towards which, and by how many scores, its shape is shrunk
 _DIFFER, _CLEARLY = 0.95, 0.995  # confidence at which blocks are said to differ, and at which users are warned
 _STANDARD_ERRORS = 2.0  # by which the limit is raised where they do
 _LARGEST_RAISE = 0.5  # of the asked rate
 _TESTED_ROWS = 20  # above the level at which blocks are compared, at least
 _LEAST_WEIGHT = 1e-3  # of a row that is not dropped
-_SMALLEST_RATE = 1e-12  # of the extrapolated tail
 
 
 class Rate(NamedTuple):
@@ -92,16 +88,16 @@ class HeldOutScores(CopiedInUse):
     def of(
         cls,
         values: Floats,
-        block: NDArray[np.integer],
-        n_blocks: int | None = None,
+        block: NDArray[np.integer] | None = None,
         *,
         clustering: float = 1.0,
         dependence: float = 1.0,
     ) -> Self:
-        """Scores of rows and their blocks; NaN, for rows without any observed feature, does not count."""
+        """Scores of rows and their blocks, or of one block; NaN, for rows without any observed feature, does not count."""
         seen = ~np.isnan(values)
-        values, block = values[seen], np.asarray(block)[seen].astype(np.int64)
-        counts = np.bincount(block, minlength=n_blocks or 0)
+        block = np.zeros(len(values), dtype=np.int64) if block is None else np.asarray(block)
+        values, block = values[seen], block[seen].astype(np.int64)
+        counts = np.bincount(block)
         order = np.argsort(values, kind="stable")[-_kept(len(values)) :]
         places = (np.cumsum(counts > 0) - 1)[block[order]]
         return cls(counts[counts > 0], values[order], places, clustering, dependence=dependence)
@@ -156,14 +152,31 @@ class HeldOutScores(CopiedInUse):
         """Whether enough of the largest scores were kept for so little confidence."""
         return bool(len(self.largest)) and self._n_above(1 - confidence) < len(self.largest)
 
+    def empirical(self, confidence: float) -> float:
+        """The quantile of the scores, by linear interpolation."""
+        place = confidence * (self.n - 1)
+        below, above = (self._with_below(round_(place)) for round_ in (math.floor, math.ceil))
+        return below + (place - math.floor(place)) * (above - below)
+
+    def conformal(self, confidence: float) -> float:
+        """A limit that a new row exceeds with probability 1 - confidence at most, whatever the distribution.
+
+        The ceil((n + 1) confidence)-th smallest score. It needs rows that the model was not fitted to, and new rows that
+        come from where those came from (Vovk, Gammerman and Shafer, 2005).
+        """
+        rank = math.ceil((self.n + 1) * confidence - 1e-9)
+        if rank > self.n:
+            needed = math.ceil(confidence / (1 - confidence) - 1e-9)
+            raise ValueError(
+                f"a conformal limit with confidence={confidence:g} needs at least {needed:,} held-out rows, "
+                f"got {self.n:,}. Pass more rows, hold out a larger share, or choose a lower confidence."
+            )
+        return self._with_below(rank - 1)
+
     def limit(self, confidence: float) -> HeldOutLimit:
         """The limit that a share 1 - ``confidence`` of normal rows exceeds."""
-        if not len(self.largest):
-            raise ValueError("no held-out row has a score, so there is no limit: pass rows with observed cells.")
         if not self.reaches(confidence):
-            raise ValueError(
-                f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept. Choose a higher confidence."
-            )
+            raise self._unknown()
         asked = 1 - confidence
         if not self._blocks_differ(asked):
             return HeldOutLimit(self._at(asked), asked, False, self._is_beyond(asked))
@@ -207,7 +220,7 @@ class HeldOutScores(CopiedInUse):
         result = np.asarray((1.0 + self.above(score)) / (self.n + 1))
         if extrapolate and len(self.largest):
             beyond = score > self.largest[-1]
-            result[beyond] = self._tail_rates(score[beyond])
+            result[beyond] = rates_of(score[beyond], self._tail_levels, 1 / (self.n + 1))
         return np.where(np.isnan(score), np.nan, result)
 
     @property
@@ -247,10 +260,24 @@ class HeldOutScores(CopiedInUse):
     def _is_beyond(self, rate: float) -> bool:
         return self._n_above(rate) < 0
 
+    def _with_below(self, n_below: int) -> float:
+        """The score with so many scores below it, where none has a weight."""
+        place = n_below - (int(self.n) - len(self.largest))
+        if not 0 <= place < len(self.largest):
+            raise self._unknown()
+        return float(self.largest[place])
+
+    def _unknown(self) -> ValueError:
+        if not len(self.largest):
+            return ValueError("no training row has a score, so there is no limit: pass rows with observed cells.")
+        return ValueError(
+            f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept. Choose a higher confidence."
+        )
+
     def _at(self, rate: float) -> float:
         """The level that a share ``rate`` of new rows exceeds."""
         if self._is_beyond(rate):
-            return self._tail_level(rate)
+            return float(self._tail_levels(np.array(rate)))
         return float(self.largest[max(len(self.largest) - 1 - self._n_above(rate), 0)])
 
     def _rates(self, level: float) -> Floats:
@@ -311,40 +338,16 @@ class HeldOutScores(CopiedInUse):
         m = min(int(np.searchsorted(self._from_top, wanted - 1e-9)), len(self.largest) - 1)
         return float(self.largest[-m - 1]), self.largest[len(self.largest) - m :], float(self._from_top[m])
 
-    def _tail_level(self, rate: float) -> float:
-        """The level of a rate beyond what the rows resolve."""
-        return float(self._tail_levels(np.array(rate)))
-
     @cached_property
-    def _tail_levels(self) -> Callable[[Floats], Floats]:
+    def _tail_levels(self) -> Levels:
         """Levels as a function of rates, by a distribution that is fitted once."""
         threshold, top, rows = self._tail()
-        m, largest, n = len(top), float(self.largest[-1]), self.n + self._alike
-        alone = m / self._alike  # scores of the tail that say something new
-        if threshold <= 0 or not m:  # nothing to extrapolate from
-            return lambda rates: np.full(np.shape(rates), largest)
-        if alone >= _GENERALISED_FROM:
-            shape, scale = _generalised_pareto(np.maximum(top - threshold, 1e-12 * largest))
-            return lambda rates: np.maximum(threshold + scale / shape * ((rates * n / rows) ** -shape - 1), largest)
-        # the predictive exponential distribution, not the one with a known mean
-        return lambda rates: np.maximum(
-            _blended(threshold, top, alone * ((rates * n / rows) ** (-1 / alone) - 1)), largest
-        )
+        return levels_beyond(threshold, top, rows / (self.n + self._alike), len(top) / self._alike)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         state.pop("_tail_levels", None)  # functions that are defined in functions cannot be pickled
         return state
-
-    def _tail_rates(self, levels: Floats) -> Floats:
-        """The rates of levels beyond the largest score: `_tail_levels` inverted."""
-        low = np.full(np.shape(levels), math.log(_SMALLEST_RATE))
-        high = np.full(np.shape(levels), -math.log(self.n + 1))
-        for _ in range(60):
-            middle = (low + high) / 2
-            rarer = self._tail_levels(np.exp(middle)) < levels
-            low, high = np.where(rarer, low, middle), np.where(rarer, middle, high)
-        return np.asarray(np.exp(low))
 
 
 def _sums(label: NDArray[np.integer], values: Floats, n: int) -> Floats:
@@ -377,33 +380,3 @@ def discovery_level(p_values: Floats, rate: float) -> float:
     n = len(ordered)
     small = np.flatnonzero(ordered <= rate * np.arange(1, n + 1) / max(n, 1))
     return float(ordered[small[-1]]) if len(small) else -1.0
-
-
-def _blended(threshold: float, top: Floats, steps: Floats) -> Floats:
-    """Geometric mean of an exponential and a Pareto tail, ``steps`` mean excesses above the threshold."""
-    exponential = np.log(threshold + float((top - threshold).mean()) * steps)
-    pareto = math.log(threshold) + float(np.log(top / threshold).mean()) * steps
-    return np.asarray(np.exp((1 - _PARETO_WEIGHT) * exponential + _PARETO_WEIGHT * pareto))
-
-
-def _generalised_pareto(excess: Floats) -> tuple[float, float]:
-    """Shape and scale of a generalised Pareto distribution, the shape shrunk towards a moderately heavy tail."""
-    y = np.sort(excess)
-    n = len(y)
-    grid = 30 + int(math.sqrt(n))
-    quarter = y[int(n / 4 + 0.5) - 1]
-    theta = 1 / y[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quarter)
-    shapes = np.log1p(-theta[:, None] * y).mean(axis=1)
-    likelihood = n * (np.log(-theta / shapes) - shapes - 1)
-    weight = np.exp(likelihood - likelihood.max())
-    estimate = float((theta * weight).sum() / weight.sum())
-    shape = float(np.log1p(-estimate * y).mean())
-    shape = (n * shape + _PRIOR_WEIGHT * _PRIOR_SHAPE) / (n + _PRIOR_WEIGHT)
-    if abs(shape) < 1e-6:
-        shape = 1e-6
-    scales = float(y.mean()) * np.exp(np.linspace(-1.5, 1.0, 120))
-    scales = scales[scales > -shape * y[-1] * 1.0001] if shape < 0 else scales
-    if not len(scales):
-        return shape, -shape * float(y[-1]) * 1.001
-    cost = [n * math.log(s) + (1 + 1 / shape) * float(np.log1p(shape * y / s).sum()) for s in scales]
-    return shape, float(scales[int(np.argmin(cost))])

@@ -4,8 +4,7 @@ A quadratic score of Gaussian rows is a sum of chi-squares weighted by the eigen
 covariance (the model's where the sample's is not known). theta_k below is the sum of their k-th powers.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +17,13 @@ from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score
 
-FROM_ROWS = ("held-out", "empirical", "conformal")  # from scores of rows; the others are formulas
-
-# of the scores behind empirical and conformal limits, the largest are kept: all of a small table, an eighth of a huge one
-_FEWEST_KEPT = 1 << 14
-_SHARE_KEPT = 1 / 8
+# limits from scores of rows; the others are formulas
+_QUANTILES: dict[str, Callable[[HeldOutScores, float], float]] = {
+    "held-out": lambda tail, confidence: tail.limit(confidence).value,
+    "empirical": HeldOutScores.empirical,
+    "conformal": HeldOutScores.conformal,
+}
+FROM_ROWS = tuple(_QUANTILES)
 
 
 def jackson_mudholkar(eigenvalues: Floats, confidence: float) -> float:
@@ -82,68 +83,6 @@ def beta_limit(n_components: int, n_samples: float | None, confidence: float) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
-    """The scores of some normal rows, as far as limits need them: how many there were, and the largest, ascending.
-
-    >>> import numpy as np
-    >>> held_out = Tail.of(np.arange(1.0, 200.0))  # 199 rows
-    >>> held_out.conformal(0.99), held_out.conformal(0.95)
-    (198.0, 190.0)
-    """
-
-    n: int
-    largest: Floats
-
-    @classmethod
-    def of(cls, values: Floats) -> "Tail":
-        """Scores of rows; NaN, for rows without any number, does not count."""
-        values = np.sort(values[~np.isnan(values)])
-        return cls(len(values), values[len(values) - cls.n_kept(len(values)) :])
-
-    @staticmethod
-    def n_kept(n: int) -> int:
-        """How many of n scores are kept."""
-        return min(n, max(_FEWEST_KEPT, math.ceil(_SHARE_KEPT * n)))
-
-    def empirical(self, confidence: float) -> float:
-        """The quantile, by linear interpolation."""
-        if not self.n:
-            raise ValueError("no training row has a score: pass rows with observed cells.")
-        place = confidence * (self.n - 1)
-        below = self._at(math.floor(place))
-        return below + (place - math.floor(place)) * (self._at(math.ceil(place)) - below)
-
-    def conformal(self, confidence: float) -> float:
-        """A limit that a new row exceeds with probability 1 - confidence at most, whatever the distribution.
-
-        The ceil((n + 1) confidence)-th smallest score. It needs rows that the model was not fitted to, and new rows that
-        come from where those came from (Vovk, Gammerman and Shafer, 2005).
-        """
-        rank = math.ceil((self.n + 1) * confidence - 1e-9)
-        if rank > self.n:
-            needed = math.ceil(confidence / (1 - confidence) - 1e-9)
-            raise ValueError(
-                f"a conformal limit with confidence={confidence:g} needs at least {needed:,} held-out rows, "
-                f"got {self.n:,}. Pass more rows, hold out a larger share, or choose a lower confidence."
-            )
-        return self._at(rank - 1)
-
-    def reaches(self, kind: str, confidence: float) -> bool:
-        """Whether there are scores enough for that."""
-        place = confidence * (self.n - 1) if kind == "empirical" else math.ceil((self.n + 1) * confidence - 1e-9) - 1
-        return self.n - len(self.largest) <= math.floor(place) < self.n
-
-    def _at(self, place: int) -> float:
-        """The score with ``place`` scores below it."""
-        dropped = self.n - len(self.largest)
-        if place < dropped:
-            raise ValueError(
-                f"only the largest {len(self.largest):,} of {self.n:,} scores were kept. Choose a higher confidence."
-            )
-        return float(self.largest[place - dropped])
-
-
-@dataclass(frozen=True, eq=False)
 class Limits:
     """How the limits of a fitted model are found: by formulas, or from the scores of normal rows.
 
@@ -153,7 +92,7 @@ class Limits:
 
     model: FittedModel
     kind: str = "formula"
-    tails: Mapping[str, Tail | HeldOutScores] = field(default_factory=dict)
+    tails: Mapping[str, HeldOutScores] = field(default_factory=dict)
 
     def kind_of(self, score: Score, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
@@ -172,37 +111,32 @@ class Limits:
         """The limit of a score; ``training`` if it is for the rows that the model was fitted to."""
         kind = self.kind_of(score, training=training)
         if kind in FROM_ROWS:
-            tail = self.tails[score.name]
-            if isinstance(tail, HeldOutScores):
-                return tail.limit(confidence).value
-            return tail.empirical(confidence) if kind == "empirical" else tail.conformal(confidence)
+            return _QUANTILES[kind](self.tails[score.name], confidence)
         return control_limit(score, self.model, confidence, kind)
 
     def knows(self, score: Score, confidence: float) -> bool:
-        """Whether there is a limit: rows may be too few for so much confidence."""
-        kind = self.kind_of(score)
-        if kind not in FROM_ROWS:
-            return True
-        tail = self.tails[score.name]
-        return tail.reaches(confidence) if isinstance(tail, HeldOutScores) else tail.reaches(kind, confidence)
+        """Whether there is a limit: rows may be too few, or too few of their scores kept, for this confidence."""
+        try:
+            return bool(self.kind_of(score) not in FROM_ROWS or self(score, confidence) is not None)
+        except ValueError:
+            return False
 
     def held_out(self, score: Score) -> HeldOutScores | None:
         """The held-out scores behind the limit of a score, if there are such."""
-        tail = self.tails.get(score.name)
-        return tail if isinstance(tail, HeldOutScores) and self._has_rows(score) else None
+        return self.tails[score.name] if self.kind == "held-out" and self._has_rows(score) else None
 
     def _has_rows(self, score: Score) -> bool:
         """Whether there are scores to take a limit from; held-out ones may still be too few after an update."""
         tail = self.tails.get(score.name)
-        return tail is not None and (not isinstance(tail, HeldOutScores) or tail.n >= FEWEST_ROWS)
+        return tail is not None and (self.kind != "held-out" or tail.n >= FEWEST_ROWS)
 
     @staticmethod
-    def tails_of(statistics: Iterable[Score], batches: Iterable[Floats]) -> dict[str, Tail]:
+    def tails_of(statistics: Iterable[Score], batches: Iterable[Floats]) -> dict[str, HeldOutScores]:
         """Scores of standardised rows, for "empirical" and "conformal"."""
         by_name = {score.name: score for score in statistics}
         parts = [{name: score(rows) for name, score in by_name.items()} for rows in batches]
         empty = np.empty(0)
-        return {name: Tail.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
+        return {name: HeldOutScores.of(np.concatenate([empty, *(part[name] for part in parts)])) for name in by_name}
 
 
 def control_limit(score: Score, model: FittedModel, confidence: float, kind: str = "formula") -> float:

@@ -1,26 +1,30 @@
-"""Scores of training rows: limits from scores by models that did not see the row, and the range of the rows.
+"""Limits from scores of training rows: each by a model that did not see the row, or all of them by one model.
 
-Rows are cut into consecutive blocks, and a block is scored by the model of the others.
+Rows are cut into blocks, and a block is scored by the model of the others.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.columns import Columns
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import charted
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import FEWEST_PER_BLOCK
 from culpa.models.em import NothingVariesError
+from culpa.models.mixture_em import StarvedModeError
 from culpa.models.normal_range import NormalRange, RangeGatherer
 from culpa.scores import HeldOutScores, Limits, QuadraticScore, Score, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_CHUNK = 1 << 16
+Places = NDArray[np.integer[Any]]
 
 
 def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
@@ -31,11 +35,21 @@ def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
     return lambda X: model.standardise(arrange(X).features)
 
 
+class Scorer(Protocol):
+    """Scores rows that its model did not see."""
+
+    def scores(self, rows: Floats) -> Mapping[str, Floats]:
+        """Of the next rows, by statistic."""
+        ...
+
+
 class Judge:
     """Scores the rows of a block, in order, by the model of the others."""
 
-    def __init__(self, model: FittedModel, own: QuadraticScore) -> None:
-        self.model, self.statistics = model, _quadratic(charted(model, own))
+    def __init__(self, model: FittedModel, own: Score) -> None:
+        statistics = charted(model, own)
+        self.model = model
+        self.statistics = {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
         self._standardise = standardiser(model)
 
     def scores(self, rows: Floats) -> dict[str, Floats]:
@@ -62,74 +76,82 @@ class Judge:
         return seen.scaled(model.location, model.scale)
 
 
-def _quadratic(statistics: Mapping[str, Score]) -> dict[str, QuadraticScore]:
-    """Statistics of a model with one mode."""
-    return {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
+class Portion(NamedTuple):
+    """Rows in order, the block of each, and how often it counts: 0 times where it shares values with another block."""
+
+    rows: Floats
+    block: Places
+    times: Places
 
 
-def can_hold_out(sizes: NDArray[np.integer], lags: int) -> bool:
+def in_blocks(
+    batches: Iterable[tuple[Floats, Places]], sizes: NDArray[np.int64], columns: Columns
+) -> Iterator[Portion]:
+    """Rows and their positions, in consecutive blocks of these sizes."""
+    ends, lags = np.cumsum(sizes), columns.lags
+    starts, settling = ends - sizes, settling_rows(columns.smooth, int(sizes.min()))
+    for rows, at in batches:
+        block = np.searchsorted(starts, at, side="right") - 1
+        after, before = at - starts[block], ends[block] - at
+        counts = (after >= np.maximum(lags * (block > 0), settling)) & (before > lags * (block < len(starts) - 1))
+        yield Portion(rows, block, counts.astype(np.int64))
+
+
+def can_hold_out(sizes: Places, lags: int) -> bool:
     """Whether blocks of these sizes are enough for limits from held-out scores."""
     return bool(sizes.sum() >= FEWEST_ROWS and sizes.min() >= FEWEST_PER_BLOCK + 2 * lags)
 
 
-def limits_from_blocks(
-    model: FittedModel,
-    judge_without: Callable[[int], Judge],
-    starts: NDArray[np.int64],
-    n: int,
-    portions: Iterable[tuple[Floats, NDArray[np.integer]]],
-) -> Limits:
-    """Limits from ``n`` rows in portions, with their positions; blocks begin at ``starts``.
-
-    ``judge_without`` returns the judge of a block, which knows the others. Where that is impossible, limits are formulas.
-    """
-    ends = np.append(starts[1:], n)
-    if not can_hold_out(ends - starts, model.columns.lags):
-        return Limits(model, "formula")
-    try:
-        scores, block = _scores_by_blocks(model, judge_without, starts, ends, portions)
-    except NothingVariesError:  # but within one block, so that the model of the others does not exist
-        return Limits(model, "formula")
-    return held_out_limits(model, scores, block)
-
-
-def _scores_by_blocks(
-    model: FittedModel,
-    judge_without: Callable[[int], Judge],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    portions: Iterable[tuple[Floats, NDArray[np.integer]]],
-) -> tuple[dict[str, Floats], NDArray[np.integer]]:
-    """Scores by statistic, and the block of each."""
-    lags, settling = model.columns.lags, settling_rows(model.columns.smooth, int((ends - starts).min()))
-    judges: dict[int, Judge] = {}
+def held_out_scores(
+    judge_without: Callable[[int], Scorer], portions: Iterable[Portion]
+) -> tuple[dict[str, Floats], Places] | None:
+    """Scores by statistic, NaN where a row does not count, and the block of each; `None` without a model of the others."""
+    judges: dict[int, Scorer] = {}
     found: dict[str, list[Floats]] = {}
-    where: list[NDArray[np.int64]] = []
-    for rows, positions in portions:
-        block = np.searchsorted(starts, positions, side="right") - 1
-        # rows next to another block share past values with its rows
-        inner = (positions - starts[block] >= lags * (block > 0)) & (
-            ends[block] - positions > lags * (block < len(starts) - 1)
-        )
-        for k in np.unique(block[inner]).tolist():
+    where: list[Places] = []
+    for rows, block, times in portions:
+        for k in np.unique(block).tolist():
             if k not in judges:
-                judges[k] = judge_without(k)
-            here = np.flatnonzero(inner & (block == k))
-            settled = positions[here] - starts[k] >= settling
+                try:
+                    judges[k] = judge_without(k)
+                except (NothingVariesError, StarvedModeError):  # but within one block
+                    return None
+            here = np.flatnonzero(block == k)
+            count = np.maximum(times[here], 1)
             for name, values in judges[k].scores(rows[here]).items():
-                found.setdefault(name, []).append(values[settled])
-            where.append(np.full(int(settled.sum()), k))
+                values[times[here] == 0] = np.nan
+                found.setdefault(name, []).append(np.repeat(values, count, axis=0))
+            where.append(np.full(count.sum(), k))
     return {name: np.concatenate(parts) for name, parts in found.items()}, np.concatenate(where)
 
 
-def held_out_limits(model: FittedModel, scores: Mapping[str, Floats], block: NDArray[np.integer]) -> Limits:
-    """Limits from scores of rows, by statistic, each by the model of the blocks that the row is not in."""
+def held_out_limits(model: FittedModel, scores: Mapping[str, Floats], block: Places, unit: float = 1.0) -> Limits:
+    """Limits from scores of rows, by statistic, each by the model of the blocks that the row is not in.
+
+    ``unit`` is what each of them weighs.
+    """
     smooth = model.columns.smooth
     tails = {
         name: HeldOutScores.of(values, block, clustering=clustering(smooth), dependence=dependence(smooth, values))
         for name, values in scores.items()
     }
+    if unit != 1.0:
+        tails = {name: replace(tail, weights=np.full(len(tail.n_per_block), unit)) for name, tail in tails.items()}
     return Limits(model, "held-out", tails)
+
+
+def limits_by_holding_out(
+    model: FittedModel,
+    judge_without: Callable[[int], Scorer],
+    sizes: Places,
+    portions: Iterable[Portion],
+    unit: float = 1.0,
+) -> Limits:
+    """Limits from blocks of these sizes; where they are too few, or the others have no model, limits are formulas."""
+    if not can_hold_out(sizes, model.columns.lags):
+        return Limits(model, "formula")
+    found = held_out_scores(judge_without, portions)
+    return Limits(model, "formula") if found is None else held_out_limits(model, *found, unit)
 
 
 def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:
