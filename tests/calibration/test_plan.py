@@ -5,7 +5,7 @@ import pytest
 
 from culpa import PCADetector
 from culpa.calibration import FAULT_KINDS, LASTING_FAULT_KINDS, Plan
-from culpa.calibration.lasting import past_of
+from culpa.calibration.injection import past_of
 from culpa.calibration.plan import thinned, windows_of
 
 

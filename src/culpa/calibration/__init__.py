@@ -6,7 +6,6 @@ from culpa.calibration.choice import RULE, Calibration, calibrate, choose
 from culpa.calibration.components import ComponentsByDetection, components_by_detection
 from culpa.calibration.evaluation import Setting, leaderboard, settings
 from culpa.calibration.injection import inject
-from culpa.calibration.lasting import inject_lasting
 from culpa.calibration.plan import Plan
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "choose",
     "components_by_detection",
     "inject",
-    "inject_lasting",
     "leaderboard",
     "most_hits",
     "settings",

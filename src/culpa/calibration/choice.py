@@ -8,7 +8,7 @@ are tied; of these, the setting with the fewest changes to the detector given is
 Two settings tie where their 95% intervals overlap. The chosen setting is fitted to all rows. Only normal rows are used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -23,12 +23,11 @@ from culpa._core.parameters import CALIBRATION
 from culpa._core.progress import as_progress
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import default_names, frame_like, read_table
+from culpa._core.words import kind_of
 from culpa.calibration.changes import Change, Side, as_columns, changes
 from culpa.calibration.comparison import Outcome, by_position, compare, n_judged, own_setting, with_own_limit
 from culpa.calibration.evaluation import Estimate, Progress, Setting
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS
-from culpa.calibration.lasting import past_of
-from culpa.calibration.pipelines import calibrate_pipeline
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
@@ -140,7 +139,7 @@ def calibrate(
     if isinstance(detector, Pipeline):
         own = {"chosen": chosen, "kinds": kinds, "at_once": at_once, "n_folds": n_folds, "n_trials": n_trials}
         options: dict[str, Any] = {**own, "seed": seed, "progress": progress}
-        whole: PCADetector = calibrate_pipeline(X, detector, partial(calibrate, **options))
+        whole: PCADetector = _calibrate_pipeline(X, detector, partial(calibrate, **options))
         return whole
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
@@ -150,6 +149,18 @@ def calibrate(
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)
     best.calibration_ = replace(calibration, native=emptied(table.native))
     return best
+
+
+def _calibrate_pipeline(X: Any, pipeline: Pipeline, choose: Callable[[Any, PCADetector], PCADetector]) -> Any:
+    """The same steps with the detector that ``choose`` finds, fitted to ``X``; its last step has ``calibration_``."""
+    name, detector = pipeline.steps[-1]
+    if not isinstance(detector, PCADetector):
+        raise TypeError(f"calibrate needs a Pipeline whose last step is a PCADetector, but got {kind_of(detector)}.")
+    steps = clone(pipeline[:-1])
+    best = choose(steps.fit_transform(X) if len(steps) else X, detector)
+    result = Pipeline([*steps.steps, (name, clone(best))]).fit(X)
+    result[-1].calibration_ = best.calibration_
+    return result
 
 
 def calibrated(detector: PCADetector, best: Setting, n_columns: int) -> PCADetector:

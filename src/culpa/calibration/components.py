@@ -20,7 +20,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import default_names, frame_like, read_table
 from culpa.calibration.comparison import Scores, by_position, given_positions, n_judged, recipe_of
 from culpa.calibration.evaluation import Estimate, Estimator
-from culpa.calibration.lasting import past_of
+from culpa.calibration.injection import past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
 from culpa.detector import PCADetector
 from culpa.monitoring.trimming import fit_without_worst

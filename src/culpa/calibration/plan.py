@@ -16,8 +16,7 @@ from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
 from culpa._core.validation import read_table
 from culpa.calibration.evaluation import Progress, Setting, settings
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
-from culpa.calibration.lasting import inject_lasting, past_of
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject, past_of
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
 
@@ -31,16 +30,6 @@ class Fold(NamedTuple):
     training: Floats
     held_out: Floats
     trials: Trials
-
-
-class _Injection(TypedDict):
-    """What `inject` and `inject_lasting` take by keyword."""
-
-    kinds: Sequence[FaultKind]
-    at_once: Sequence[int]
-    n_trials: int
-    seed: int
-    spared: Sequence[int]
 
 
 class PlanOptions(TypedDict, total=False):
@@ -92,22 +81,6 @@ class Plan:
             raise ValueError('the fault "drift" needs a detector with lags. Leave it out of kinds, or set lags.')
         return self.kinds
 
-    def inject(self, held_out: Floats, training: Floats, fold: int, lags: int = 0, given: Sequence[int] = ()) -> Trials:
-        """The trials of one fold; with lags, rows are windows. Given columns have no faults."""
-        options = _Injection(
-            kinds=self.faults(lags),
-            at_once=self.at_once,
-            n_trials=-(-self.n_trials // self.n_folds),
-            seed=self.seed + fold,
-            spared=given,
-        )
-        if not lags:
-            return inject(held_out, training, **options)
-        n_rows = past_of(lags) + 1
-        windows = held_out.reshape(len(held_out), n_rows, -1)
-        present = training[:, : windows.shape[2]]
-        return inject_lasting(windows, present, lags, **options)
-
     def folds(self, windows: Floats, lags: int, given: Sequence[int] = ()) -> Iterator[Fold]:
         """Every fold in turn; with lags, training rows next to the held-out ones are left out, as they share values.
 
@@ -118,7 +91,16 @@ class Plan:
         for fold, held_out in enumerate(self.parts(len(windows))):
             others = np.concatenate([np.arange(held_out[0] - past), np.arange(held_out[-1] + 1 + past, len(windows))])
             training = windows[others]
-            trials = self.inject(windows[held_out], training, fold, lags, given)
+            trials = inject(
+                windows[held_out].reshape(len(held_out), past + 1, -1),
+                training[:, : windows.shape[1] // (past + 1)],
+                lags,
+                kinds=self.faults(lags),
+                at_once=self.at_once,
+                n_trials=-(-self.n_trials // self.n_folds),
+                seed=self.seed + fold,
+                spared=given,
+            )
             culprits = np.delete(trials.culprits, list(given), axis=1)
             trials = Trials(trials.rows, culprits, held_out[trials.source], trials.kind)
             yield Fold(training[:, :n_seen], windows[held_out, :n_seen], trials)

@@ -90,7 +90,7 @@ def calibrate(
     culpa calibrate normal.csv -o plant.culpa --choose components
     """
     from culpa.calibration.comparison import by_position, n_judged
-    from culpa.calibration.lasting import past_of
+    from culpa.calibration.injection import past_of
     from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detector import PCADetector
     from culpa.io.tables import TableError

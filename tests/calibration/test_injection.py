@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from culpa._core.choices import LASTING_FAULT_KINDS
-from culpa.calibration import inject_lasting
-from culpa.calibration.lasting import past_of
+from culpa.calibration.injection import inject, past_of
 
 LAGS, D = 2, 4
 SIZES = [1.0, 2.0, 0.5, 1.0]
@@ -19,7 +18,7 @@ def windows():
 
 def faults(windows, kind, **options):
     """For every faulty column: its readings now and before, and what they were."""
-    trials = inject_lasting(windows, TRAINING, LAGS, kinds=[kind], n_trials=600, **options)
+    trials = inject(windows, TRAINING, LAGS, kinds=[kind], n_trials=600, **options)
     spoiled = trials.rows.reshape(len(trials), LAGS + 1, D)
     original = windows[trials.source]
     row, column = trials.culprits.nonzero()
