@@ -13,7 +13,7 @@ import numpy as np
 
 from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName, ScoreName
 from culpa._core.types import Floats
-from culpa.calibration.by_hits import most_hits
+from culpa.calibration.comparison import verdicts
 from culpa.calibration.evaluation import (
     MOST_RETRAINED,
     Entry,
@@ -24,7 +24,6 @@ from culpa.calibration.evaluation import (
     judge,
     ranked,
     settings,
-    verdicts,
 )
 from culpa.calibration.injection import Trials, inject
 from culpa.calibration.plan import Plan
@@ -33,6 +32,7 @@ from culpa.detector import PCADetector
 from culpa.paper.cars import EXTREMES, N_COMPONENTS, corrupt, culprits, split
 from culpa.paper.pages import number, table
 from culpa.paper.published import Progress, silent
+from studies.by_hits import most_hits
 
 NAMES = ("cars", "plant", *ODDS_NAMES)
 SIMULTANEOUS_FAULTS = (1, 2, 3)

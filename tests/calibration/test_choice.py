@@ -64,13 +64,11 @@ class TestRule:
 def test_a_setting_cannot_win_by_flagging_everything():
     """Both are judged at the same rate of false alarms, whatever the size of the scores."""
     rng = np.random.default_rng(0)
-    informed, blind = Scores(), Scores()
-    for _ in range(5):
-        normal, faulty = rng.normal(size=200), rng.normal(3.5, 1, size=100)
-        informed.add(normal, faulty)
-        blind.add(rng.normal(size=200) + 1e6, rng.normal(size=100) + 1e6)  # far above any limit of the other
+    far = 1e6  # above any limit of the other
+    informed = Scores.of((rng.normal(size=200), rng.normal(3.5, 1, size=100)) for _ in range(5))
+    blind = Scores.of((rng.normal(far, 1, size=200), rng.normal(far, 1, size=100)) for _ in range(5))
     estimate = Estimator(np.arange(500))
-    (seen, seen_alarms), (missed, missed_alarms) = (found.detection(0.01, estimate) for found in (informed, blind))
+    (seen, seen_alarms), (missed, missed_alarms) = (found.at_rate(0.01, estimate) for found in (informed, blind))
     assert seen_alarms.value == missed_alarms.value == pytest.approx(0.01, abs=0.002)
     assert seen.value > 0.8
     assert missed.value < 0.05

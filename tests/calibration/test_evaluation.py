@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
+from culpa.calibration import leaderboard
 from culpa.calibration.evaluation import (
     Setting,
     Verdict,
     blame,
     judge,
-    leaderboard,
     ranked,
     settings,
     standard_error,

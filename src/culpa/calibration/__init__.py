@@ -1,10 +1,10 @@
 """Choosing the settings that find culprits best in your own data: inject faults, evaluate, choose."""
 
 from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS
-from culpa.calibration.by_hits import MostHits, most_hits
 from culpa.calibration.choice import RULE, Calibration, calibrate, choose
+from culpa.calibration.comparison import leaderboard
 from culpa.calibration.components import ComponentsByDetection, components_by_detection
-from culpa.calibration.evaluation import Setting, leaderboard, settings
+from culpa.calibration.evaluation import Setting, settings
 from culpa.calibration.injection import inject
 from culpa.calibration.plan import Plan
 
@@ -14,7 +14,6 @@ __all__ = [
     "RULE",
     "Calibration",
     "ComponentsByDetection",
-    "MostHits",
     "Plan",
     "Setting",
     "calibrate",
@@ -22,6 +21,5 @@ __all__ = [
     "components_by_detection",
     "inject",
     "leaderboard",
-    "most_hits",
     "settings",
 ]

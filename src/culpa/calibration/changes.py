@@ -1,10 +1,10 @@
 """What calibration changed about the detector given, and what that did, line by line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from culpa._core.types import Floats
-from culpa.calibration.comparison import Outcome, WithOwnLimit, recipe_of
+from culpa.calibration.comparison import Outcome, recipe_of
 from culpa.calibration.evaluation import Estimate
 from culpa.detector import PCADetector
 from culpa.scores.held_out import Rate
@@ -17,7 +17,7 @@ class Side(NamedTuple):
 
     detector: PCADetector
     outcome: Outcome
-    own: WithOwnLimit | None
+    own: tuple[Estimate, Rate] | None  # of faults and of held-out rows, by its own limit
 
 
 class Change(NamedTuple):
@@ -50,9 +50,8 @@ def _results(before: Side, after: Side) -> Iterator[Change]:
     asked = 1 - before.detector.confidence
     first, second = before.outcome, after.outcome
     yield Change(f"detection at {100 * asked:.3g}% false alarms", *map(percent, (first.detection, second.detection)))
-    for name, own in (("detection", "detection"), ("false alarms", "false_alarms")):
-        sides = [None if side.own is None else getattr(side.own, own) for side in (before, after)]
-        yield Change(f"{name} with its own limit", *map(percent, sides))
+    for k, name in enumerate(("detection", "false alarms")):
+        yield Change(f"{name} with its own limit", *(percent(side.own and side.own[k]) for side in (before, after)))
     yield Change("Hits@1", *map(percent, (first.hits1, second.hits1)))
     yield Change("Hits@3", *map(percent, (first.hits3, second.hits3)))
     yield Change("mean rank", f"{first.rank.value:.2f}", f"{second.rank.value:.2f}")
@@ -65,6 +64,16 @@ def percent(share: Estimate | Rate | None) -> str:
     '50.0% (41.2 to 58.8)'
     """
     return "unknown" if share is None else f"{share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
+
+
+def with_intervals(entries: Iterable[Any], *names: str) -> dict[str, Any]:
+    """Columns of a table: estimates of these names with the ends of their intervals."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        found = [getattr(entry, name) for entry in entries]
+        columns[name] = [share.value for share in found]
+        columns |= {f"{name}_low": [share.low for share in found], f"{name}_high": [share.high for share in found]}
+    return columns
 
 
 def as_columns(lines: tuple[Change, ...]) -> dict[str, Any]:

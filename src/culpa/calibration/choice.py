@@ -11,7 +11,7 @@ Two settings tie where their 95% intervals overlap. The chosen setting is fitted
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -24,13 +24,12 @@ from culpa._core.progress import as_progress
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import default_names, frame_like, read_table
 from culpa._core.words import kind_of
-from culpa.calibration.changes import Change, Side, as_columns, changes
-from culpa.calibration.comparison import Outcome, by_position, compare, n_judged, own_setting, with_own_limit
-from culpa.calibration.evaluation import Estimate, Progress, Setting
+from culpa.calibration.changes import Change, Side, as_columns, changes, with_intervals
+from culpa.calibration.comparison import Outcome, Standing, by_position, compare, n_judged, own_setting, with_own_limit
+from culpa.calibration.evaluation import Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
 from culpa.detector import PCADetector
-from culpa.scores.held_out import Rate
 
 RULE = (
     "First keep the settings whose detection rate ties with the highest; among these, those whose Hits@1 ties with the "
@@ -39,20 +38,7 @@ RULE = (
     "then rankings by Shapley values, then more hits."
 )
 
-Standing = Literal["chosen", "tied", "fewer hits", "detects less"]
 _BEST_FIRST: tuple[Standing, ...] = ("chosen", "tied", "fewer hits", "detects less")
-
-
-class Entry(NamedTuple):
-    """A setting, where it stands by the rule, and its results."""
-
-    setting: Setting
-    standing: Standing
-    detection: Estimate
-    false_alarms: Rate
-    hits1: Estimate
-    hits3: Estimate
-    rank: Estimate
 
 
 @dataclass(frozen=True)
@@ -65,7 +51,7 @@ class Calibration:
 
     best: Setting
     given: Setting
-    entries: tuple[Entry, ...]
+    entries: tuple[Outcome, ...]
     changes: tuple[Change, ...]
     n_trials: int
     native: Any = field(default=None, repr=False, compare=False)
@@ -78,10 +64,7 @@ class Calibration:
             "standing": [entry.standing for entry in self.entries],
             "chosen": [entry.standing == "chosen" for entry in self.entries],
         }
-        for name in ("detection", "false_alarms", "hits1", "hits3", "rank"):
-            estimates = [getattr(entry, name) for entry in self.entries]
-            columns[name] = [estimate.value for estimate in estimates]
-            columns |= {f"{name}_low": [e.low for e in estimates], f"{name}_high": [e.high for e in estimates]}
+        columns |= with_intervals(self.entries, "detection", "false_alarms", "hits1", "hits3", "rank")
         for name in Setting._fields:
             # a column of a data frame holds one type
             columns[name] = [str(getattr(entry.setting, name)) for entry in self.entries]
@@ -194,7 +177,7 @@ def choose(windows: Floats, detector: PCADetector | None = None, plan: Plan | No
     return Calibration(entries[0].setting, own, tuple(entries), table, n_trials)
 
 
-def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Entry]:
+def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Outcome]:
     """The settings with their standings, the chosen one first."""
     most_detected = max(outcomes, key=lambda outcome: outcome.detection.value).detection
     detecting = [outcome for outcome in outcomes if outcome.detection.high >= most_detected.low]
@@ -209,7 +192,7 @@ def ordered(outcomes: Sequence[Outcome], own: Setting) -> list[Entry]:
             return "tied"
         return "fewer hits" if outcome in detecting else "detects less"
 
-    entries = [Entry(outcome.setting, standing(outcome), *outcome[1:]) for outcome in outcomes]
+    entries = [outcome._replace(standing=standing(outcome)) for outcome in outcomes]
     return sorted(entries, key=lambda entry: (_BEST_FIRST.index(entry.standing), -entry.hits1.value))
 
 

@@ -5,18 +5,30 @@ limit is the level that the same share of held-out rows exceeds for every settin
 The detection rate is the share of faults above this limit.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from culpa._core.choices import FAULT_KINDS, FaultKind
 from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
-from culpa.calibration.evaluation import Estimate, Estimator, Setting, Verdict, blame_columns, joined, judge
+from culpa.calibration.evaluation import (
+    Entry,
+    Estimate,
+    Estimator,
+    Setting,
+    Verdict,
+    blame_columns,
+    joined,
+    judge,
+    ranked,
+    settings,
+)
+from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
 from culpa.detector import PCADetector
@@ -24,6 +36,9 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.scores import HeldOutScores
 from culpa.scores.held_out import Rate
+
+Standing = Literal["chosen", "tied", "fewer hits", "detects less"]
+T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
@@ -35,57 +50,71 @@ class Outcome(NamedTuple):
     hits1: Estimate
     hits3: Estimate
     rank: Estimate
+    standing: Standing = "tied"  # by the rule of `culpa.calibrate`
 
 
-class WithOwnLimit(NamedTuple):
-    """What a detector with its own kind of limit does: share of faults and of held-out rows that it flags."""
-
-    detection: Estimate
-    false_alarms: Rate
-
-
-@dataclass
-class Scores:
+class Scores(NamedTuple):
     """Scores of held-out rows and of faults, fold by fold."""
 
-    normal: list[Floats] = field(default_factory=list)
-    faulty: list[Floats] = field(default_factory=list)
+    normal: Sequence[Floats]
+    faulty: Sequence[Floats]
 
-    def add(self, normal: Floats, faulty: Floats) -> None:
-        """The scores of the next fold."""
-        self.normal.append(normal)
-        self.faulty.append(faulty)
+    @classmethod
+    def of(cls, folds: Iterable[tuple[Floats, ...]]) -> "Scores":
+        """From the scores of every fold."""
+        return cls(*zip(*folds, strict=True))
 
-    def held_out(self) -> HeldOutScores:
-        """The scores of held-out rows, by fold."""
+    def above(self, limit: float, estimate: Estimator) -> tuple[Estimate, Rate]:
+        """Share of faults and of held-out rows above a limit."""
+        detected = (np.concatenate(self.faulty) > limit).astype(np.float64)
+        return estimate(detected), self._held_out.rate_above(limit)
+
+    def at_rate(self, rate: float, estimate: Estimator) -> tuple[Estimate, Rate]:
+        """The same for the limit that a share ``rate`` of held-out rows exceeds."""
+        return self.above(self._held_out.level(rate), estimate)
+
+    @property
+    def _held_out(self) -> HeldOutScores:
         fold = np.repeat(np.arange(len(self.normal)), [len(part) for part in self.normal])
         return HeldOutScores.of(np.concatenate(self.normal), fold)
 
-    def above(self, limit: float) -> Floats:
-        """1 for every fault above a limit, 0 for the others."""
-        return (np.concatenate(self.faulty) > limit).astype(np.float64)
-
-    def detection(self, rate: float, estimate: Estimator) -> tuple[Estimate, Rate]:
-        """Share of faults above the limit that a share ``rate`` of held-out rows exceeds, and the share that does."""
-        held_out = self.held_out()
-        limit = held_out.level(rate)
-        return estimate(self.above(limit)), held_out.rate_above(limit)
-
 
 class Fits:
-    """Fits of settings to the rows of one fold, each made once."""
+    """Fits of settings to the rows of one fold after the other, each made once."""
 
-    def __init__(self, detector: PCADetector, training: Floats) -> None:
-        self._detector, self._training = detector, training
+    def __init__(self, detector: PCADetector) -> None:
+        self._detector, self._training = detector, np.empty(0)
         self._known: dict[object, FittedDetector] = {}
 
-    def __call__(self, setting: Setting) -> FittedDetector:
+    def __call__(self, setting: Setting, training: Floats) -> FittedDetector:
         """The model of a setting; its limit means nothing."""
-        recipe = recipe_of(setting.applied_to(self._detector).set_params(limit="formula"), self._training.shape[1])
+        if training is not self._training:
+            self._training, self._known = training, {}
+        recipe = recipe_of(setting.applied_to(self._detector).set_params(limit="formula"), training.shape[1])
         key = recipe.n_components, setting.noise, setting.shrinkage
         if key not in self._known:
-            self._known[key] = fit_features(recipe, self._training)
+            self._known[key] = fit_features(recipe, training)
         return self._known[key]
+
+
+def over_folds(
+    plan: Plan,
+    windows: Floats,
+    detector: PCADetector,
+    chosen: Sequence[Setting],
+    look: Callable[[Setting, Fold], T],
+) -> tuple[list[list[T]], Estimator]:
+    """What ``look`` finds for every setting in every fold, and what estimates means over all trials."""
+    found: list[list[T]] = [[] for _ in chosen]
+    sources = []
+    given = given_positions(detector, default_names(windows.shape[1]))
+    for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
+        sources.append(fold.trials.source)
+        for k, setting in enumerate(chosen):
+            found[k].append(look(setting, fold))
+            if plan.progress is not None:
+                plan.progress((at + (k + 1) / len(chosen)) / plan.n_folds, setting.label)
+    return found, Estimator(np.concatenate(sources), plan.seed)
 
 
 def recipe_of(detector: PCADetector, n_features: int) -> Recipe:
@@ -135,51 +164,76 @@ def own_setting(detector: PCADetector, n_features: int) -> Setting:
     return Setting(*model, statistic, detector.game, detector.ranking)
 
 
+def leaderboard(
+    training: Floats,
+    held_out: Floats,
+    chosen: Sequence[Setting] | None = None,
+    *,
+    kinds: Sequence[FaultKind] = FAULT_KINDS,
+    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
+    n_trials: int = 1800,
+    seed: int = 0,
+) -> list[Entry]:
+    """Fit settings to training rows and compare them on held-out rows with injected faults, best first.
+
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant(300, 100, faults=())
+    >>> best, *others = leaderboard(plant.normal, plant.new, n_trials=300)
+    >>> best.hits1.value > 0.9
+    True
+    """
+    trials = inject(held_out, training, kinds=kinds, at_once=at_once, n_trials=n_trials, seed=seed)
+    chosen = settings(training.shape[1]) if chosen is None else chosen
+    return ranked(chosen, verdicts(chosen, training, trials, seed=seed), trials.source, seed=seed)
+
+
+def verdicts(
+    chosen: Sequence[Setting], training: Floats, trials: Trials, detector: PCADetector | None = None, seed: int = 0
+) -> Iterator[Verdict]:
+    """The results of each setting, fitted to the training rows; ``detector`` has the other parameters."""
+    fits = Fits(detector or PCADetector())
+    for setting in chosen:
+        yield judge(blame_columns(setting, fits(setting, training), trials.rows, seed), trials.culprits)
+
+
 def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, plan: Plan) -> tuple[list[Outcome], int]:
     """The results of every setting, in the order given, and the number of trials."""
-    judged: list[list[Verdict]] = [[] for _ in chosen]
-    scores = [Scores() for _ in chosen]
-    sources: list[NDArray[np.intp]] = []
-    given = given_positions(detector, default_names(windows.shape[1]))
-    for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
-        fits = Fits(detector, fold.training)
-        sources.append(fold.trials.source)
-        for k, setting in enumerate(chosen):
-            fitted = fits(setting)
-            scores[k].add(*(score(fitted, setting.statistic, rows) for rows in (fold.held_out, fold.trials.rows)))
-            judged[k].append(judge(blame_columns(setting, fitted, fold.trials.rows, plan.seed), fold.trials.culprits))
-            if plan.progress is not None:
-                plan.progress((at + (k + 1) / len(chosen)) / plan.n_folds, setting.label)
-    source = np.concatenate(sources)
-    estimate = Estimator(source, plan.seed)
-    outcomes = [
-        Outcome(setting, *found.detection(1 - detector.confidence, estimate), *map(estimate, joined(parts)))
-        for setting, found, parts in zip(chosen, scores, judged, strict=True)
-    ]
-    return outcomes, len(source)
+    fits = Fits(detector)
+
+    def look(setting: Setting, fold: Fold) -> tuple[tuple[Floats, ...], Verdict]:
+        fitted = fits(setting, fold.training)
+        blamed = blame_columns(setting, fitted, fold.trials.rows, plan.seed)
+        return scores(fitted, setting.statistic, fold), judge(blamed, fold.trials.culprits)
+
+    found, estimate = over_folds(plan, windows, detector, chosen, look)
+    outcomes = []
+    for setting, folds in zip(chosen, found, strict=True):
+        by_fold, verdicts = zip(*folds, strict=True)
+        detection = Scores.of(by_fold).at_rate(1 - detector.confidence, estimate)
+        hits1, hits3, rank = map(estimate, joined(verdicts))
+        outcomes.append(Outcome(setting, *detection, hits1, hits3, rank))
+    return outcomes, len(estimate.source)
 
 
-def score(fitted: FittedDetector, statistic: str, features: Floats) -> Floats:
-    """A statistic of features, which with lags include past values."""
-    return fitted.named(statistic)(fitted.model.standardise(features))
+def scores(fitted: FittedDetector, statistic: str, fold: Fold) -> tuple[Floats, ...]:
+    """A statistic of the held-out rows of a fold, and of its faults."""
+    score = fitted.named(statistic)
+    return tuple(score(fitted.model.standardise(rows)) for rows in (fold.held_out, fold.trials.rows))
 
 
-def with_own_limit(detector: PCADetector, windows: Floats, plan: Plan) -> WithOwnLimit | None:
-    """What the detector does with its own limit on held-out rows; ``None`` where folds are too small for the limit."""
-    scores, sources = Scores(), []
-    given = given_positions(detector, default_names(windows.shape[1]))
-    for fold in plan.folds(windows, detector.lags, given):
-        try:
-            fitted = fit_features(recipe_of(detector, fold.training.shape[1]), fold.training)
-        except ValueError:  # a conformal limit asks for many rows
-            return None
-        sources.append(fold.trials.source)
-        scores.add(*_in_limits(fitted, fold))
-    estimate = Estimator(np.concatenate(sources), plan.seed)
-    return WithOwnLimit(estimate(scores.above(1.0)), scores.held_out().rate_above(1.0))
+def with_own_limit(detector: PCADetector, windows: Floats, plan: Plan) -> tuple[Estimate, Rate] | None:
+    """What the detector flags with its own limit, of faults and of held-out rows.
 
+    ``None`` where folds are too small for the limit.
+    """
 
-def _in_limits(fitted: FittedDetector, fold: Fold) -> tuple[Floats, Floats]:
-    """Scores of held-out rows and of faults, in units of the limit."""
-    normal, faulty = (score(fitted, fitted.statistic.name, rows) for rows in (fold.held_out, fold.trials.rows))
-    return normal / fitted.limit, faulty / fitted.limit
+    def look(_: Setting, fold: Fold) -> tuple[Floats, ...]:
+        fitted = fit_features(recipe_of(detector, fold.training.shape[1]), fold.training)
+        return tuple(part / fitted.limit for part in scores(fitted, fitted.statistic.name, fold))
+
+    own = [own_setting(detector, windows.shape[1])]
+    try:
+        found, estimate = over_folds(replace(plan, progress=None), windows, detector, own, look)
+    except ValueError:  # a conformal limit asks for many rows
+        return None
+    return Scores.of(found[0]).above(1.0, estimate)

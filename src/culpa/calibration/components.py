@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from culpa._core.native import emptied
@@ -18,13 +17,12 @@ from culpa._core.parameter import check_keywords, documented
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, frame_like, read_table
-from culpa.calibration.comparison import Scores, by_position, given_positions, n_judged, recipe_of
-from culpa.calibration.evaluation import Estimate, Estimator
+from culpa.calibration.changes import with_intervals
+from culpa.calibration.comparison import Fits, Scores, by_position, n_judged, over_folds, own_setting, scores
+from culpa.calibration.evaluation import Estimate, Setting
 from culpa.calibration.injection import past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
 from culpa.detector import PCADetector
-from culpa.monitoring.trimming import fit_without_worst
-from culpa.scores import named_score
 from culpa.scores.held_out import Rate
 
 _MOST_NUMBERS = 40  # numbers of components that are compared by default, at most
@@ -62,13 +60,7 @@ class ComponentsByDetection:
     def to_frame(self) -> Any:
         """One line per number of components: detection rate and false alarms with intervals, whether best, whether tied."""
         columns: dict[str, Any] = {"n_components": [entry.n_components for entry in self.entries]}
-        for name in ("detection", "false_alarms"):
-            found = [getattr(entry, name) for entry in self.entries]
-            columns |= {
-                name: [share.value for share in found],
-                f"{name}_low": [share.low for share in found],
-                f"{name}_high": [share.high for share in found],
-            }
+        columns |= with_intervals(self.entries, "detection", "false_alarms")
         columns["tied"] = [entry.n_components in self.tied for entry in self.entries]
         columns["best"] = [entry.n_components == self.best for entry in self.entries]
         return frame_like(self.native, columns)
@@ -118,25 +110,21 @@ def compare_components(
     plan.check(len(windows), detector.lags)
     n_columns = windows.shape[1] // (past_of(detector.lags) + 1)
     detector = by_position(detector, default_names(n_columns))
-    n_features, given = n_columns * (detector.lags + 1), given_positions(detector, default_names(n_columns))
     numbers = _numbers(n_judged(detector, n_columns), numbers)
-    statistic = recipe_of(detector, n_features).statistic
-    recipes = [recipe_of(clone(detector).set_params(n_components=p, statistic=statistic), n_features) for p in numbers]
-    scores, sources = [Scores() for _ in numbers], []
-    for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
-        sources.append(fold.trials.source)
-        for k, recipe in enumerate(recipes):
-            learned, _ = fit_without_worst(recipe.learn, fold.training, detector.trim, detector.confidence)
-            model = learned.model
-            judge = named_score(statistic, model, confidence=detector.confidence)
-            scores[k].add(*(judge(model.standardise(rows)) for rows in (fold.held_out, fold.trials.rows)))
-            if plan.progress is not None:
-                plan.progress((at + (k + 1) / len(numbers)) / plan.n_folds, f"{numbers[k]} components")
-    source: NDArray[np.intp] = np.concatenate(sources)
-    estimate, rate = Estimator(source, plan.seed), 1 - detector.confidence
-    entries = [ComponentsEntry(p, *found.detection(rate, estimate)) for p, found in zip(numbers, scores, strict=True)]
+    statistic = own_setting(detector, n_columns * (detector.lags + 1)).statistic
+    chosen = [Setting(p, detector.noise, detector.shrinkage, statistic) for p in numbers]
+    fits = Fits(detector)
+    found, estimate = over_folds(
+        plan,
+        windows,
+        detector,
+        chosen,
+        lambda setting, fold: scores(fits(setting, fold.training), statistic, fold),
+    )
+    rate = 1 - detector.confidence
+    entries = [ComponentsEntry(p, *Scores.of(by).at_rate(rate, estimate)) for p, by in zip(numbers, found, strict=True)]
     best = max(entries, key=lambda entry: entry.detection.value).n_components
-    return ComponentsByDetection(best, tuple(entries), statistic, len(source))
+    return ComponentsByDetection(best, tuple(entries), statistic, len(estimate.source))
 
 
 def _numbers(n_features: int, given: Sequence[int] | None) -> list[int]:

@@ -5,18 +5,15 @@ numbers measure the result: Hits@1, the share of trials in which the feature ran
 faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from culpa._core.choices import FAULT_KINDS, FaultKind, GameName, Ranking, ScoreName
-from culpa._core.fit_warning import FitWarning
+from culpa._core.choices import GameName, Ranking, ScoreName
 from culpa._core.types import Floats
-from culpa._core.warning import without_warnings
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.columns import Reading
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
@@ -118,52 +115,6 @@ def settings(n_features: int, n_components: int | float | str = 0.95) -> list[Se
     return result
 
 
-def leaderboard(
-    training: Floats,
-    held_out: Floats,
-    chosen: Sequence[Setting] | None = None,
-    *,
-    kinds: Sequence[FaultKind] = FAULT_KINDS,
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
-    n_trials: int = 1800,
-    seed: int = 0,
-) -> list[Entry]:
-    """Fit settings to training rows and compare them on held-out rows with injected faults, best first.
-
-    >>> from culpa.datasets import make_plant
-    >>> plant = make_plant(300, 100, faults=())
-    >>> best, *others = leaderboard(plant.normal, plant.new, n_trials=300)
-    >>> best.hits1.value > 0.9
-    True
-    """
-    trials = inject(held_out, training, kinds=kinds, at_once=at_once, n_trials=n_trials, seed=seed)
-    chosen = settings(training.shape[1]) if chosen is None else chosen
-    return ranked(chosen, verdicts(chosen, training, trials, seed=seed), trials.source, seed=seed)
-
-
-def verdicts(
-    chosen: Sequence[Setting],
-    training: Floats,
-    trials: Trials,
-    *,
-    detector: PCADetector | None = None,
-    seed: int = 0,
-) -> Iterator[Verdict]:
-    """The results of each setting, fitted to the training rows; ``detector`` has the other parameters."""
-    fitted: dict[object, PCADetector] = {}
-    for setting in chosen:
-        if setting.model not in fitted:
-            fitted[setting.model] = _fitted(setting, detector or PCADetector(), training)
-        yield judge(blame(setting, fitted[setting.model], trials.rows, seed), trials.culprits)
-
-
-def _fitted(setting: Setting, detector: PCADetector, training: Floats) -> PCADetector:
-    # no row is flagged here, so a formula will do, and nobody needs to be warned of it; faults are in single features
-    with without_warnings(FitWarning):
-        fitted: PCADetector = setting.applied_to(detector).set_params(limit="formula", groups=None).fit(training)
-    return fitted
-
-
 def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:
     """How strongly the setting blames each feature, (rows, features); ``detector`` must agree with it in the fit."""
     return blame_columns(setting, detector.fitted, detector.fitted.read(rows).features, seed)
@@ -239,7 +190,7 @@ class Estimator:
 
     def __init__(self, source: NDArray[np.intp], seed: int = 0) -> None:
         self._row, self._count = np.unique(source, return_inverse=True, return_counts=True)[1:]
-        n = len(self._count)
+        n, self.source = len(self._count), source
         drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
         self._draw = drawn.astype(np.float64)  # how often each row is drawn, (resamples, rows)
 

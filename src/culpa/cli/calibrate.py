@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from culpa._core.types import Floats
-    from culpa.calibration.choice import Calibration, Entry
+    from culpa.calibration.choice import Calibration
+    from culpa.calibration.comparison import Outcome
     from culpa.calibration.components import ComponentsByDetection
     from culpa.calibration.plan import Plan
     from culpa.detector import PCADetector
@@ -217,7 +218,7 @@ def _comparison(calibration: "Calibration", top: int) -> "Table":
     return sheet
 
 
-def _line(entry: "Entry") -> tuple[str, ...]:
+def _line(entry: "Outcome") -> tuple[str, ...]:
     detection, hits1 = entry.detection, entry.hits1
     return (
         entry.setting.label,

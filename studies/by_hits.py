@@ -10,8 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.calibration.evaluation import Entry, Setting, Verdict, joined, ranked, settings, standard_error, verdicts
-from culpa.calibration.plan import MOST_ROWS, Plan, thinned
+from culpa.calibration.comparison import Fits, over_folds
+from culpa.calibration.evaluation import (
+    Entry,
+    Setting,
+    Verdict,
+    blame_columns,
+    joined,
+    judge,
+    ranked,
+    settings,
+    standard_error,
+)
+from culpa.calibration.plan import MOST_ROWS, Fold, Plan, thinned
 from culpa.detector import PCADetector
 
 
@@ -29,17 +40,14 @@ def most_hits(rows: Floats, n_components: int | float = 0.95, plan: Plan | None 
     complete = thinned(rows[~np.isnan(rows).any(axis=1)], MOST_ROWS)
     plan.check(len(complete))
     chosen = settings(rows.shape[1], n_components) if plan.chosen is None else list(plan.chosen)
-    judged: list[list[Verdict]] = [[] for _ in chosen]
-    sources = []
-    for at, fold in enumerate(plan.folds(complete, 0)):
-        sources.append(fold.trials.source)
-        found = verdicts(chosen, fold.training, fold.trials, detector=detector, seed=plan.seed)
-        for k, verdict in enumerate(found):
-            judged[k].append(verdict)
-            if plan.progress is not None:
-                plan.progress((at + (k + 1) / len(chosen)) / plan.n_folds, chosen[k].label)
-    source = np.concatenate(sources)
-    all_folds = [joined(parts) for parts in judged]
+    fits = Fits(detector)
+
+    def look(setting: Setting, fold: Fold) -> Verdict:
+        blamed = blame_columns(setting, fits(setting, fold.training), fold.trials.rows, plan.seed)
+        return judge(blamed, fold.trials.culprits)
+
+    found, estimate = over_folds(plan, complete, detector, chosen, look)
+    source, all_folds = estimate.source, [joined(parts) for parts in found]
     entries = ranked(chosen, all_folds, source, seed=plan.seed)
     hits = {setting: verdict.hits1 for setting, verdict in zip(chosen, all_folds, strict=True)}
     return MostHits(preferred([entry.setting for entry in entries], hits, source), tuple(entries), len(source))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from culpa.calibration import Plan, Setting, most_hits
-from culpa.calibration.by_hits import preferred
+from culpa.calibration import Plan, Setting
+from studies.by_hits import most_hits, preferred
 
 
 def test_shapley_values_are_preferred_when_as_good():
