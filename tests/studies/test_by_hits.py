@@ -3,6 +3,7 @@
 import numpy as np
 
 from culpa.calibration import Plan, Setting
+from culpa.datasets import make_plant
 from studies.by_hits import most_hits, preferred
 
 
@@ -19,7 +20,8 @@ def test_shapley_values_are_preferred_when_as_good():
     assert preferred([other], {other: hits}, source) == other
 
 
-def test_entries_are_sorted_by_hits(plant):
+def test_entries_are_sorted_by_hits():
+    plant = make_plant(300, 100, faults=())
     few = [Setting(4, 1.0, 0.0, "spe", ranking="z-score"), Setting(4, 1.0, 0.0, "mahalanobis", ranking="fault-odds")]
     found = most_hits(plant.normal, 4, Plan(few, n_trials=200))
     assert found.best == few[1]
