@@ -64,6 +64,8 @@ _CELLS_PER_CALL = 1 << 19  # numbers that one call of numpy sorts or looks up, w
 _FEW_PRODUCTS = 4  # of one call; these are so large that threads of BLAS are worth it
 _ROWS_PER_CHUNK = 256
 _FEWEST_PAIRS, _MOST_PAIRS = 100, 1 << 16
+_FEWEST_FOR_ERRORS = 20
+_FEWEST_COALITIONS = 128  # a budget: all of seven players, of which so few pairs cannot be drawn
 _FEW_PLAYERS = 12  # whose coalitions are all valued, unless fewer were asked for
 
 
@@ -158,17 +160,26 @@ def paired_rule(n_players: int, n_pairs: int, seed: int) -> PairedRule:
     return PairedRule(signs, weights, solve, precision, _cross(fitted))
 
 
+def fewest_pairs(n_players: int) -> int:
+    """With fewer pairs than this, standard errors are too small: some folds hardly tell players apart.
+
+    >>> [fewest_pairs(n) for n in (8, 16, 17, 40)]
+    [20, 20, 30, 50]
+    """
+    return N_FOLDS * math.ceil(max(_FEWEST_FOR_ERRORS, n_players + 4) / N_FOLDS)
+
+
 def values_all(n_players: int, n_pairs: int, budget: int | None = None) -> bool:
     """Whether all pairs are valued: there are at most four times as many, and the budget of coalitions allows it."""
     every = _all_pairs(n_players)
-    return every <= max(N_FOLDS, n_pairs) or (
+    return every <= _SHARE * fewest_pairs(n_players) or (
         every <= _SHARE * n_pairs and (budget is None or 2 * (every + 1) <= budget)
     )
 
 
 def pairs_to_draw(n_players: int, n_pairs: int) -> int:
     """At most a quarter of all pairs: standard errors assume that draws are independent, and would be too small."""
-    return min(n_pairs, max(N_FOLDS, _all_pairs(n_players) // _SHARE))
+    return min(max(fewest_pairs(n_players), n_pairs), _all_pairs(n_players) // _SHARE)
 
 
 def _all_pairs(n_players: int) -> int:
@@ -215,10 +226,10 @@ def pairs_for_tolerance(
 ) -> int:
     """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
     n_players = len(players)
-    least = min(2 * (N_FOLDS + 1), 1 << n_players)
+    least = min(1 << n_players, max(_FEWEST_COALITIONS, 2 * (fewest_pairs(n_players) + 1)))
     if budget is not None and budget < least:
         raise ValueError(f"max_coalitions={budget} is too few for {n_players} players: at least {least} are needed.")
-    largest = _MOST_PAIRS if budget is None else max(1, budget // 2 - 1)
+    largest = _MOST_PAIRS if budget is None else budget // 2 - 1
     few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
     first = min(max(_FEWEST_PAIRS, 4 * n_players, few), largest)
 
