@@ -259,6 +259,17 @@ class TestExplainer:
         assert not why.exact
         np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-9)
 
+    @pytest.mark.parametrize("score", ["spe", "mahalanobis", "t2"])
+    @pytest.mark.parametrize("noise", [1e-5, 1e-8])
+    def test_a_row_alone_is_as_in_a_table_where_the_noise_is_tiny(self, noise, score):
+        model = LatentGaussian(np.zeros(14), np.random.default_rng(0).normal(size=(14, 3)), noise)
+        X = model.sample(12, 1) + np.eye(12, 14) * 4 * np.sqrt(noise)
+        explainer = Explainer(model, score, method="kernel", n_orders=40)
+        table = explainer.explain(X).values
+        for i, row in enumerate(X):
+            alone = explainer.explain(row[None]).values[0]
+            np.testing.assert_allclose(alone, table[i], rtol=0, atol=1e-11 * np.abs(table[i]).max())
+
     @pytest.mark.parametrize("game", ["conditional", "interventional", "minimal"])
     @pytest.mark.parametrize("score", ["spe", "t2"])
     def test_models_without_components(self, score, game):

@@ -182,9 +182,18 @@ class Conditional(Expected[QuadraticScore]):
         return np.asarray((mean @ A * mean).sum(axis=1) + factor * (A[np.ix_(hidden, hidden)] * spread).sum())
 
     def values(self, X: Array, members: Array) -> Array:
-        """In the latent variables, many coalitions at once; one by one where that would lose digits."""
-        fast = self._well_conditioned and not self._tail
-        return values_of(self.score, X, members) if fast else super().values(X, members)
+        """In the latent variables, many coalitions at once; step by step where that would lose digits."""
+        if self._well_conditioned and not self._tail:
+            return values_of(self.score, X, members)
+        result = np.full((len(members), len(X)), self.base_value)
+        sizes = np.asarray(members).sum(axis=1).astype(np.int64)
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            at = np.flatnonzero(sizes == size)
+            walk = self.start(X, np.nonzero(members[at])[1].reshape(len(at), size), branching=False)
+            for _ in range(size):
+                walk, change = walk.join()
+                result[at] += change
+        return result
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""
