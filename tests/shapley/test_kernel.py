@@ -233,7 +233,9 @@ class TestExplainer:
             inside.append(((low <= exact) & (exact <= high)).mean())
         assert np.mean(inside) > 0.92
 
-    @pytest.mark.parametrize(("d", "asked"), [(8, {"n_orders": 1}), (14, {"n_orders": 1}), (18, {"max_coalitions": 128})])
+    @pytest.mark.parametrize(
+        ("d", "asked"), [(8, {"n_orders": 1}), (14, {"n_orders": 1}), (18, {"max_coalitions": 128})]
+    )
     def test_intervals_hold_for_the_fewest_coalitions(self, d, asked):
         model, X = gaussian(d, 3), 2 * np.random.default_rng(1).normal(size=(6, d))
         exact = Explainer(model, method="exact").explain(X).values
