@@ -20,7 +20,7 @@ METHODS = {
     "exact": {"method": "exact"},
     "compiled": {"method": "exact"},
     "permutation": {"method": "permutation", "n_orders": 24},
-    "kernel": {"method": "kernel", "max_coalitions": 24},
+    "kernel": {"method": "kernel", "n_orders": 8},
     "algorithm1": {"method": "algorithm1", "n_orders": 4},
 }
 SAMPLED = ("permutation", "kernel", "algorithm1")
