@@ -207,7 +207,7 @@ def _training(n: int, n_runs: int) -> list[dict[str, Any]]:
         X = _rows(n, seed)
         detector = _detector(_P).fit(X)
         normal = detector.to_fitted_model()
-        t2 = scores.t2(normal.centred)(normal.standardise(X))
+        t2 = scores.t2(normal.gaussian)(normal.standardise(X))
         for k, confidence in enumerate(CONFIDENCES):
             above[k] += [(t2 > formula(_P, n, confidence)).mean() for formula in (f_limit, beta_limit)]
     return [

@@ -81,8 +81,8 @@ class TestCopula:
         X = normal_rows(400, 0)
         detector = PCADetector(3, statistic=statistic).fit(X)
         usual = detector.to_fitted_model()
-        margins = Exactly(usual.location, usual.scale)
-        copula = FittedModel(usual.centred, np.zeros(7), np.ones(7), usual.sample_covariance, 400, margins=margins)
+        margins = Exactly(usual.centre, usual.scale)
+        copula = FittedModel(usual.gaussian, np.zeros(7), np.ones(7), usual.sample_covariance, 400, margins=margins)
         rows = normal_rows(6, 1)
         rows[0, 2], rows[1, 4], rows[2, [0, 5]] = 60.0, np.nan, np.nan
         first, second = (culpa.Explainer(model, score=statistic).explain(rows) for model in (usual, copula))
@@ -411,6 +411,6 @@ def test_the_score_of_a_fitted_model_knows_its_tails():
     X = normal_rows(200, 0)
     model = StudentPPCA(3, degrees_of_freedom=4.0).fit(X)
     fitted = culpa.models.as_fitted_model(model)
-    assert fitted.centred.degrees_of_freedom == 4.0
+    assert fitted.gaussian.degrees_of_freedom == 4.0
     assert named_score("combined", fitted).gaussian.tail == 0.5
     assert dataclasses.replace(fitted.gaussian, mean=np.zeros(7)).tail == 0.5

@@ -75,7 +75,7 @@ def test_missing_features_are_not_players(why, new, detector):
     import witness
 
     normal = detector.to_fitted_model()
-    C, A = normal.centred.covariance, scores.spe(normal.centred).matrix
+    C, A = normal.gaussian.covariance, scores.spe(normal.gaussian).matrix
     x = normal.standardise(new.to_numpy())[3]
     values = {S: witness.conditional_value(C, A, np.nan_to_num(x), S) for S in witness.coalitions(4)}
     np.testing.assert_allclose(why.values[3, :4], witness.shapley(values, 4), rtol=1e-9)

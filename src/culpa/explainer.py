@@ -286,7 +286,7 @@ class Explainer(CopiedInUse):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         if isinstance(self.score, FunctionScore):
             return self._engine.share_out(X, self.players)
-        centre, scale = (as_array_like(array, X) for array in (model.location, model.scale))
+        centre, scale = (as_array_like(array, X) for array in (model.centre, model.scale))
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
         self._tell_doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations)
         return shares
@@ -363,7 +363,7 @@ class Explainer(CopiedInUse):
             self.model.gaussian.n_components,
             mean=self.score.name == "mse",
             rank=self.retraining_rank,
-            gaussian=self.model.centred,
+            gaussian=self.model.gaussian,
         )
 
     @cached_property
@@ -467,7 +467,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
         for names in (features or [], given or [], *(upstream or []), *together)
         for name in ([names] if isinstance(names, str) else names)
     ]
-    n_features = model.distribution.n_features
+    n_features = model.standard.n_features
     columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(

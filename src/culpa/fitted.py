@@ -26,7 +26,7 @@ from culpa.explainer import Explainer
 from culpa.explaining.joint_fix import JointFix, fix_jointly
 from culpa.explaining.options import ExplainerOptions
 from culpa.explanation import Explanation
-from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, OwnChoices
+from culpa.models import PPCA, FittedModel, MixturePPCA, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
@@ -124,12 +124,12 @@ class FittedDetector:
     @property
     def n_modes(self) -> int | None:
         """Number of operating modes; ``None`` where the detector does not tell modes apart."""
-        return self.model.n_modes if isinstance(self.ppca, MixturePPCA) else None
+        return None if self.settings.modes is None else self.model.n_modes
 
     def operating_modes(self, reading: Reading) -> NDArray[np.int64]:
         """The most probable mode of each row, counted from 1."""
         modes = [
-            self.model.modes_of(self.model.standardise(reading.features[start : start + _ROWS_PER_CHUNK]))
+            self.model.standard.mode_of(self.model.standardise(reading.features[start : start + _ROWS_PER_CHUNK]))
             for start in range(0, len(reading.features), _ROWS_PER_CHUNK)
         ]
         return np.concatenate([np.empty(0, dtype=np.int64), *modes]).astype(np.int64) + 1
@@ -137,13 +137,13 @@ class FittedDetector:
     @property
     def n_components(self) -> int:
         """Number of components; with modes, the largest of a mode."""
-        return self.model.distribution.n_components
+        return self.model.standard.n_components
 
     @property
     def degrees_of_freedom(self) -> float | None:
         """Of a model with Student-t tails."""
-        own = self.model.distribution
-        return float(own.degrees_of_freedom) if isinstance(own, LatentGaussian) and own.tail else None
+        own = self.model.standard.modes[0]
+        return own.degrees_of_freedom if own.tail else None
 
     @property
     def explained_variance(self) -> float:

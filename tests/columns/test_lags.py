@@ -100,7 +100,7 @@ class TestDetector:
         for i in range(6):
             others = [j for j in range(18) if j % 6 != i]
             mean = C[i, others] @ np.linalg.solve(C[np.ix_(others, others)], x[0, others])
-            np.testing.assert_allclose(why.expected[0, i], normal.location[i] + normal.scale[i] * mean, rtol=1e-6)
+            np.testing.assert_allclose(why.expected[0, i], normal.centre[i] + normal.scale[i] * mean, rtol=1e-6)
         np.testing.assert_array_equal(why.data, new.to_numpy()[[100]])
 
     def test_the_first_rows_are_judged_by_what_is_there(self, detector, new):

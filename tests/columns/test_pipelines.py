@@ -159,10 +159,12 @@ class TestCulprits:
         why = Explainer(model).explain(X)
         normal, encoded = as_fitted_model(model[-1]), model[:-1].transform(X)
         others = [1, 2, 3, 4, 5]
-        mean = normal.gaussian.conditional(encoded, others)[0][:, 0]
+        centred = encoded - normal.centre
+        mean = normal.centre[0] + normal.gaussian.conditional(centred, others)[0][:, 0]
         scaler = model[0].named_transformers_["scale"]
         np.testing.assert_allclose(why.expected[:, 0].astype(float), scaler.mean_[0] + scaler.scale_[0] * mean)
-        grade = normal.gaussian.conditional(encoded, [0, 1, 2, 5])[0][:, 3:5]  # given everything but the grade
+        # given everything but the grade
+        grade = normal.centre[3:5] + normal.gaussian.conditional(centred, [0, 1, 2, 5])[0][:, 3:5]
         indicators = np.column_stack([1 - grade.sum(axis=1), grade])  # "coarse" was dropped
         categories = model[0].named_transformers_["encode"].categories_[0]
         np.testing.assert_array_equal(why.expected[:, 1], categories[indicators.argmax(axis=1)])

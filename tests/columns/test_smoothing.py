@@ -93,7 +93,7 @@ def test_finds_a_small_fault_that_lasts(detector):
 def test_explains_the_smoothed_row_as_if_it_were_a_row(detector):
     plain = PCADetector(detector.model_.n_components_, statistic="mahalanobis").fit(rows_of(1000))
     new = rows_of(30, seed=2)
-    reference = plain.to_fitted_model().reference
+    reference = plain.to_fitted_model().centre
     stretched = Smoother(0.2, reference).join(new.to_numpy()).rows
     ours, theirs = detector.explain(new), plain.explain(pd.DataFrame(stretched, columns=new.columns))
     np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-8, atol=1e-10)

@@ -144,5 +144,5 @@ def compare_model(out, case):
     must(detector.fitted.ppca.n_samples_ == len(reading.X), f"{detector.fitted.ppca.n_samples_} rows learned")
     complete = ~np.isnan(reading.X).any(axis=0)
     with contextlib.suppress(AttributeError):
-        found = detector.fitted.model.location
+        found = detector.fitted.model.centre
         must(np.allclose(found[complete], reading.X.mean(axis=0)[complete], rtol=1e-6, atol=1e-9), "other means")

@@ -135,7 +135,7 @@ def test_negative_log_likelihood_of_one_mode_is_half_the_mahalanobis_distance():
 def test_blame_for_the_likelihood_does_not_depend_on_units():
     mixture = some_mixture(5)
     scale = np.array([1e-3, 1.0, 7.0, 1e4, 0.2])
-    scaled = FittedModel(mixture, np.zeros(5), scale)
+    scaled = FittedModel.of(mixture, np.zeros(5), scale)
     X = mixture.sample(3, 2)
     np.testing.assert_allclose(
         Explainer(scaled, score="nll").explain(X * scale).values, Explainer(mixture, score="nll").explain(X).values
@@ -210,8 +210,9 @@ def test_gaussian_mixtures_of_scikit_learn_are_explained_for_their_own_score(cov
     why = Explainer(model).explain(rows)
     assert why.score_name == "nll"
     np.testing.assert_allclose(why.score, -model.score_samples(rows), rtol=1e-9)
-    mixture = as_fitted_model(model).distribution
-    expected = [brute_force(mixture, "nll", row) for row in rows]
+    fitted = as_fitted_model(model)
+    mixture = fitted.standard
+    expected = [brute_force(mixture, "nll", row - fitted.centre) for row in rows]
     np.testing.assert_allclose(why.values, expected, atol=1e-9)
     full = model.covariances_
     for k, mode in enumerate(mixture.modes):
@@ -253,7 +254,7 @@ def test_other_refusals():
     with pytest.raises(ValueError, match="several modes"):
         Explainer(mixture, features=[0])
     with pytest.raises(ValueError, match="not available for a model with several modes, and this one has 3"):
-        named_score("spe", FittedModel.plain(mixture))
+        named_score("spe", FittedModel.of(mixture))
 
 
 def test_a_fitted_mixture_of_one_mode_equals_ppca():
@@ -272,4 +273,4 @@ def test_modes_matter():
     whole, part = (Explainer(model).explain(X).values for model in (mixture, mixture.modes[0]))
     assert abs(whole - part).max() > 0.1
     assert isinstance(Explainer(mixture).game, ConditionalMixture)
-    assert isinstance(score_by_name("spe", FittedModel.plain(mixture)), MixtureScore)
+    assert isinstance(score_by_name("spe", FittedModel.of(mixture)), MixtureScore)

@@ -361,7 +361,7 @@ def test_awkward_tables(case, scale):
         gap = np.abs(why.values.sum(axis=1) + why.base_value - why.score)
         assert (gap <= 1e-9 * np.maximum(why.score, why.base_value)).all()
     for name in ("spe", "mahalanobis"):
-        check(normal.centred, name, normal.standardise(new)[1])
+        check(normal.gaussian, name, normal.standardise(new)[1])
 
 
 def test_a_constant_column_can_be_blamed():

@@ -110,7 +110,7 @@ def test_rules_of_players_and_missing_cells(kind, options):
 def brute_force(f, model, row, n_draws=40_000):
     """Shapley values of one row in the copula's conditional game, with draws of textbook formulas for all coalitions."""
     rng = np.random.default_rng(99)
-    mean, C, d = model.distribution.mean, model.distribution.covariance, len(row)
+    mean, C, d = model.standard.mean, model.standard.covariance, len(row)
     z = (model.margins.to_normal(row[None])[0] - model.centre) / model.scale
     value, error = {}, {}
     for known in (list(S) for k in range(d + 1) for S in combinations(range(d), k)):

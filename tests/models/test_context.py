@@ -38,7 +38,7 @@ def joint(model, statistic):
     left[np.arange(len(left)), context.others] = 1.0
     left[:, context.given] = -context.coefficients
     left /= model.scale[:, None]
-    A = left.T @ witness.score_matrix(model.centred, statistic) @ left
+    A = left.T @ witness.score_matrix(model.gaussian, statistic) @ left
     rest = model.gaussian.covariance * np.outer(model.scale, model.scale)
     C = np.zeros((d, d))
     C[np.ix_(context.given, context.given)] = context.covariance
@@ -57,7 +57,7 @@ def test_equals_brute_force_over_coalitions_with_the_given_columns(statistic):
     why, model = detector.explain(new), detector.to_fitted_model()
     C, A = joint(model, statistic)
     given, others = model.context.given.tolist(), model.context.others.tolist()
-    for row, x in enumerate(new.to_numpy() - model.reference):
+    for row, x in enumerate(new.to_numpy() - model.context.row(model.centre)):
         values = {
             S: witness.conditional_value(C, A, x, sorted([others[k] for k in S] + given))
             for S in witness.coalitions(len(others))
@@ -72,7 +72,7 @@ def test_equals_brute_force_over_coalitions_with_the_given_columns(statistic):
 def test_mahalanobis_is_that_of_the_row_less_that_of_the_context(detector):
     model, rows = detector.to_fitted_model(), plant(5, seed=3)
     C, _ = joint(model, "mahalanobis")
-    x, given = rows.to_numpy() - model.reference, model.context.given
+    x, given = rows.to_numpy() - model.context.row(model.centre), model.context.given
     whole = np.einsum("ni,ij,nj->n", x, np.linalg.inv(C), x)
     context = np.einsum("ni,ij,nj->n", x[:, given], np.linalg.inv(C[np.ix_(given, given)]), x[:, given])
     np.testing.assert_allclose(-detector.score_samples(rows), whole - context, rtol=1e-9)
@@ -81,10 +81,10 @@ def test_mahalanobis_is_that_of_the_row_less_that_of_the_context(detector):
 def test_expected_values_follow_from_all_other_columns_of_the_joint_gaussian(detector):
     model, rows = detector.to_fitted_model(), plant(4, seed=3)
     C, _ = joint(model, "mahalanobis")
-    x = rows.to_numpy() - model.reference
+    x = rows.to_numpy() - model.context.row(model.centre)
     for k, j in enumerate(model.context.others.tolist()):
         rest = [i for i in range(len(C)) if i != j]
-        implied = x[:, rest] @ np.linalg.solve(C[np.ix_(rest, rest)], C[rest, j]) + model.reference[j]
+        implied = x[:, rest] @ np.linalg.solve(C[np.ix_(rest, rest)], C[rest, j]) + model.context.row(model.centre)[j]
         np.testing.assert_allclose(detector.explain(rows).expected[:, k], implied, rtol=1e-8, atol=1e-8)
 
 

@@ -67,9 +67,12 @@ def test_the_densities_of_rows_with_patterns_of_their_own(holes):
     X, _ = plant(100)
     mode = MixturePPCA(1, 2).fit(X).mixture_.modes[0]
     rows = with_holes(X, holes)
-    from culpa.models.mixture import log_density
-
-    np.testing.assert_allclose(log_density(mode, rows), mode.log_density(rows), rtol=1e-10)
+    alone = [
+        stats.multivariate_normal(mode.mean[seen], mode.covariance[np.ix_(seen, seen)]).logpdf(row[seen])
+        for row, seen in ((row, ~np.isnan(row)) for row in rows)
+        if seen.any()
+    ]
+    np.testing.assert_allclose(mode.log_density(rows[~np.isnan(rows).all(axis=1)]), alone, rtol=1e-9)
 
 
 @settings(max_examples=25, deadline=None)

@@ -146,7 +146,7 @@ def test_z_scores(detector):
 
 
 def test_a_matrix_serves_as_well_as_a_model(detector, new):
-    matrix = scores.t2(detector.to_fitted_model().centred).matrix
+    matrix = scores.t2(detector.to_fitted_model().gaussian).matrix
     np.testing.assert_allclose(
         contributions.rbc(new, contributions.root_of(matrix)),
         contributions.rbc(new, roots_of(detector)["t2"]),

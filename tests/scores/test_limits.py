@@ -192,7 +192,7 @@ class TestConformal:
             alarms.append((values > detector.limit_).mean())
             by_formula.append(
                 (
-                    values > Limits(detector.to_fitted_model())(scores.spe(detector.to_fitted_model().centred), 0.99)
+                    values > Limits(detector.to_fitted_model())(scores.spe(detector.to_fitted_model().gaussian), 0.99)
                 ).mean()
             )
         error = np.std(alarms) / math.sqrt(len(alarms))
@@ -317,7 +317,7 @@ class TestTable:
         with pytest.raises(ValueError, match="limit='f' is for statistic='t2'"):
             PCADetector(limit="f").fit(sample(100, 0))
         with pytest.raises(ValueError, match="limit='beta' is for score='t2'"):
-            control_limit(scores.spe(detector.to_fitted_model().centred), as_fitted_model(detector), 0.99, "beta")
+            control_limit(scores.spe(detector.to_fitted_model().gaussian), as_fitted_model(detector), 0.99, "beta")
 
     @pytest.mark.parametrize("kind", ["auto", "empirical", "conformal", "box"])
     def test_model_files_keep_them(self, tmp_path, kind):

@@ -9,16 +9,6 @@ from numpy.typing import NDArray
 from culpa._core.warning import EmptyRowsWarning, warn
 from culpa._core.words import count
 
-_FEW_ROWS = 16  # up to which patterns are fast enough
-_ROWS_PER_PATTERN = 40  # rows that take about as long one by one as all rows of one pattern together
-
-
-def mostly_alone(missing: NDArray[np.bool_]) -> bool:
-    """Whether few rows share a pattern of missing cells, so that going through patterns would not pay."""
-    if len(missing) < _FEW_ROWS or not missing.any():
-        return False
-    return _ROWS_PER_PATTERN * len(kinds_of_rows(missing)[0]) > len(missing)
-
 
 def kinds_of_rows(missing: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """The different rows of a mask in lexicographic order, and which of them each row is.

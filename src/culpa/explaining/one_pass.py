@@ -24,7 +24,6 @@ from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
 from culpa.games import Game, Given
 from culpa.models import FittedModel
-from culpa.models.normal_argument import UnscaledModel
 from culpa.ranking import contributions
 from culpa.scores import FunctionScore, Score, ScoredRows, score_by_name
 from culpa.shapley import Players, Shares
@@ -134,7 +133,7 @@ class OnePass(CopiedInUse):
     @cached_property
     def _kind_of_cells(self) -> tuple[int, Any]:
         """Number and type of the cells that a row has for the user."""
-        shown = self.columns.decode(self.model.location[None])
+        shown = self.columns.decode(self.model.centre[None])
         return shown.shape[1], shown.dtype
 
     def _fields(self, n: int, wanted: Wanted) -> dict[str, Any]:
@@ -294,8 +293,8 @@ class OnePass(CopiedInUse):
         """Contributions of features by the criterion that is not a Shapley value."""
         if not isinstance(self.score, FunctionScore):
             return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        assert isinstance(self.model, UnscaledModel)
-        model = self.model.scaled
+        model = self.score.model
+        assert model is not None
         return contributions.of_rows(
             model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
         )

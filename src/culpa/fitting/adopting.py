@@ -63,8 +63,9 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
     def judge(k: int) -> Judge:
         if not trained:
             return recipe.judge(own)
-        others = PPCA(p).fit_moments(blocks.without(k).scaled(model.location, model.scale))
-        return recipe.judge(others.scaled(model.location, model.scale, recipe.columns))
+        others = PPCA(p).fit_moments(blocks.without(k).scaled(model.centre, model.scale))
+        centre = model.centre + model.scale * others.mean_
+        return recipe.judge(others.scaled(centre, model.scale, recipe.columns))
 
     if trained and recipe.limit_kind == "conformal":
         raise ValueError(
@@ -106,5 +107,5 @@ def _was_fitted_to(pca: Any, model: FittedModel, X: Floats) -> bool:
     n = getattr(pca, "n_samples_seen_", getattr(pca, "n_samples_", None))
     mean, scale = mean_and_spread(X)
     rounding = _ROUNDING * np.finfo(np.asarray(pca.mean_).dtype).eps * (np.abs(mean) + np.abs(model.centre))
-    away = np.abs(mean - model.location)
+    away = np.abs(mean - model.centre)
     return n is not None and int(n) == len(X) and bool((away <= _SAME * scale + rounding).all())

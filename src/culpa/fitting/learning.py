@@ -86,7 +86,7 @@ class _Prepared(NamedTuple):
 
     def scaled(self, ppca: PPCA, columns: Lagged) -> FittedModel:
         """A model of the standardised rows as one of the user's numbers."""
-        model = ppca.scaled(self.mean, self.scale, columns, self.context)
+        model = ppca.scaled(self.mean + self.scale * ppca.mean_, self.scale, columns, self.context)
         return model if self.margins is None else replace(model, margins=self.margins)
 
 
@@ -233,7 +233,7 @@ class Recipe:
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=self.settings.scale)
         ppca = self._estimator(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
-        return Learned(ppca, ppca.scaled(mean, scale, self.columns, context), choice)
+        return Learned(ppca, ppca.scaled(mean + scale * ppca.mean_, scale, self.columns, context), choice)
 
     def _fit_modes(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, labels: NDArray[Any]
@@ -347,7 +347,7 @@ class Recipe:
             return Limits(learned.model, "formula")
         return limits_by_holding_out(
             learned.model,
-            lambda k: self.judge_without(blocks, k, learned.model.distribution.n_components),
+            lambda k: self.judge_without(blocks, k, learned.model.standard.n_components),
             blocks.sizes,
             in_blocks(_numbered(batches), blocks.sizes, self.columns),
         )
@@ -371,15 +371,15 @@ class Recipe:
     def _relearned(self, learned: Learned, X: Floats) -> FittedModel:
         """The model of fewer rows; with missing cells or weights, from where the model of all rows left off."""
         if self.settings.model == "ppca" and not np.isnan(X).any():
-            return self.learn_moments(Moments.of(X), p=self._pinned(learned.model.distribution.n_components)).model
-        seen, known, p = self._prepare(X), learned.model, learned.model.distribution.n_components
+            return self.learn_moments(Moments.of(X), p=self._pinned(learned.model.standard.n_components)).model
+        seen, known, p = self._prepare(X), learned.model, learned.model.standard.n_components
         ppca = self._estimator(None, p)
         if self.settings.model != "student" and not np.isnan(X).any():
             return seen.scaled(ppca.fit(seen.standard), self.columns)
         covariance = known.gaussian.covariance * np.outer(known.scale, known.scale)
         start = replace(
             LatentGaussian.from_covariance(
-                covariance / np.outer(seen.scale, seen.scale), p, (known.location - seen.mean) / seen.scale
+                covariance / np.outer(seen.scale, seen.scale), p, (known.centre - seen.mean) / seen.scale
             ),
             degrees_of_freedom=known.gaussian.degrees_of_freedom,
         )

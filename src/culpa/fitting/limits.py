@@ -73,7 +73,7 @@ class Judge:
     def _standardised(self, rows: Moments) -> Moments:
         model = self.model
         seen = rows if model.context is None else model.context.adjust_moments(rows)
-        return seen.scaled(model.location, model.scale)
+        return seen.scaled(model.centre, model.scale)
 
 
 class Portion(NamedTuple):

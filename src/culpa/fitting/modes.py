@@ -20,7 +20,7 @@ from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
 from culpa.fitting.limits import Places, Portion, held_out_scores
-from culpa.models import FittedModel, LatentMixture, MixturePPCA, mixture_em
+from culpa.models import Distribution, FittedModel, MixturePPCA, mixture_em
 from culpa.models.blocks import N_BLOCKS, BlockMoments
 from culpa.models.components import choose_components
 from culpa.models.normal_range import NormalRange, RangeGatherer
@@ -68,7 +68,6 @@ def mode_limits(
     There are no held-out scores where rows are too few for them; then a formula tells the limit of a mode.
     """
     mixture = model.standard
-    assert isinstance(mixture, LatentMixture)
     by_formula = {name: _units_by_formula(model, name, settings.confidence) for name in names}
     mode_of_row = mixture.mode_of(Z)
     block = blocks_within(mode_of_row)
@@ -119,7 +118,7 @@ def _away_from_other_blocks(block: NDArray[np.intp], lags: int) -> Mask:
 class _MixtureJudge:
     """Scores rows by a mixture that did not see them: responsibilities, and what each mode says of them."""
 
-    def __init__(self, mixture: LatentMixture, names: Sequence[str]) -> None:
+    def __init__(self, mixture: Distribution, names: Sequence[str]) -> None:
         self._mixture = mixture
         self._scores = {name: MixtureScore.weighted(name, mixture, OF_A_MODE[name]) for name in names}
 
@@ -129,7 +128,7 @@ class _MixtureJudge:
         return {_WEIGHTS: self._mixture.responsibilities(rows), **parts}
 
 
-def refined_without(mixture: LatentMixture, rows: Floats, settings: DetectorSettings) -> LatentMixture:
+def refined_without(mixture: Distribution, rows: Floats, settings: DetectorSettings) -> Distribution:
     """The mixture of fewer rows, from where the mixture of all rows left off."""
     return mixture_em.refined(rows, mixture, steps=_STEPS, noise=settings.noise, shrinkage=settings.shrinkage)
 
@@ -153,13 +152,13 @@ def _units_by_formula(model: FittedModel, name: str, confidence: float) -> Float
 
 def mode_ranges(model: FittedModel, Z: Floats) -> tuple[NormalRange, tuple[NormalRange, ...]]:
     """How far standardised rows went, altogether and in each mode around its own mean."""
-    which = model.modes_of(Z)
+    which = model.standard.mode_of(Z)
     distance = np.empty(len(Z))
     gatherers = []
     for mode in range(model.n_modes):
         here = np.flatnonzero(which == mode)
-        centred = Z[here] - model.offset_of(mode)
-        distance[here] = mahalanobis(model.in_mode(mode).centred)(centred)
+        centred = Z[here] - model.standard.modes[mode].mean
+        distance[here] = mahalanobis(model.in_mode(mode).gaussian)(centred)
         gatherers.append(RangeGatherer(max(len(here), 1), Z.shape[1]))
         gatherers[mode].add(centred, distance[here])
     everything = RangeGatherer(len(Z), Z.shape[1])

@@ -51,7 +51,7 @@ def fit_weighted(
     parts, (times, unit) = _parts(weights), _times(weights)
 
     def second_pass(recipe: Recipe, learned: Learned, blocks: BlockMoments) -> tuple[Limits, NormalRange]:
-        p, lags = learned.model.distribution.n_components, recipe.columns.lags
+        p, lags = learned.model.standard.n_components, recipe.columns.lags
         sizes = blocks.sizes if unit == 1.0 else np.array([len(part.rows) for part in parts])
         limits = recipe.limits(
             learned.model,

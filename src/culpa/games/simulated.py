@@ -46,7 +46,7 @@ class Simulated(Expected[FunctionScore]):
     def draw(self, X: Floats, chances: Chances) -> "Draw":
         """A draw of all features, for coalitions of the rows ``X``."""
         normal = self.score.normal
-        parts = zip(normal.modes, chances.deviations[:, 0], chances.weights[:, 0].tolist(), strict=True)
+        parts = zip(normal.distribution.modes, chances.deviations[:, 0], chances.weights[:, 0].tolist(), strict=True)
         rows = normal.scores(X)
         of_modes = [_DrawInMode(mode, rows, deviation.copy(), weight) for mode, deviation, weight in parts]
         return Draw(normal, of_modes, chances.places, self.score.independent)
@@ -69,7 +69,9 @@ class Draw:
     def both(self) -> Floats:
         """The draw and its mirror image, (n, 2, d); with margins, their normal scores."""
         parts = [(mode.mean, mode.scaled_deviation()[:, None, :]) for mode in self.of_modes]
-        log_joint = np.stack([mode.log_density() for mode in self.of_modes]) + self.normal.log_weights[:, None]
+        log_joint = (
+            np.stack([mode.log_density() for mode in self.of_modes]) + np.log(self.normal.distribution.weights)[:, None]
+        )
         return in_modes(parts, log_joint, self.places)[:, 0]
 
 

@@ -76,7 +76,8 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     settings, has_modes = DetectorSettings(**header["parameters"]), "modes.mean" in arrays
     ppca = mixture_from(arrays, header) if has_modes else _ppca(arrays, header)
     columns = _columns(header, len(arrays["mean"]))
-    model = ppca.scaled(arrays["mean"], arrays["scale"], columns, _context(arrays, columns))
+    centre, scale = arrays["mean"] + arrays["scale"] * ppca.mean_, arrays["scale"]
+    model = ppca.scaled(centre, scale, columns, _context(arrays, columns))
     if has_modes:
         model = replace(model, mode_units=units_from(arrays))
     if "margins.values" in arrays:

@@ -74,7 +74,7 @@ def _check_rows(name: str, positions: Floats) -> None:
 
 def check_working(fitted: FittedDetector) -> None:
     """Refuse a model that gives no finite score to rows like its training rows, or no limit to its statistics."""
-    probes = _probes(fitted.model.distribution.n_features)
+    probes = _probes(fitted.model.standard.n_features)
     with np.errstate(all="ignore"):
         if not np.isfinite(fitted.statistic(probes)).all():
             raise ModelFileError("the model gives scores that are not finite.")

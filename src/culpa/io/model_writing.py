@@ -23,7 +23,7 @@ _MOST_CELLS = 10_000  # suspicious cells of training rows, the worst of them
 def arrays_of(fitted: FittedDetector) -> Arrays:
     """All numbers of a detector, by name."""
     arrays = {
-        "mean": fitted.model.centre,
+        "mean": fitted.model.centre - fitted.model.scale * fitted.ppca.mean_,
         "scale": fitted.model.scale,
         **_model_arrays(fitted),
     }
@@ -34,7 +34,7 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
             arrays[f"limits.{name}.weight"] = tail.weights
         if tail.dependence != 1:
             arrays[f"limits.{name}.dependence"] = np.array([tail.dependence])
-    d = fitted.model.distribution.n_features
+    d = fitted.model.standard.n_features
     if fitted.blocks is not None and len(fitted.blocks) * d * (d + 1) / 2 <= _MOST_NUMBERS_IN_BLOCKS:
         arrays |= {f"blocks.{name}": array for name, array in fitted.blocks.to_arrays().items()}
     if fitted.gathered is not None:
@@ -70,8 +70,8 @@ def _model_arrays(fitted: FittedDetector) -> Arrays:
     if isinstance(ppca, MixturePPCA):
         return arrays_of_modes(fitted, ppca)
     return {
-        "model.mean": fitted.model.gaussian.mean,
-        "model.loadings": fitted.model.gaussian.loadings,
+        "model.mean": ppca.mean_,
+        "model.loadings": ppca.gaussian_.loadings,
         "model.axes": ppca.components_,
         "model.covariance" if ppca.sample_.factor is None else "model.factor": ppca.sample_.kept,
     }

@@ -128,7 +128,7 @@ class Scores:
         found = _verdict(scored, at, self.fitted.limit)
         found["p_value"] = _p_values(self.fitted, found["score"])
         if self.fitted.n_modes is not None:
-            found["mode"] = self.fitted.model.modes_of(scored.rows.standard[at]) + 1
+            found["mode"] = self.fitted.model.standard.mode_of(scored.rows.standard[at]) + 1
         if self.level is not None:
             found["discovery"] = found["p_value"] <= self.level
         return joined(labels(scored.batch, at), found)

@@ -82,7 +82,7 @@ def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, s
     def hold_out() -> Limits:
         if len(blocks) < 2:
             return Limits(model, "formula")
-        p = model.distribution.n_components
+        p = model.standard.n_components
         portions = in_blocks([(X, np.arange(len(X)))], sizes, recipe.columns)
         return limits_by_holding_out(model, lambda k: recipe.judge_without(blocks, k, p), sizes, portions)
 

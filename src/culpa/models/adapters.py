@@ -8,6 +8,7 @@ import numpy as np
 from culpa._core.native import with_names
 from culpa._core.types import Floats
 from culpa._core.words import kind_of
+from culpa.models.distribution import Distribution
 from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
@@ -32,8 +33,8 @@ def as_fitted_model(model: Any) -> FittedModel:
     """
     if isinstance(model, FittedModel):
         return model
-    if isinstance(model, (LatentGaussian, LatentMixture)):
-        return FittedModel.plain(model)
+    if isinstance(model, Distribution):
+        return FittedModel.of(model)
     if isinstance(model, _Convertible):
         return model.to_fitted_model()
     return _from_sklearn(model)
@@ -53,18 +54,18 @@ def _from_sklearn(model: Any) -> FittedModel:
     if not isinstance(model, (PPCA, MixturePPCA, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
         raise TypeError(_not_a_model(model))
     check_is_fitted(model)
-    known = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
+    known: dict[str, Any] = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
     if isinstance(model, PPCA):
-        return FittedModel.plain(model.gaussian_, sample=model.sample_, shrinkage=model.shrinkage, **known)
+        return FittedModel.of(model.gaussian_, sample=model.sample_, shrinkage=model.shrinkage, **known)
     if isinstance(model, MixturePPCA):
-        return FittedModel.plain(model.mixture_, sample=model.sample_, **known)
+        return FittedModel.of(model.mixture_, sample=model.sample_, **known)
     if isinstance(model, GaussianMixture):
-        return FittedModel.plain(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
+        return FittedModel.of(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
     if isinstance(model, FactorAnalysis):
-        return FittedModel.plain(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
+        return FittedModel.of(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
     if len(model.components_) == model.components_.shape[1]:
         return from_all_components(model, **known)
-    return FittedModel.plain(_from_pca(model), **known)
+    return FittedModel.of(_from_pca(model), **known)
 
 
 def _not_a_model(model: Any) -> str:

@@ -1,20 +1,34 @@
-"""What the rest of the code asks of a distribution of normal rows, whichever model it comes from."""
+"""How normal rows are distributed: in one mode or several, each of which is a Gaussian with a few latent variables.
 
+In mode k, which has the weight w_k, rows follow a `culpa.models.LatentGaussian`. Given some features S of a row, its mode
+is known only with probabilities, the responsibilities
+
+    r_k(x_S) = w_k p_k(x_S) / sum_j w_j p_j(x_S)
+
+and every expectation is a mean over modes with these weights: E[f(x) | x_S] = sum_k r_k(x_S) E_k[f(x) | x_S].
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
+
+if TYPE_CHECKING:
+    from culpa.models.latent import LatentGaussian
 
 
 class Expecting(Protocol):
-    """What knows what to expect of some features given others. `culpa.models.draws.NormalRows` and all distributions do."""
+    """What knows what to expect of some features given others. `culpa.models.draws.NormalRows` and distributions do."""
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """Number of features."""
         ...
 
     def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
@@ -22,41 +36,94 @@ class Expecting(Protocol):
         ...
 
 
-class Distribution(Expecting, Protocol):
-    """How normal rows are distributed. `culpa.models.LatentGaussian` and `culpa.models.LatentMixture` are such."""
+class Distribution(CopiedInUse, ABC):
+    """Rows that follow ``modes[k]`` with probability ``weights[k]``. A mode by itself is a distribution of one mode."""
+
+    if TYPE_CHECKING:  # fields or properties of the subclasses
+
+        @property
+        def weights(self) -> Floats:
+            """Share of normal rows in each mode, (modes,)."""
+
+        @property
+        def modes(self) -> tuple[LatentGaussian, ...]:
+            """The modes."""
+
+        @property
+        def mean(self) -> Floats:
+            """Mean of normal rows, (d,)."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Floats:
+        """Covariance of normal rows, (d, d)."""
+
+    @property
+    @abstractmethod
+    def variances(self) -> Floats:
+        """Its diagonal, (d,)."""
+
+    @abstractmethod
+    def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
+        """The distribution of the rows shift + scale x."""
+
+    @abstractmethod
+    def impute(self, X: ArrayLike) -> Floats:
+        """The rows with every missing cell at its conditional mean given the observed ones."""
+
+    @abstractmethod
+    def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
+        """What the other observed features imply each feature should have been, (n, d).
+
+        ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
+        """
+
+    @abstractmethod
+    def reconstruct(self, X: ArrayLike) -> Floats:
+        """What the model makes of each row; missing cells are filled in."""
+
+    @abstractmethod
+    def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
+        """Draw rows."""
+
+    @property
+    def n_modes(self) -> int:
+        """Number of modes."""
+        return len(self.modes)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return len(self.mean)
 
     @property
     def n_components(self) -> int:
-        """Number of latent variables."""
-        ...
+        """Number of latent variables, the largest of a mode."""
+        return max(int(mode.loadings.shape[1]) for mode in self.modes)
 
-    @property
-    def mean(self) -> Floats:
-        """Mean of normal rows, (d,)."""
-        ...
-
-    @property
-    def covariance(self) -> Floats:
-        """Covariance of normal rows, (d, d)."""
-        ...
-
-    @property
-    def variances(self) -> Floats:
-        """Its diagonal, (d,)."""
-        ...
-
-    def impute(self, X: ArrayLike) -> Floats:
-        """The rows with every missing cell at its conditional mean given the observed ones."""
-        ...
-
-    def reconstruct(self, X: ArrayLike) -> Floats:
-        """What the model makes of each row."""
-        ...
+    def log_densities(self, X: ArrayLike) -> Floats:
+        """Log-density of the observed cells of each row in each mode, (n, modes); 0 for a row with none."""
+        X = np.asarray(X, dtype=np.float64)
+        return np.column_stack([mode.log_density(X) for mode in self.modes])
 
     def log_density(self, X: ArrayLike) -> Floats:
-        """Log-density of the observed cells of each row."""
-        ...
+        """Log-density of the observed cells of each row, (n,); 0 for a row with none."""
+        return np.asarray(special.logsumexp(self.log_densities(X) + np.log(self.weights), axis=1))
 
-    def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
-        """Draw rows."""
-        ...
+    def responsibilities(self, X: ArrayLike) -> Floats:
+        """Probability of each mode given the observed cells of each row, (n, modes)."""
+        return np.asarray(special.softmax(self.log_densities(X) + np.log(self.weights), axis=1))
+
+    def mode_of(self, X: ArrayLike) -> NDArray[np.intp]:
+        """The most probable mode of each row, counted from 0."""
+        if self.n_modes == 1:
+            return np.zeros(len(np.asarray(X)), dtype=np.intp)
+        return np.asarray((self.log_densities(X) + np.log(self.weights)).argmax(axis=1))
+
+    def residuals(self, X: ArrayLike) -> Floats:
+        """Row minus reconstruction; NaN where the cell is missing."""
+        return np.asarray(X, dtype=np.float64) - self.reconstruct(X)
+
+    def centred(self) -> Self:
+        """The same distribution around 0."""
+        return self.mapped(-self.mean) if self.mean.any() else self

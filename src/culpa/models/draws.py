@@ -18,8 +18,7 @@ m - s e belongs to 1 - u.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +26,10 @@ from scipy import special
 
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Positions
+from culpa.models.distribution import Distribution
+from culpa.models.fitted_model import FittedModel
 from culpa.models.latent import LatentGaussian
 from culpa.models.margins import Margins
-from culpa.models.mixture import LatentMixture
 
 
 class Chances(NamedTuple):
@@ -55,23 +55,18 @@ class NormalRows(CopiedInUse):
     (1, 6, 2)
     """
 
-    distribution: LatentGaussian | LatentMixture
+    distribution: Distribution
     margins: Margins | None = None
+
+    @classmethod
+    def of(cls, model: FittedModel) -> Self:
+        """Rows of a model's features."""
+        return cls(model.standard.mapped(model.centre, model.scale), model.margins)
 
     @property
     def n_features(self) -> int:
         """d."""
         return self.distribution.n_features
-
-    @property
-    def modes(self) -> tuple[LatentGaussian, ...]:
-        """The modes; a single one where the distribution has none."""
-        return self.distribution.modes if isinstance(self.distribution, LatentMixture) else (self.distribution,)
-
-    @cached_property
-    def log_weights(self) -> Floats:
-        """Of the modes."""
-        return np.log(self.distribution.weights) if isinstance(self.distribution, LatentMixture) else np.zeros(1)
 
     def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
         """What the other observed features imply each feature, or each block of features, should have been."""
@@ -91,13 +86,14 @@ class NormalRows(CopiedInUse):
 
     def chances(self, n_draws: int, rng: np.random.Generator) -> Chances:
         """The random part of some draws; modes are spread over them as evenly as possible."""
-        gaussian = [replace(mode, degrees_of_freedom=np.inf) for mode in self.modes]
+        modes = self.distribution.modes
+        gaussian = [replace(mode, degrees_of_freedom=np.inf) for mode in modes]
         deviations = np.stack([mode.sample(n_draws, rng) - mode.mean for mode in gaussian])
         weights = np.ones(deviations.shape[:2])
-        for mode, each in zip(self.modes, weights, strict=True):
+        for mode, each in zip(modes, weights, strict=True):
             if mode.tail:
                 each[:] = rng.chisquare(mode.degrees_of_freedom, size=n_draws)
-        first = rng.random() if len(self.modes) > 1 else 0.5
+        first = rng.random() if len(modes) > 1 else 0.5
         return Chances(deviations, weights, (first + np.arange(n_draws) / n_draws) % 1.0)
 
     def given(self, X: Floats, known: Positions, chances: Chances, *, independent: bool = False) -> Floats:
@@ -111,9 +107,11 @@ class NormalRows(CopiedInUse):
         draw = _marginal if independent else _conditional
         parts = [
             draw(mode, Z, known, deviation, weight)
-            for mode, deviation, weight in zip(self.modes, chances.deviations, chances.weights, strict=True)
+            for mode, deviation, weight in zip(
+                self.distribution.modes, chances.deviations, chances.weights, strict=True
+            )
         ]
-        log_joint = np.stack([part.log_density for part in parts]) + self.log_weights[:, None]
+        log_joint = np.stack([part.log_density for part in parts]) + np.log(self.distribution.weights)[:, None]
         drawn = in_modes([(part.mean, part.deviation) for part in parts], log_joint, chances.places)
         return self.to_user(drawn.reshape(len(X), -1, self.n_features), X)
 

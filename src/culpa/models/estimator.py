@@ -11,9 +11,8 @@ from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa.columns import Lagged, lagged_names
 from culpa.models.context import Context
+from culpa.models.distribution import Distribution
 from culpa.models.fitted_model import FittedModel
-from culpa.models.latent import LatentGaussian
-from culpa.models.mixture import LatentMixture
 from culpa.models.scatter import Scatter
 
 
@@ -23,11 +22,12 @@ class KnowsRows(BaseEstimator, ABC):
 
     if TYPE_CHECKING:  # attributes that the estimators set
         shrinkage: float
+        mean_: Floats
         sample_: Scatter
         n_samples_: float
 
     @abstractmethod
-    def _distribution(self) -> LatentGaussian | LatentMixture:
+    def _distribution(self) -> Distribution:
         """The fitted distribution."""
 
     def score_samples(self, X: Any) -> Floats:
@@ -47,13 +47,13 @@ class KnowsRows(BaseEstimator, ABC):
         return self._distribution().residuals(self._read(X))
 
     def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
-        """What normal looks like in the user's units, where this model was fitted to (x - centre) / scale.
+        """What normal looks like in the user's units, where this model was fitted to rows of which centre is the mean.
 
-        With a context, x is a row that was adjusted to it.
+        With a context, these are rows that were adjusted to it.
         """
         lags = columns.lags
         model = FittedModel(
-            self._distribution(),
+            self._distribution().centred(),
             centre,
             scale,
             self.sample_,
@@ -63,7 +63,9 @@ class KnowsRows(BaseEstimator, ABC):
             self.shrinkage,
             context,
         )
-        return model if columns.smooth is None else replace(model, encoding=columns.around(model.reference))
+        if columns.smooth is None:
+            return model
+        return replace(model, encoding=columns.around(centre if context is None else context.row(centre)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from culpa._core.choices import GameName, Ranking
 from culpa._core.copies import CopiedInUse
@@ -15,9 +14,9 @@ from culpa._core.validation import default_names
 from culpa.columns import Columns, Plain, Reading
 from culpa.columns.columns import Cells
 from culpa.models.context import Context
+from culpa.models.distribution import Distribution
 from culpa.models.latent import LatentGaussian
 from culpa.models.margins import Margins
-from culpa.models.mixture import LatentMixture
 from culpa.models.scatter import Scatter
 
 
@@ -41,7 +40,7 @@ class OwnChoices:
 
 @dataclass(frozen=True, eq=False)
 class FittedModel(CopiedInUse):
-    """What normal looks like, in the user's units: scaled = (x - centre) / scale follows ``distribution``.
+    """What normal looks like, in the user's units: standardised rows, (x - centre) / scale, follow ``standard``.
 
     ``sample``, the covariance of scaled data, is ``None`` where the source did not keep it; ``shrinkage`` is how far it was
     drawn towards its diagonal before the model was made of it. ``encoding`` is how the user's columns become the features
@@ -52,7 +51,7 @@ class FittedModel(CopiedInUse):
     in, by the name of the score; without, scores are as they are.
     """
 
-    distribution: LatentGaussian | LatentMixture
+    standard: Distribution
     centre: Floats
     scale: Floats
     sample: Scatter | None = None
@@ -66,40 +65,37 @@ class FittedModel(CopiedInUse):
     no_residuals: bool = False
     mode_units: Mapping[str, Floats] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, distribution: Distribution, shift: Floats | float = 0.0, scale: Floats | None = None, **known: Any
+    ) -> Self:
+        """The model of rows where (x - shift) / scale follow a distribution around any mean."""
+        scale = np.ones(distribution.n_features) if scale is None else scale
+        return cls(distribution.centred(), shift + scale * distribution.mean, scale, **known)
+
     @property
     def gaussian(self) -> LatentGaussian:
-        """The distribution of scaled rows where it is a Gaussian; else an error says that modes are in the way."""
-        if isinstance(self.distribution, LatentMixture):
-            if self.distribution.n_modes == 1:
-                return self.distribution.modes[0]
+        """The distribution of standardised rows where there is one mode; else an error says that modes are in the way."""
+        if self.n_modes > 1:
             raise SeveralModesError(
-                f"this is not available for a model with several modes, and this one has {self.distribution.n_modes}. "
+                f"this is not available for a model with several modes, and this one has {self.n_modes}. "
                 "Use a model with one mode, such as PPCA or PCADetector(modes=None)."
             )
-        return self.distribution
+        return self.standard.modes[0]
 
     @property
     def n_modes(self) -> int:
         """Number of modes of normal rows."""
-        return self.distribution.n_modes if isinstance(self.distribution, LatentMixture) else 1
-
-    def modes_of(self, Z: Floats) -> NDArray[np.intp]:
-        """The most probable mode of each standardised row, counted from 0."""
-        standard = self.standard
-        return standard.mode_of(Z) if isinstance(standard, LatentMixture) else np.zeros(len(Z), dtype=np.intp)
-
-    def offset_of(self, mode: int) -> Floats:
-        """Where the mean of a mode is among standardised rows."""
-        standard = self.standard
-        return standard.modes[mode].mean if isinstance(standard, LatentMixture) else np.zeros(standard.n_features)
+        return self.standard.n_modes
 
     def in_mode(self, mode: int) -> Self:
-        """What normal looks like in one mode alone; its standardised rows are those of this model less `offset_of`."""
-        if not isinstance(self.distribution, LatentMixture):
+        """What normal looks like in one mode alone; its standardised rows are those of this model less the mode's mean."""
+        own = self.standard.modes[mode]
+        if own is self.standard:
             return self
-        mixture = self.distribution
-        n = None if self.n_samples is None else self.n_samples * float(mixture.weights[mode])
-        return replace(self, distribution=mixture.modes[mode], sample=None, n_samples=n, mode_units={})
+        n = None if self.n_samples is None else self.n_samples * float(self.standard.weights[mode])
+        centre = self.centre + self.scale * own.mean
+        return replace(self, standard=own.centred(), centre=centre, sample=None, n_samples=n, mode_units={})
 
     @property
     def scatter(self) -> Scatter:
@@ -114,12 +110,12 @@ class FittedModel(CopiedInUse):
     @cached_property
     def columns(self) -> Columns:
         """The user's columns."""
-        return self.encoding or Plain(self.feature_names, self.distribution.n_features)
+        return self.encoding or Plain(self.feature_names, self.standard.n_features)
 
     @property
     def own_groups(self) -> dict[str, list[str]]:
         """The model's own groups by the names of columns, or of single features where a column is only partly in one."""
-        names = self.feature_names or default_names(self.distribution.n_features)
+        names = self.feature_names or default_names(self.standard.n_features)
         result = {}
         for group, features in self.own.groups:
             whole = [
@@ -131,23 +127,13 @@ class FittedModel(CopiedInUse):
             result[group] = [name for name, _ in whole] + [names[feature] for feature in sorted(rest)]
         return result
 
-    @property
-    def location(self) -> Floats:
-        """The model's mean in the user's units; with margins, in normal scores."""
-        return self.centre + self.scale * self.distribution.mean
-
-    @cached_property
-    def _zero(self) -> Floats:
-        """`location`, which standardising a single row should not compute anew."""
-        return self.location
-
     def standardise(self, X: Floats) -> Floats:
-        """Rows as the model sees them: adjusted to the usual context, centred at the model's mean, scaled."""
+        """Rows as the model sees them: adjusted to the usual context, centred, scaled."""
         if self.margins is not None:
             X = self.margins.to_normal(X)
         if self.context is not None:
             X = self.context.adjust(X)
-        standard = X - self._zero
+        standard = X - self.centre
         standard /= self.scale
         return standard
 
@@ -155,12 +141,12 @@ class FittedModel(CopiedInUse):
         """Inverse of `standardise`, in the context of the rows ``X``; without rows, in the usual context."""
         if self.margins is None:
             readings = self.scale * Z
-            readings += self._zero
+            readings += self.centre
             return readings if self.context is None or X is None else readings + self.context.shift(X)
-        scores = self.location + self.scale * Z
+        scores = self.centre + self.scale * Z
         if self.context is None:
             return self.margins.to_user(scores)
-        whole = np.tile(self.context.row(self.location), (len(Z), 1)) if X is None else self.margins.to_normal(X)
+        whole = np.tile(self.context.row(self.centre), (len(Z), 1)) if X is None else self.margins.to_normal(X)
         whole[:, self.context.others] = scores + self.context.shift(whole)
         return self.margins.to_user(whole)[:, self.context.others]
 
@@ -182,31 +168,8 @@ class FittedModel(CopiedInUse):
     @property
     def spread(self) -> Floats:
         """Standard deviations of standardised features: the sample's where they are known, or else the model's."""
-        modelled = self.distribution.variances
+        modelled = self.standard.variances
         if self.sample is None:
             return np.asarray(np.sqrt(modelled))
         sampled = self.sample.diagonal
         return np.asarray(np.sqrt(np.where(sampled > 0, sampled, modelled)))
-
-    @property
-    def reference(self) -> Floats:
-        """The row that is standardised to zeros: the mean of normal rows."""
-        return self.location if self.context is None else self.context.row(self.location)
-
-    @classmethod
-    def plain(cls, distribution: LatentGaussian | LatentMixture, **known: Any) -> Self:
-        """A model of unscaled data."""
-        d = distribution.n_features
-        return cls(distribution, np.zeros(d), np.ones(d), **known)
-
-    @property
-    def centred(self) -> LatentGaussian:
-        """The distribution of standardised rows where it is a Gaussian."""
-        if not self.gaussian.mean.any():
-            return self.gaussian
-        return replace(self.gaussian, mean=np.zeros(self.gaussian.n_features))
-
-    @cached_property
-    def standard(self) -> LatentGaussian | LatentMixture:
-        """The distribution of standardised rows."""
-        return self.distribution.centred() if isinstance(self.distribution, LatentMixture) else self.centred

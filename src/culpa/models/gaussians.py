@@ -49,7 +49,7 @@ def from_covariance_estimator(estimator: Any, **known: Any) -> FittedModel:
     except ValueError:
         _refuse_singular(estimator, len(scale), int((variances > RELATIVE_FLOOR * variances[-1]).sum()))
     location = np.asarray(estimator.location_, dtype=np.float64)
-    return FittedModel(gaussian, location, scale, own=OwnChoices(score="mahalanobis"), no_residuals=True, **known)
+    return FittedModel.of(gaussian, location, scale, own=OwnChoices(score="mahalanobis"), no_residuals=True, **known)
 
 
 def from_all_components(pca: Any, **known: Any) -> FittedModel:
@@ -67,7 +67,7 @@ def from_all_components(pca: Any, **known: Any) -> FittedModel:
         raise ValueError(
             f"model keeps all {len(scale)} components, and there is no variance along some of them: refit it with fewer."
         ) from None
-    return FittedModel(gaussian, np.asarray(pca.mean_, dtype=np.float64), scale, no_residuals=True, **known)
+    return FittedModel.of(gaussian, np.asarray(pca.mean_, dtype=np.float64), scale, no_residuals=True, **known)
 
 
 def _covariance(estimator: Any) -> Floats:

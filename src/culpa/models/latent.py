@@ -23,9 +23,9 @@ because a row that is far out in S is likely to be far out elsewhere.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ from culpa._core.border import entered
 from culpa._core.missing import kinds_of_rows, patterns, sorted_by_pattern
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats, Mask, Positions
+from culpa.models.distribution import Distribution
 from culpa.models.incomplete import Incomplete
 from culpa.models.leaving_out import THIN, LeavingOut
 from culpa.models.scatter import Scatter
@@ -50,7 +51,7 @@ _FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction woul
 
 @entered
 @dataclass(frozen=True, eq=False)
-class LatentGaussian:
+class LatentGaussian(Distribution):
     """x = W z + b + noise with Gaussian z and noise: what PPCA and factor analysis know about normal rows.
 
     With finite ``degrees_of_freedom``, rows have the same mean and covariance, but Student-t tails (`StudentPPCA`).
@@ -161,14 +162,24 @@ class LatentGaussian:
         return cls(np.asarray(mean), axes[above].T * np.sqrt(variances[above] - noise), noise)
 
     @property
-    def n_features(self) -> int:
-        """d."""
-        return int(self.loadings.shape[0])
+    def weights(self) -> Floats:
+        """Of its only mode."""
+        return np.ones(1)
 
     @property
-    def n_components(self) -> int:
-        """p."""
-        return int(self.loadings.shape[1])
+    def modes(self) -> "tuple[LatentGaussian, ...]":
+        """Itself."""
+        return (self,)
+
+    def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
+        """The distribution of the rows shift + scale x."""
+        return replace(
+            self,
+            mean=shift + scale * self.mean,
+            loadings=np.ascontiguousarray((scale * self.loadings.T).T),
+            noise_variance=scale**2 * self.noise_variance,
+            reconstruction=self.reconstruction if np.ndim(scale) == 0 else "posterior",
+        )
 
     @property
     def tail(self) -> float:
@@ -263,11 +274,6 @@ class LatentGaussian:
         """What the model makes of each row; missing cells are filled in."""
         return np.asarray(self.mean + self.latent(X) @ self.decoder.T)
 
-    def residuals(self, X: ArrayLike) -> Floats:
-        """Row minus reconstruction; NaN where the cell is missing."""
-        X = self._rows(X)
-        return X - self.reconstruct(X)
-
     def conditional(self, X: ArrayLike, observed: Sequence[int] | NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean (n, d) and covariance (d, d) of whole rows given some of their features.
 
@@ -288,8 +294,11 @@ class LatentGaussian:
     def squared_distance(self, X: ArrayLike) -> Floats:
         """Squared Mahalanobis distance of the observed cells of each row, (n,)."""
         X = self._rows(X)
-        Z = self.latent(X)
-        residual = np.nan_to_num(X - self.mean - Z @ self.loadings.T, nan=0.0)
+        return self._distance(X - self.mean, self.latent(X))
+
+    def _distance(self, centred: Floats, Z: Floats) -> Floats:
+        """The same of centred rows with these latent variables."""
+        residual = np.nan_to_num(centred - Z @ self.loadings.T, nan=0.0)
         # a sum of squares, so that it cannot cancel
         return np.asarray((residual**2 / self.noise).sum(axis=1) + (Z**2).sum(axis=1))
 
@@ -389,21 +398,16 @@ class LatentGaussian:
     def log_density(self, X: ArrayLike) -> Floats:
         """Log-density of the observed cells of each row, (n,); 0 for a row with none."""
         X = self._rows(X)
-        result = np.zeros(len(X))
-        for rows, observed in patterns(X):
-            if not len(observed):
-                continue
-            centred = X[np.ix_(rows, observed)] - self.mean[observed]
-            gain, root = self.posterior(observed)
-            z = centred @ gain.T
-            noise = self.noise[observed]
-            # x^T C^-1 x as a sum of squares, so that it cannot cancel
-            distance = ((centred - z @ self.loadings[observed].T) ** 2 / noise).sum(axis=1) + (z**2).sum(axis=1)
-            log_det = np.log(noise).sum() - 2 * np.linalg.slogdet(root)[1]
-            result[rows] = self.log_kernel(distance, len(observed)) - 0.5 * log_det
+        result, log_noise = np.empty(len(X)), np.log(self.noise)
+        for part in self.incomplete(X):
+            missing = part.missing[part.pattern]
+            log_det = (~part.missing @ log_noise - 2 * np.linalg.slogdet(part.roots)[1])[part.pattern]
+            centred = X[part.rows] - self.mean
+            distance = self._distance(centred, part.latent(np.nan_to_num(centred, nan=0.0)))
+            result[part.rows] = self.log_kernel(distance, (~missing).sum(axis=1)) - 0.5 * log_det
         return result
 
-    def log_kernel(self, distance: Floats, k: int) -> Floats:
+    def log_kernel(self, distance: Floats, k: NDArray[np.intp] | int) -> Floats:
         """Log-density of k features by their squared distance, without the determinant of their covariance."""
         if not self.tail:
             return np.asarray(-0.5 * (distance + k * np.log(2 * np.pi)))

@@ -1,12 +1,6 @@
-"""A mixture of Gaussians with a few latent variables each, as one immutable object: normal rows in several modes.
+"""Normal rows in several modes, as one immutable object.
 
-A plant has operating modes, a building has weekdays and weekends. In mode k, which has the weight w_k, rows follow a
-`LatentGaussian` of their own. Given some features S of a row, its mode is known only with probabilities, the
-responsibilities
-
-    r_k(x_S) = w_k p_k(x_S) / sum_j w_j p_j(x_S)
-
-and every expectation is a mean over modes with these weights: E[f(x) | x_S] = sum_k r_k(x_S) E_k[f(x) | x_S].
+A plant has operating modes, a building has weekdays and weekends. See `culpa.models.distribution`.
 """
 
 from collections.abc import Sequence
@@ -15,21 +9,17 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from numpy.typing import ArrayLike
 
 from culpa._core.border import entered
-from culpa._core.copies import CopiedInUse
-from culpa._core.missing import mostly_alone
 from culpa._core.types import Floats
+from culpa.models.distribution import Distribution
 from culpa.models.latent import LatentGaussian
-
-_LOG_2_PI = float(np.log(2 * np.pi))
 
 
 @entered
 @dataclass(frozen=True, eq=False)
-class LatentMixture(CopiedInUse):
+class LatentMixture(Distribution):
     """Normal rows in several modes: with probability ``weights[k]`` a row follows ``modes[k]``.
 
     >>> left, right = (LatentGaussian([mean, 0.0], [[1.0], [1.0]], 0.1) for mean in (-5.0, 5.0))
@@ -57,21 +47,6 @@ class LatentMixture(CopiedInUse):
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "modes", tuple(self.modes))
 
-    @property
-    def n_modes(self) -> int:
-        """Number of modes."""
-        return len(self.modes)
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        return self.modes[0].n_features
-
-    @property
-    def n_components(self) -> int:
-        """The largest number of latent variables of a mode."""
-        return max(mode.n_components for mode in self.modes)
-
     @cached_property
     def mean(self) -> Floats:
         """Mean over all modes."""
@@ -90,26 +65,9 @@ class LatentMixture(CopiedInUse):
         offsets = np.array([mode.mean for mode in self.modes]) - self.mean
         return np.asarray(self.weights @ (np.array([mode.variances for mode in self.modes]) + offsets**2))
 
-    def centred(self) -> Self:
-        """The same mixture around 0."""
-        return replace(self, modes=tuple(replace(mode, mean=mode.mean - self.mean) for mode in self.modes))
-
-    def log_densities(self, X: ArrayLike) -> Floats:
-        """Log-density of the observed cells of each row in each mode, (n, modes); 0 for a row with none."""
-        X = np.asarray(X, dtype=np.float64)
-        return np.column_stack([log_density(mode, X) for mode in self.modes])
-
-    def log_density(self, X: ArrayLike) -> Floats:
-        """Log-density of the observed cells of each row, (n,)."""
-        return np.asarray(special.logsumexp(self.log_densities(X) + np.log(self.weights), axis=1))
-
-    def responsibilities(self, X: ArrayLike) -> Floats:
-        """Probability of each mode given the observed cells of each row, (n, modes)."""
-        return np.asarray(special.softmax(self.log_densities(X) + np.log(self.weights), axis=1))
-
-    def mode_of(self, X: ArrayLike) -> NDArray[np.intp]:
-        """The most probable mode of each row, counted from 0."""
-        return np.asarray((self.log_densities(X) + np.log(self.weights)).argmax(axis=1))
+    def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
+        """The distribution of the rows shift + scale x."""
+        return replace(self, modes=tuple(mode.mapped(shift, scale) for mode in self.modes))
 
     def impute(self, X: ArrayLike) -> Floats:
         """The rows with every missing cell at its conditional mean given the observed ones."""
@@ -136,11 +94,6 @@ class LatentMixture(CopiedInUse):
         X = np.asarray(X, dtype=np.float64)
         return self._average(X, [mode.reconstruct(X) for mode in self.modes])
 
-    def residuals(self, X: ArrayLike) -> Floats:
-        """Row minus reconstruction; NaN where the cell is missing."""
-        X = np.asarray(X, dtype=np.float64)
-        return X - self.reconstruct(X)
-
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
         """Draw rows, each from a mode drawn at random."""
         rng = np.random.default_rng(seed)
@@ -152,20 +105,3 @@ class LatentMixture(CopiedInUse):
 
     def _average(self, X: Floats, of_modes: Sequence[Floats]) -> Floats:
         return np.asarray(np.einsum("nk,knd->nd", self.responsibilities(X), np.array(of_modes)))
-
-
-def log_density(mode: LatentGaussian, X: Floats) -> Floats:
-    """Log-density of the observed cells of each row, also where most rows miss other cells than their neighbours."""
-    missing = np.isnan(X)
-    if not mostly_alone(missing):
-        return mode.log_density(X)
-    result = np.empty(len(X))
-    centred = np.where(missing, 0.0, X - mode.mean)
-    log_noise = ~missing @ np.log(mode.noise)
-    for rows, gains, roots in mode.posteriors(~missing):
-        z = np.einsum("npd,nd->np", gains, centred[rows])
-        left = np.where(missing[rows], 0.0, centred[rows] - z @ mode.loadings.T)
-        distance = (left**2 / mode.noise).sum(axis=1) + (z**2).sum(axis=1)
-        log_det = log_noise[rows] - 2 * np.linalg.slogdet(roots)[1]
-        result[rows] = -0.5 * (distance + log_det + (~missing[rows]).sum(axis=1) * _LOG_2_PI)
-    return result

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from culpa._core.types import Floats
+from culpa.models.distribution import Distribution
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.mixture import LatentMixture
 
@@ -116,7 +117,7 @@ def em(
     floor: float,
     max_iter: int,
     tol: float,
-    before: LatentMixture | None = None,
+    before: Distribution | None = None,
 ) -> Fitted:
     """Improve a mixture until the log-likelihood per row rises by no more than ``tol``.
 
@@ -139,7 +140,7 @@ def em(
 
 
 def _maximised(
-    rows: Rows, responsibilities: Floats, n_components: Sequence[int], floor: float, before: LatentMixture | None
+    rows: Rows, responsibilities: Floats, n_components: Sequence[int], floor: float, before: Distribution | None
 ) -> LatentMixture:
     counts = responsibilities.sum(axis=0)
     if (counts < np.array(n_components) + _SPARE_ROWS).any():
@@ -151,7 +152,7 @@ def _maximised(
     return LatentMixture(counts / counts.sum(), tuple(modes))
 
 
-def choose_numbers(rows: Rows, responsibilities: Floats, share: float, mixture: LatentMixture | None) -> list[int]:
+def choose_numbers(rows: Rows, responsibilities: Floats, share: float, mixture: Distribution | None) -> list[int]:
     """For each mode the smallest number of components that explains the share of its variance."""
     found = []
     for k, count in enumerate(responsibilities.sum(axis=0)):
@@ -254,7 +255,7 @@ def finished(rows: Rows, found: Fitted, *, noise: float = 1.0, shrinkage: float 
 
 
 def refined(
-    X: Floats, mixture: LatentMixture, *, steps: int, noise: float = 1.0, shrinkage: float = 0.0
+    X: Floats, mixture: Distribution, *, steps: int, noise: float = 1.0, shrinkage: float = 0.0
 ) -> LatentMixture:
     """A mixture of similar rows after a few steps on these rows; its modes stay in their order."""
     rows = Rows(X)

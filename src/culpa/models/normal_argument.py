@@ -1,6 +1,6 @@
 """What the argument ``normal`` of `culpa.Explainer` means: a model of normal rows, or rows to fit PPCA to."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,8 @@ from culpa.columns import Columns
 from culpa.models.adapters import as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.components import choose_components
-from culpa.models.draws import NormalRows
-from culpa.models.fitted_model import FittedModel
-from culpa.models.latent import LatentGaussian
-from culpa.models.mixture import LatentMixture
+from culpa.models.distribution import Distribution
+from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.moments import mean_and_spread
 from culpa.models.ppca import PPCA
 
@@ -27,7 +25,7 @@ def model_of(normal: Any, columns: Columns | None = None) -> FittedModel:
     ``columns`` say how a Pipeline makes features of the rows; without them, rows hold the features. The number of
     components is the one with the highest held-out likelihood.
     """
-    if isinstance(normal, (FittedModel, LatentGaussian, LatentMixture)) or hasattr(normal, "fit"):
+    if isinstance(normal, (FittedModel, Distribution)) or hasattr(normal, "fit"):
         return _checked(normal, columns)
     if columns is None:
         table = read_table(normal, argument="normal", min_rows=2, min_features=2)
@@ -44,7 +42,7 @@ def _fitted(rows: Floats, names: tuple[str, ...] | None) -> FittedModel:
     filled = np.where(np.isnan(standard), 0.0, standard)  # at the mean, to choose the number of components only
     p = choose_components(BlockMoments.of(filled), scale=False).n_components
     ppca = PPCA(min(p, rows.shape[1] - 1)).fit(standard)
-    return FittedModel(ppca.gaussian_, centre, scale, ppca.sample_, len(rows), names)
+    return FittedModel.of(ppca.gaussian_, centre, scale, sample=ppca.sample_, n_samples=len(rows), feature_names=names)
 
 
 def _checked(normal: Any, columns: Columns | None) -> FittedModel:
@@ -58,52 +56,18 @@ def _checked(normal: Any, columns: Columns | None) -> FittedModel:
     return model
 
 
-def in_user_units(model: FittedModel) -> "UnscaledModel":
-    """The same model of rows as the user has them, so that functions of rows see the very numbers of the table."""
-    own, scale = model.distribution, model.scale
-    if isinstance(own, LatentMixture):
-        modes = tuple(_unscaled(mode, model.centre, scale) for mode in own.modes)
-        distribution: LatentGaussian | LatentMixture = replace(own, modes=modes)
-    else:
-        distribution = _unscaled(own, model.centre, scale)
-    d = len(scale)
-    sampled = None if model.sample is None else model.sample.over(1 / scale)
-    known = {name: getattr(model, name) for name in ("n_samples", "feature_names", "encoding", "shrinkage")}
-    return UnscaledModel(distribution, np.zeros(d), np.ones(d), sampled, scaled=model, **known)
+def in_user_units(model: FittedModel) -> FittedModel:
+    """The same model of rows as the user has them, so that functions of rows see the very numbers of the table.
 
-
-def _unscaled(mode: LatentGaussian, centre: Floats, scale: Floats) -> LatentGaussian:
-    return LatentGaussian(
-        centre + scale * mode.mean,
-        scale[:, None] * mode.loadings,
-        mode.noise * scale**2,
-        degrees_of_freedom=mode.degrees_of_freedom,
-    )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class UnscaledModel(FittedModel):
-    """A model that sees rows as they are: neither centred nor scaled.
-
-    ``scaled`` is the model that it was made of. If that has margins, ``distribution`` is that of normal scores.
+    If the model has margins, its distribution is that of normal scores.
     """
-
-    scaled: FittedModel
-
-    @property
-    def rows(self) -> NormalRows:
-        """Normal rows to draw from."""
-        return NormalRows(self.distribution, self.scaled.margins)
-
-    def standardise(self, X: Floats) -> Floats:
-        """As they are."""
-        return X
-
-    def to_user_units(self, Z: Floats, X: Floats | None = None) -> Floats:
-        """As they are."""
-        return Z
-
-    @property
-    def centred(self) -> LatentGaussian:
-        """Rows are not centred."""
-        return self.gaussian
+    d = len(model.scale)
+    return replace(
+        model,
+        standard=model.standard.mapped(model.centre, model.scale),
+        centre=np.zeros(d),
+        scale=np.ones(d),
+        sample=None if model.sample is None else model.sample.over(1 / model.scale),
+        margins=None,
+        own=OwnChoices(),
+    )

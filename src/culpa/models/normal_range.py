@@ -87,7 +87,7 @@ class NormalRange:
     def rescaled(self, before: FittedModel, after: FittedModel) -> "NormalRange":
         """The same range where a new model standardises differently."""
         factor = before.scale / after.scale
-        shift = (before.location - after.location) / after.scale
+        shift = (before.centre - after.centre) / after.scale
         return NormalRange(
             self.low * factor + shift,
             self.high * factor + shift,

@@ -113,7 +113,7 @@ def decimals_of_columns(fitted: FittedDetector, columns: Columns) -> tuple[int, 
     of_modes = []
     for mode in range(fitted.n_modes or 1):
         model = fitted.in_mode(mode).model
-        left = np.sqrt(_variances_given_others(model.centred))
+        left = np.sqrt(_variances_given_others(model.gaussian))
         fine, coarse = (
             columns.decode(model.to_user_units(np.outer([-inflation, inflation], sd))) for sd in (left, model.spread)
         )

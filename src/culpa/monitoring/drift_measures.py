@@ -146,12 +146,12 @@ class _Yardstick:
 
     def measure(self, rows: Moments) -> Floats:
         """Measures of some rows."""
-        scaled = self.adjusted(rows).scaled(self.model.location, self.model.scale)
+        scaled = self.adjusted(rows).scaled(self.model.centre, self.model.scale)
         covariance, q = scaled.covariance, self.axes.shape[1]
         overlap = np.linalg.norm(self.axes.T @ _axes(covariance)[:, :q]) ** 2
         sine = math.sqrt(max(1 - overlap / q, _TINY))
         score = _mean_of(self.statistic, scaled)
-        shift = float(mahalanobis(self.model.centred)(scaled.mean[None])[0])
+        shift = float(mahalanobis(self.model.gaussian)(scaled.mean[None])[0])
         usual = np.diag(self._covariance)
         varies = usual > _TINY * usual.max()
         ratio = np.where(varies, np.maximum(np.diag(covariance), _TINY) / np.where(varies, usual, 1.0), 1.0)
@@ -161,7 +161,7 @@ class _Yardstick:
 
     @cached_property
     def _covariance(self) -> Floats:
-        return self.moments.scaled(self.model.location, self.model.scale).covariance
+        return self.moments.scaled(self.model.centre, self.model.scale).covariance
 
 
 class _Reference:
@@ -261,7 +261,7 @@ def _mean_score(fitted: FittedDetector, rows: Moments) -> float | None:
         return None
     if model.context is not None:
         rows = model.context.adjust_moments(rows)
-    return _mean_of(statistic, rows.scaled(model.location, model.scale))
+    return _mean_of(statistic, rows.scaled(model.centre, model.scale))
 
 
 def _mean_of(statistic: QuadraticScore, scaled: Moments) -> float:

@@ -89,13 +89,13 @@ class IncidentFinder:
         self._main = np.array([members[0] for members in explainer.columns.members])
         n_modes = fitted.n_modes or 1
         self._in_mode = [fitted.in_mode(mode) for mode in range(n_modes)]
-        self._offset = [fitted.model.offset_of(mode) for mode in range(n_modes)]
+        self._offset = [fitted.model.standard.modes[mode].mean for mode in range(n_modes)]
         self._seen = [one.normal_range.of_columns(self._main) for one in self._in_mode]
         self._judges: list[Judge] = []  # one per mode
         self._storyteller: Storyteller | None = None
         self._open: Draft | None = None
         self._last_time: Any = None  # of the last flagged row
-        self._recent = np.zeros((0, explainer.model.distribution.n_features))  # unflagged rows before, for a baseline
+        self._recent = np.zeros((0, explainer.model.standard.n_features))  # unflagged rows before, for a baseline
 
     def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
         """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
@@ -165,10 +165,10 @@ class IncidentFinder:
 
     def _start(self, batch: Batch, first: int) -> None:
         shift, model = np.zeros(self._recent.shape[1]), self.fitted.model
-        mode = int(model.modes_of(batch.rows.standard[first : first + 1])[0])
+        mode = int(model.standard.mode_of(batch.rows.standard[first : first + 1])[0])
         if self.baseline:
             before = self._unflagged(batch, first)
-            before = before[model.modes_of(before) == mode] - self._offset[mode]
+            before = before[model.standard.mode_of(before) == mode] - self._offset[mode]
             if len(before) >= _FEWEST_BEFORE:
                 shift = np.nan_to_num(np.nanmean(before, axis=0))
         label = plain_label(batch.names.labels[first])

@@ -60,7 +60,7 @@ class Judge:
         self.features = [self._columns.features_of(list(block)) for block in why.players]
         self.main = np.array([members[0] for members in self._columns.members])  # a column's present value
         self._player_of = {j: k for k, block in enumerate(self.features) for j in block}
-        self._gaussian = self._model.centred
+        self._gaussian = self._model.gaussian
         covariance = self._gaussian.covariance
         self._sd = np.sqrt(np.diag(covariance))
         self._correlation = covariance / np.outer(self._sd, self._sd)

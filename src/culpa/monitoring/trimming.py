@@ -26,7 +26,7 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
     if model.n_modes > 1:
         return _spe_and_t2_in_modes(model, X, confidence)
     parts = []
-    by_name = [build(model.centred) for build in (scores.spe, scores.t2)]
+    by_name = [build(model.gaussian) for build in (scores.spe, scores.t2)]
     with one_blas_thread(len(X)):
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             rows = model.standardise(X[start : start + _ROWS_PER_CHUNK])
@@ -38,7 +38,7 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
 
 def _spe_and_t2_in_modes(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
     """The same where each row is judged by its most probable mode."""
-    which = model.modes_of(model.standardise(X))
+    which = model.standard.mode_of(model.standardise(X))
     result = np.full((3, len(X)), np.nan)
     for mode in np.unique(which).tolist():
         here = np.flatnonzero(which == mode)

@@ -39,7 +39,7 @@ class Cars(NamedTuple):
     @property
     def game(self) -> Conditional:
         """The paper's value function v2."""
-        return Conditional(mse(self.model.centred))
+        return Conditional(mse(self.model.gaussian))
 
 
 class Trials(NamedTuple):

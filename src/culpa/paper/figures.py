@@ -76,7 +76,7 @@ def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Fi
     corrupted[0, at] = extreme_values(cars.test, "MAX")[at]
     table = CoalitionTable(cars.game, corrupted)
     sampled = table.algorithm1(N_ORDERS, range(n_seeds))[:, 0, :]
-    errors = contributions.cdc(corrupted, scores.spe(cars.model.centred).root)[0]
+    errors = contributions.cdc(corrupted, scores.spe(cars.model.gaussian).root)[0]
     return Figure(
         number,
         row,
@@ -84,7 +84,7 @@ def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Fi
         cars.feature_names,
         tuple((float(x), float(y)) for x, y in np.delete(cars.test, row - 1, axis=0)[:, [AGAINST, at]]),
         (float(corrupted[0, AGAINST]), float(corrupted[0, at])),
-        float(cars.model.centred.expected(corrupted)[0, at]),
+        float(cars.model.gaussian.expected(corrupted)[0, at]),
         _numbers(errors),
         _numbers(table.expectation()[0]),
         _numbers(sampled.mean(axis=0)),

@@ -93,7 +93,7 @@ def run(data: str | os.PathLike[str] | None = None, *, n_seeds: int = 20, progre
 
 def criteria(cars: Cars) -> dict[str, Criterion]:
     """Every criterion that needs no sampling."""
-    gaussian, sample = cars.model.centred, cars.model.sample_covariance
+    gaussian, sample = cars.model.gaussian, cars.model.sample_covariance
     assert sample is not None
     spe, score = scores.spe(gaussian).root, scores.mse(gaussian)
     games: dict[str, Game] = {
@@ -120,7 +120,7 @@ def criteria(cars: Cars) -> dict[str, Criterion]:
 
 def noise_sweep(cars: Cars, factors: tuple[float, ...] = SWEEP) -> tuple[SweepPoint, ...]:
     """Hits@1 of exact Shapley values under models that differ only in the noise variance."""
-    sample, gaussian = cars.model.sample_covariance, cars.model.centred
+    sample, gaussian = cars.model.sample_covariance, cars.model.gaussian
     assert sample is not None
     points = []
     for factor in factors:

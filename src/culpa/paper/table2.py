@@ -130,7 +130,7 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
     explainer = detector.explainer()
     why = explainer.explain(rows)
     standardised = detector.to_fitted_model().standardise(rows)
-    test = _Test(standardised, detector.to_fitted_model().centred.residuals(standardised) ** 2, labels)
+    test = _Test(standardised, detector.to_fitted_model().gaussian.residuals(standardised) ** 2, labels)
     printed = paper()["table2"][name]
     as_printed, skipping_ends = _algorithm1(explainer.game, test, n_seeds)
     return Row(

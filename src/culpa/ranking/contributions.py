@@ -190,12 +190,12 @@ def of_rows(model: FittedModel, rows: Floats, criterion: str, score: Score) -> F
 
 
 def _in_their_modes(model: FittedModel, rows: Floats, criterion: str, score: MixtureScore) -> Floats:
-    result, mode_of_row = np.full_like(rows, np.nan), model.modes_of(rows)
+    result, mode_of_row = np.full_like(rows, np.nan), model.standard.mode_of(rows)
     for mode in np.unique(mode_of_row).tolist():
         at, view = np.flatnonzero(mode_of_row == mode), model.in_mode(mode)
         # within a mode, the negative log-likelihood is half the Mahalanobis distance and a constant
-        own = mahalanobis(view.centred) if score.of_modes is None else score.of_modes[mode]
-        result[at] = of_rows(view, rows[at] - model.offset_of(mode), criterion, own)
+        own = mahalanobis(view.gaussian) if score.of_modes is None else score.of_modes[mode]
+        result[at] = of_rows(view, rows[at] - model.standard.modes[mode].mean, criterion, own)
     return result
 
 

@@ -82,7 +82,7 @@ def _expected(explainer: Explainer, why: Explanation, rows: Reading, incident: I
         return np.asarray(model.to_cells(np.zeros_like(Z), rows, columns))
     players = [why.players[why.player_names.index(culprit.feature)] for culprit in incident.culprits]
     Z[:, columns.features_of([column for player in players for column in player])] = np.nan
-    return np.asarray(model.to_cells(model.centred.impute(Z), rows, columns))
+    return np.asarray(model.to_cells(model.gaussian.impute(Z), rows, columns))
 
 
 def feature_of(culprit: Culprit, why: Explanation) -> int:

@@ -97,8 +97,7 @@ class Unchanged:
 
     def check(self, features: Floats, labels: NDArray[Any]) -> None:
         """Raise an error if the Pipeline was fitted again."""
-        now = as_fitted_model(_parts(self.estimator)[1]).distribution
-        if now is not self.model.distribution:
+        if as_fitted_model(_parts(self.estimator)[1]).sample is not self.model.sample:
             raise ValueError(f"{kind_of(self.estimator)} was fitted again: make a new Explainer of it.")
 
 

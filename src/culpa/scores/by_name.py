@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from culpa._core.choices import QUADRATIC_NAMES, SCORE_NAMES, one_of
 from culpa.models import FittedModel, LatentGaussian, LatentMixture
 from culpa.scores.limits import control_limit
@@ -28,20 +26,20 @@ def score_by_name(
             raise ValueError(
                 "features=... selects reconstruction errors, so it goes with score='spe' or 'mse', not 'nll'."
             )
-        if isinstance(standard, LatentGaussian) and standard.tail:
+        if standard.modes[0].tail:
             raise ValueError(
                 "score='nll' is not available for a Student model: use 'mahalanobis', which orders rows alike."
             )
-        return MixtureScore.nll(
-            standard if isinstance(standard, LatentMixture) else LatentMixture(np.ones(1), (standard,))
-        )
-    if not isinstance(standard, LatentMixture):
-        return named_score(name, model, features, confidence)
+        return MixtureScore.nll(LatentMixture(standard.weights, standard.modes))
+    units = model.mode_units.get(name)
+    if standard.n_modes == 1:
+        own = named_score(name, model, features, confidence)
+        return own if units is None else own.divided_by(float(units[0]))
     if features is not None:
         raise ValueError("features=... is not available for a model with several modes.")
     if name not in OF_A_MODE:
         raise ValueError(f"score={name!r} is not available for a model with several modes: use 'mahalanobis'.")
-    return MixtureScore.weighted(name, standard, OF_A_MODE[name], model.mode_units.get(name))
+    return MixtureScore.weighted(name, standard, OF_A_MODE[name], units)
 
 
 def named_score(
@@ -51,7 +49,7 @@ def named_score(
     if isinstance(name, QuadraticScore):
         return name
     one_of(name, QUADRATIC_NAMES, "score")
-    gaussian = model.centred
+    gaussian = model.gaussian
     if model.no_residuals and (features is None or name in ("spe", "mse")):
         return _of_whole_gaussian(name, gaussian)
     if features is not None:

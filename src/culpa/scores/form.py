@@ -93,17 +93,17 @@ def reconstruction_error(
     model: FittedModel, encoder: LinearMap, features: Sequence[int] | None = None, *, mean: bool = False
 ) -> QuadraticForm:
     """Squared error of a linear reconstruction in its own units, of all features or of some."""
-    gaussian, d = model.centred, model.gaussian.n_features
+    gaussian, d = model.gaussian, model.gaussian.n_features
     if len(encoder.matrix) != d:
         raise ValueError(f"the model reconstructs {len(encoder.matrix)} features, but normal has {d}.")
     kept = np.arange(d) if features is None else np.array(features, dtype=np.intp)
     if not len(kept):
         raise ValueError("features must name at least one feature.")
     root = ((np.eye(d) - encoder.matrix) * model.scale)[kept]
-    offset = encoder.residual_of(model.location)[kept]
+    offset = encoder.residual_of(model.centre)[kept]
     # what rounding leaves of an offset would keep the forms from being compiled
     size = float(np.abs(root).max() * np.sqrt(np.diag(gaussian.covariance)).max())
-    if np.abs(offset).max() <= _ROUNDING * max(size, float(np.abs(model.location).max())):
+    if np.abs(offset).max() <= _ROUNDING * max(size, float(np.abs(model.centre).max())):
         offset = np.zeros_like(offset)
     weight = np.sqrt(1 / len(kept)) if mean else 1.0
     zeros = np.zeros(d), np.zeros(gaussian.n_components)

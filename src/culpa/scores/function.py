@@ -16,6 +16,7 @@ import numpy as np
 
 from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
+from culpa.models import FittedModel
 from culpa.models.draws import Chances, NormalRows
 from culpa.scores.fixing import Fixing
 
@@ -48,6 +49,7 @@ class FunctionScore(Fixing):
     function: Callable[[Floats], Any]
     seed: int = 0
     n_draws: int = N_DRAWS  # for the expected score of a row with missing cells
+    model: FittedModel | None = None  # that normal rows are drawn from
     independent: bool = False  # whether unknown features are drawn as if they had nothing to do with the observed ones
 
     @property

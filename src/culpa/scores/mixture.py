@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from culpa._core.types import Floats
-from culpa.models import LatentGaussian, LatentMixture
+from culpa.models import Distribution, LatentGaussian
 from culpa.scores.fixing import Fixing
 from culpa.scores.quadratic import QuadraticScore
 
@@ -51,11 +51,11 @@ class MixtureScore(Fixing):
     """
 
     name: str
-    mixture: LatentMixture
+    mixture: Distribution
     of_modes: tuple[QuadraticScore, ...] | None
 
     @classmethod
-    def weighted(cls, name: str, mixture: LatentMixture, build: Builder, units: Floats | None = None) -> Self:
+    def weighted(cls, name: str, mixture: Distribution, build: Builder, units: Floats | None = None) -> Self:
         """The score that ``build`` makes of each mode, in ``units`` of the mode's own."""
         scores = [build(replace(mode, mean=np.zeros(mode.n_features))) for mode in mixture.modes]
         if units is not None:
@@ -63,12 +63,12 @@ class MixtureScore(Fixing):
         return cls(name, mixture, tuple(scores))
 
     @classmethod
-    def nll(cls, mixture: LatentMixture) -> Self:
+    def nll(cls, mixture: Distribution) -> Self:
         """The negative log-likelihood."""
         return cls("nll", mixture, None)
 
     @property
-    def distribution(self) -> LatentMixture:
+    def distribution(self) -> Distribution:
         """Of rows around the mean of all modes."""
         return self.mixture
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from culpa.columns import Columns, Plain
 from culpa.models import FittedModel, as_fitted_model
+from culpa.models.draws import NormalRows
 from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_argument import in_user_units, model_of
 from culpa.scores.agreement import Learned, Unchanged, Witness, witness_of
@@ -100,7 +101,7 @@ def _of_function(normal: FittedModel, name: str, function: Function, seed: int) 
     def score(features: Sequence[int] | None) -> Score:
         if features is not None:
             raise ValueError("features=... selects reconstruction errors, so it does not go with a function as score.")
-        return FunctionScore(name, model.rows, function, seed)
+        return FunctionScore(name, NormalRows.of(normal), function, seed, model=normal)
 
     return Subject(model, score)
 
@@ -109,7 +110,8 @@ def _of_reconstruction(normal: FittedModel, reconstruct: Function, name: str, se
     model = in_user_units(normal)
 
     def score(features: Sequence[int] | None) -> Score:
-        return FunctionScore(name, model.rows, SquaredError(reconstruct, features, mean=name == "mse"), seed)
+        error = SquaredError(reconstruct, features, mean=name == "mse")
+        return FunctionScore(name, NormalRows.of(normal), error, seed, model=normal)
 
     return Subject(model, score)
 

@@ -33,7 +33,7 @@ def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, fla
     """
     fitted = detector.fitted
     explainer = fitted.explainer()
-    explainer.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.distribution.n_features)))
+    explainer.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.standard.n_features)))
     if explainer.compiling_is_due:
         explainer.compile()
     return _answered(df, fitted, RecordBatchExplainer, top=top, flagged_only=flagged_only)
