@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from culpa._core.border import entered
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 
@@ -36,6 +37,7 @@ class Expecting(Protocol):
         ...
 
 
+@entered
 class Distribution(CopiedInUse, ABC):
     """Rows that follow ``modes[k]`` with probability ``weights[k]``. A mode by itself is a distribution of one mode."""
 
