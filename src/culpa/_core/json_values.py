@@ -1,6 +1,7 @@
 """Numbers, texts and lists that JSON has, from whatever there is."""
 
 import math
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,19 @@ from culpa._core.optional import require
 
 
 def to_json_value(value: Any) -> Any:
-    """Arrays as lists, times as ISO 8601 texts, what is no finite number as None, anything else unknown as text.
+    """Dataclasses as dictionaries, arrays as lists, times as ISO 8601 texts, anything else unknown as text.
+
+    What is no finite number is None.
+
 
     >>> import numpy as np
     >>> to_json_value({"score": np.array([1.5, np.nan]), "row": np.datetime64("2024-03-05T10:00")})
     {'score': [1.5, None], 'row': '2024-03-05T10:00:00'}
     """
+    if hasattr(value, "_asdict"):  # a named tuple
+        value = value._asdict()
+    if is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, dict):
         return {name: to_json_value(item) for name, item in value.items()}
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biufU":  # nothing to look for inside

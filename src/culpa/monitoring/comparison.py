@@ -7,10 +7,9 @@ stretches (batch means), and from a jackknife over stretches for correlations. W
 the mean, intervals are wide, and `decisive` says so.
 """
 
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -18,11 +17,10 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.comparing import ranked
-from culpa._core.json_values import to_json_value
 from culpa._core.native import emptied
+from culpa._core.result import Result
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats
-from culpa._core.validation import frame_like
 from culpa._core.words import count
 from culpa.columns import Reading
 from culpa.explainer import Explainer
@@ -69,7 +67,7 @@ class CorrelationChange:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """Two periods compared by one detector.
 
     Attributes
@@ -97,10 +95,10 @@ class Comparison:
     correlations: tuple[CorrelationChange, ...]
     n_before: int
     n_after: int
-    score_name: str
+    statistic: str
     decisive: Decisive | None = None
     n_clear: int = 0
-    native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
+    confidence: float = CONFIDENCE  # of intervals
 
     @property
     def sentence(self) -> str:
@@ -146,50 +144,14 @@ class Comparison:
     def __str__(self) -> str:
         return self.sentence
 
-    def to_frame(self) -> DataFrame:
+    @property
+    def lines(self) -> tuple[FeatureChange, ...]:
         """One line per feature: its part in the change of the mean score, largest first."""
-        return frame_like(self.native, self._columns(self.features))
+        return self.features
 
     def correlations_to_frame(self) -> DataFrame:
         """One line per pair of features, the clearest change of correlation first."""
-        return frame_like(self.native, self._columns(self.correlations))
-
-    @staticmethod
-    def _columns(lines: Sequence[FeatureChange | CorrelationChange]) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {}
-        for line in lines:
-            for name, cell in vars(line).items():
-                parts = {name: cell}
-                if isinstance(cell, Interval):
-                    parts = {name: cell.value, "low": cell.low, "high": cell.high}
-                for part, value in parts.items():
-                    columns.setdefault(part, []).append(value)
-        return columns
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; what is no finite number is None."""
-        result: dict[str, Any] = {
-            "sentence": self.sentence,
-            "statistic": self.score_name,
-            "confidence": CONFIDENCE,
-            "n_before": self.n_before,
-            "n_after": self.n_after,
-            "score_before": self.score_before,
-            "score_after": self.score_after,
-            "score": self.score._asdict(),
-            "n_clear": self.n_clear,
-            "decisive": None if self.decisive is None else self.decisive.to_dict(),
-        }
-        for name in ("features", "correlations"):
-            result[name] = [
-                asdict(line) | {"change": line.change._asdict()}  # asdict leaves named tuples as they are
-                for line in (self.features if name == "features" else self.correlations)
-            ]
-        return dict(to_json_value(result))
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+        return self.frame_of(self.correlations)
 
 
 def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: Any) -> Comparison:
@@ -245,7 +207,7 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
             Stretches(n2, means2[:, -1], after.labels),
         ),
         n_clear,
-        native,
+        native=native,
     )
 
 

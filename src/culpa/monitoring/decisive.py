@@ -1,7 +1,7 @@
 """Does a change of the mean score depend on few rows? Then it is not clear, however large it is."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +31,6 @@ class Decisive:
     share: float
     mean_without: float
     change_without: Interval
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers."""
-        return asdict(self) | {"change_without": self.change_without._asdict()}
 
     @property
     def sentence(self) -> str:

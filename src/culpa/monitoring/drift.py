@@ -1,14 +1,12 @@
 """Drift: do recent rows still look like the training rows? What is said about it; `drift_measures` finds it out."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from culpa._core.json_values import to_json_value
+from culpa._core.result import Result
 from culpa._core.types import DataFrame
-from culpa._core.validation import frame_like
 from culpa.monitoring.when import cut, listed
 
 SIGNIFICANCE = 0.05
@@ -52,7 +50,7 @@ class FeatureDrift:
 
 
 @dataclass(frozen=True, eq=False)
-class Drift:
+class Drift(Result):
     """How far recent rows are from the training rows, and whether that is more than training rows vary themselves.
 
     Attributes
@@ -89,12 +87,18 @@ class Drift:
     n_stretches: int
     n_components: int
     block_rows: float
-    native: Any = field(default=None, repr=False)  # the table that was given, kept to answer in kind
+    derived: ClassVar[tuple[str, ...]] = ("sentence", "drifted", "measures")
+    hidden: ClassVar[tuple[str, ...]] = ("native", "angle", "variance", "mean", "score")
 
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The four measures."""
         return self.angle, self.variance, self.mean, self.score
+
+    @property
+    def lines(self) -> tuple[Measure, ...]:
+        """One line per measure."""
+        return self.measures
 
     @property
     def drifted(self) -> bool:
@@ -163,26 +167,9 @@ class Drift:
     def __str__(self) -> str:
         return self.sentence
 
-    def to_frame(self) -> DataFrame:
-        """One line per measure."""
-        return frame_like(self.native, _columns(self.measures))
-
     def features_to_frame(self) -> DataFrame:
         """One line per feature: its mean and standard deviation in training and now."""
-        return frame_like(self.native, _columns(self.features))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; what is no finite number is None."""
-        skipped = ("angle", "variance", "mean", "score", "features", "native")
-        result = {"sentence": self.sentence, "drifted": self.drifted}
-        result |= {name: value for name, value in vars(self).items() if name not in skipped}
-        result["measures"] = [asdict(each) for each in self.measures]
-        result["features"] = [asdict(each) for each in self.features]
-        return dict(to_json_value(result))
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+        return self.frame_of(self.features)
 
 
 def _clear(features: Sequence[FeatureDrift], p_value: Callable[[FeatureDrift], float]) -> list[FeatureDrift]:
@@ -205,7 +192,3 @@ def _p(value: float) -> str:
 def _number(measure: Measure, value: float) -> str:
     unit = "" if measure.unit == "times" else measure.unit
     return f"{value:.{4 if measure.name == 'score' else 3}g} {unit}".rstrip()
-
-
-def _columns(lines: Sequence[Any]) -> dict[str, list[Any]]:
-    return {name: [vars(line)[name] for line in lines] for name in (vars(lines[0]) if lines else ())}
