@@ -8,9 +8,9 @@ from sklearn.ensemble import IsolationForest
 
 import culpa
 from culpa import PPCA, PCADetector, scores
+from culpa._core.words import share
 from culpa.datasets import load_wine_outliers
 from culpa.models import as_fitted_model
-from culpa.report.phrases import share
 from culpa.scores import control_limit, limits, named_score
 
 

@@ -16,10 +16,10 @@ from command_line import run, write
 
 import culpa
 from culpa import PPCA, PCADetector
+from culpa._core.words import in_percent
 from culpa.models import Moments, ppca
 from culpa.models.blocks import BlockGatherer
 from culpa.models.em import em
-from culpa.monitoring.diagnostics import in_percent
 
 CULPA = [sys.executable, "-m", "culpa"]
 

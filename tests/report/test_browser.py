@@ -14,8 +14,8 @@ import pytest
 from report_cases import NAMES, NASTY, PLANT, nasty_report
 
 from culpa import Explanation, PCADetector
+from culpa._core.words import ordinal
 from culpa.report import Report, size_limits
-from culpa.report.phrases import ordinal
 
 CHROMIUM = os.environ.get("CULPA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -15,8 +15,8 @@ from report_cases import NAMES, NASTY, PLANT, nasty_report
 from typer.testing import CliRunner
 
 from culpa import PCADetector
+from culpa._core.words import in_percent
 from culpa.cli import app
-from culpa.monitoring.diagnostics import in_percent
 from culpa.report import page
 from culpa.report.downsampling import marks
 from culpa.report.size_limits import Caps

@@ -1,8 +1,11 @@
-"""Numbers with their nouns, names with their articles, so that messages read right for one and for many; lists of names."""
+"""Numbers with their nouns, shares, spans of time, lists and names, as messages and sentences show them."""
 
 import csv
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
+_LONGEST = 60  # characters of a name that a sentence spells out
+_UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 # capitals whose names begin with a vowel sound: an SVC, an MLP, but a PCA
 _SPOKEN_WITH_VOWEL = frozenset("AEFHILMNORSX")
 _NOT_VOWELS = ("One", "Uni", "Use", "Eu")  # a OneClassSVM
@@ -61,3 +64,66 @@ def split_list(text: str) -> list[str]:
 def join_list(names: Iterable[str]) -> str:
     """What `split_list` takes apart again."""
     return ",".join('"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name for name in names)
+
+
+def cut(name: str, most: int = _LONGEST) -> str:
+    """A name without its middle, where it is too long to read.
+
+    >>> cut("temperature"), cut("temperature of the upper reactor", 16)
+    ('temperature', 'temperatu…eactor')
+    """
+    head = math.ceil((most - 1) * 0.6)
+    return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Texts with commas and an "and".
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]
+
+
+def share(part: float) -> str:
+    """A share in percent, to two digits of it or of what is missing to the whole.
+
+    >>> share(0.5), share(0.01234), share(0.00004), share(1.0), share(0.995), share(0.99997)
+    ('50%', '1.2%', '0.004%', '100%', '99.5%', '99.997%')
+    """
+    smaller = float(f"{100 * min(part, 1 - part):.2g}")
+    return f"{smaller if part < 0.5 else 100 - smaller:.12g}%"
+
+
+def ordinal(n: int) -> str:
+    """A number in an order.
+
+    >>> ordinal(2), ordinal(3), ordinal(11), ordinal(21)
+    ('2nd', '3rd', '11th', '21st')
+    """
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n:,}{ending}"
+
+
+def in_percent(rate: Iterable[float]) -> tuple[str, str, str]:
+    """A rate and its interval in percent, all with the decimals that the width of the interval needs.
+
+    >>> in_percent((0.01, 0.0096, 0.0104)), in_percent((0.011, 0.004, 0.023)), in_percent((0.0, 0.0, 0.11))
+    (('1.00', '0.96', '1.04'), ('1.1', '0.4', '2.3'), ('0', '0', '11'))
+    """
+    rate = tuple(rate)
+    width = 100 * (rate[2] - rate[1])
+    decimals = max(math.ceil(math.log10(5 / width)), int(width < 10)) if width > 0 else 2
+    value, low, high = (f"{100 * share:.{decimals}f}" for share in rate)
+    return value, low, high
+
+
+def span(seconds: float, digits: int = 3) -> str:
+    """A span of time, in the largest unit that it reaches.
+
+    >>> span(5400), span(86400), span(172800), span(0.25), span(0)
+    ('1.5 h', '1 day', '2 days', '250 ms', '0 s')
+    """
+    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1] if seconds else (1, "s"))
+    number = f"{seconds / size:.{digits}g}"
+    return f"{number} {unit}{'s' if unit == 'day' and number != '1' else ''}"

@@ -21,7 +21,7 @@ from culpa._core.native import emptied
 from culpa._core.result import Result
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats
-from culpa._core.words import count
+from culpa._core.words import count, cut
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.fitted import FittedDetector
@@ -29,7 +29,6 @@ from culpa.models import Moments
 from culpa.monitoring.decisive import Decisive, Stretches, decisive_stretches
 from culpa.monitoring.intervals import CONFIDENCE, Interval, batch_variance, margin_of, welch
 from culpa.monitoring.periods import Period
-from culpa.monitoring.when import cut
 
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time
 _PAIRS_KEPT = 100

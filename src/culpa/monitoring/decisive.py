@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats, Mask
+from culpa._core.words import listed
 from culpa.monitoring.intervals import CONFIDENCE, Interval, batch_variance, margin_of
-from culpa.monitoring.when import Clock, listed
+from culpa.monitoring.when import Clock
 
 _FAR = 10.0  # robust standard deviations from the median of all stretches
 _FEWEST = 4  # stretches, from which a median says what is usual

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.types import Mask
-from culpa._core.words import count, count_are
+from culpa._core.words import count, count_are, in_percent
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
@@ -17,7 +17,7 @@ from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
 from culpa.monitoring.trimming import GROSS
-from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores, Rate
+from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _TIES_TOLD = 10
@@ -49,18 +49,6 @@ def rate_in_words(fitted: FittedDetector) -> str:
     value, low, high = in_percent(rate)
     limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
     return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
-
-
-def in_percent(rate: Rate) -> tuple[str, str, str]:
-    """A rate and its interval in percent, all with the decimals that the width of the interval needs.
-
-    >>> in_percent(Rate(0.01, 0.0096, 0.0104)), in_percent(Rate(0.011, 0.004, 0.023)), in_percent(Rate(0.0, 0.0, 0.11))
-    (('1.00', '0.96', '1.04'), ('1.1', '0.4', '2.3'), ('0', '0', '11'))
-    """
-    width = 100 * (rate.high - rate.low)
-    decimals = max(math.ceil(math.log10(5 / width)), int(width < 10)) if width > 0 else 2
-    value, low, high = (f"{100 * share:.{decimals}f}" for share in rate)
-    return value, low, high
 
 
 def ties_in_words(fitted: FittedDetector) -> list[str]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from culpa._core.result import Result
 from culpa._core.types import DataFrame
-from culpa.monitoring.when import cut, listed
+from culpa._core.words import cut, listed
 
 SIGNIFICANCE = 0.05
 _NAMED = 2  # features that the sentence names for each measure

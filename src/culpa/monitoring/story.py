@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from culpa._core.words import cut, listed
 from culpa.columns.units import short_names
 from culpa.monitoring.digits import in_sd, times_the_limit
 from culpa.monitoring.incident import Culprit, Incident
-from culpa.monitoring.when import Clock, cut, listed
+from culpa.monitoring.when import Clock
 
 _SPREAD_NAMED = 3
 _ACCOUNTS_FROM = 0.5  # share of the score from which culprits are said to account for it

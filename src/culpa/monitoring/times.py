@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from culpa._core import words
 from culpa._core.continuity import RowOrder, order_of
 from culpa._core.optional import require
 from culpa._core.types import Mask
@@ -18,9 +19,6 @@ Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
 
 _STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far apart rows are
-_UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
-
 _OFFSET = re.compile(r"[T\s]\d\d.*?([Zz]|[+-]\d\d(?::?\d\d)?)\s*$")
 _ADVICE = (
     "Write times like 2024-03-05 10:42 (ISO 8601), or convert them with pandas.to_datetime. If the column contains labels "
@@ -178,16 +176,10 @@ def in_words(*spans: Span) -> list[str]:
     """
     texts: list[str] = []
     for digits in (3, 4, 6, 9, 15):
-        texts = [_span(span.total_seconds(), digits) for span in spans]
+        texts = [words.span(span.total_seconds(), digits) for span in spans]
         if len(set(texts)) == len(set(spans)):
             break
     return texts
-
-
-def _span(seconds: float, digits: int) -> str:
-    size, unit = next((pair for pair in _UNITS if seconds >= pair[0]), _UNITS[-1] if seconds else (1, "s"))
-    number = f"{seconds / size:.{digits}g}"
-    return f"{number} {unit}{'s' if unit == 'day' and number != '1' else ''}"
 
 
 def _parsed(index: Any, name: str, first_row: int, advice: str) -> Times:

@@ -1,31 +1,12 @@
 """Times, row labels and names as sentences show them."""
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-_LONGEST = 60  # characters of a name that a sentence spells out
+from culpa._core.words import cut
+
 LONGEST_LABEL = 40  # characters of a row's label
-
-
-def cut(name: str, most: int = _LONGEST) -> str:
-    """A name without its middle, where it is too long to read.
-
-    >>> cut("temperature"), cut("temperature of the upper reactor", 16)
-    ('temperature', 'temperatu…eactor')
-    """
-    head = math.ceil((most - 1) * 0.6)
-    return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
-
-
-def listed(texts: Sequence[str]) -> str:
-    """Texts with commas and an "and".
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]
 
 
 class Clock:

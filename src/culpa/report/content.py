@@ -6,6 +6,7 @@ from typing import Unpack
 
 from culpa._core.validation import Table
 from culpa._core.warning import EmptyRowsWarning, without_warnings
+from culpa._core.words import count
 from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector
 from culpa.monitoring import find_incidents
@@ -21,7 +22,7 @@ from culpa.report.heat import HeatMap, heat_map, worst
 from culpa.report.histories import histories
 from culpa.report.model_page import ModelPage, fingerprint, model_page
 from culpa.report.overview import Overview, left_out, overview
-from culpa.report.phrases import Labels, count
+from culpa.report.phrases import Labels
 from culpa.report.size_limits import Caps
 from culpa.report.stories import Story, stories
 from culpa.report.trends import Trends, trends

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.version import __version__
-from culpa._core.words import count
+from culpa._core.words import count, share
 from culpa.fitted import FittedDetector
 from culpa.jobs import Description, describe_detector
 from culpa.models import MixturePPCA
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.numbers import Number, numbers
-from culpa.report.phrases import share
 
 _COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
 _PARTS = ("numpy", "scipy", "scikit-learn", "pandas", "narwhals", "numba", "plotly", "jinja2")

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.validation import Table
+from culpa._core.words import count, in_percent, ordinal, share
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident, Incidents
-from culpa.monitoring.diagnostics import in_percent
 from culpa.plots.content import ControlChart
 from culpa.plots.text import TITLES
 from culpa.report.detailed_rows import DetailedRows
 from culpa.report.model_page import Fact
-from culpa.report.phrases import Labels, count, ordinal, share
+from culpa.report.phrases import Labels
 from culpa.report.size_limits import Caps
 from culpa.report.stories import Story
 from culpa.report.trends import Trends

@@ -5,8 +5,8 @@ import hashlib
 import json
 from importlib.resources import files
 
+from culpa._core.words import share
 from culpa.report.content import Content
-from culpa.report.phrases import share
 
 _ASSETS = files("culpa.report") / "assets"
 _SCRIPTS = ("words", "drawing", "chart", "incidents", "story", "rows", "trends", "grids", "start")  # in this order

@@ -7,32 +7,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from culpa._core.words import count as count
+from culpa._core.words import cut
 from culpa.monitoring import digits
-from culpa.monitoring.when import LONGEST_LABEL, cut
+from culpa.monitoring.when import LONGEST_LABEL
 from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, moment, row_label
 
 Label = str | int | float
-
-
-def share(part: float) -> str:
-    """A share in percent, to two digits of it or of what is missing to the whole.
-
-    >>> share(0.5), share(0.01234), share(0.00004), share(1.0), share(0.995), share(0.99997)
-    ('50%', '1.2%', '0.004%', '100%', '99.5%', '99.997%')
-    """
-    smaller = float(f"{100 * min(part, 1 - part):.2g}")
-    return f"{smaller if part < 0.5 else 100 - smaller:.12g}%"
-
-
-def ordinal(n: int) -> str:
-    """A number in an order.
-
-    >>> ordinal(2), ordinal(3), ordinal(11), ordinal(21)
-    ('2nd', '3rd', '11th', '21st')
-    """
-    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n:,}{ending}"
 
 
 def in_sd(deviation: float) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.types import Mask
-from culpa.report.phrases import count, share
+from culpa._core.words import count, share
 
 MOST_BY_CHANCE = 0.01  # chance of so many flags among normal rows below which they are called too many
 _FEWEST_NORMAL = 10  # rows that tell that the data were normal once

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
+from culpa._core.words import span
 from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
 from culpa.io.tables.csv_table import CsvTable
@@ -104,7 +105,7 @@ class LongTable:
     @property
     def decisions(self) -> list[str]:
         """Those about the file, and how its lines become rows."""
-        per = "one row per time" if self.every is None else f"the mean of each {_span(self.every)}"
+        per = "one row per time" if self.every is None else f"means over {span(self.every / 1e9)}"
         order = "" if self._ordered else ", in memory, because lines are not in the order of time"
         return [*self.inner.decisions, f"long table, {per}{order}"]
 
@@ -472,11 +473,3 @@ def _nanoseconds(text: str | None, option: str) -> int | None:
     if nanoseconds <= 0 or str(text).strip().isdigit():
         raise TableError(f"{option} must be a time span such as '1min' or '10s', got {text!r}.")
     return nanoseconds
-
-
-def _span(nanoseconds: int) -> str:
-    for size, unit in ((86400 * 10**9, "day"), (3600 * 10**9, "hour"), (60 * 10**9, "minute"), (10**9, "second")):
-        if nanoseconds % size == 0:
-            n = nanoseconds // size
-            return unit if n == 1 else f"{n} {unit}s"
-    return f"{nanoseconds / 1e6:g} milliseconds"
