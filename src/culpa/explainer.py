@@ -1,9 +1,8 @@
 """model + score + game + engine -> Explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -39,9 +38,8 @@ from culpa.explaining.origin import Origin
 from culpa.explanation import FIELDS_OF_PARTS, Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
-from culpa.models.latent import shrunk
 from culpa.ranking import contributions
-from culpa.scores import FunctionScore, MixtureScore, QuadraticForm, QuadraticScore, Score, ScoredRows
+from culpa.scores import GameSettings, Score, ScoredRows
 from culpa.scores.subject import Subject, subject_of
 from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
@@ -155,13 +153,11 @@ class Explainer(CopiedInUse):
         if given is not None:
             self._hide(feature_positions(given, names, "given"))
         self.groups = None if groups is None else complete_groups(groups, self.columns.names)
-        self._check_game(features, chains)
-        if isinstance(self.score, FunctionScore):
-            draws, independent = (
-                draws_within(self.max_evaluations, len(self.players)),
-                self.game_name == "interventional",
-            )
-            self.score = replace(self.score, n_draws=draws, independent=independent)
+        draws = draws_within(self.max_evaluations, len(self.players))
+        self.score = self.score.with_draws(draws, independent=self.game_name == "interventional")
+        about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
+        if not (about_rows or self.score.is_quadratic):
+            raise ValueError(f"ranking={self.ranking!r} is a part of a quadratic score: use 'shapley' or 'fault-odds'.")
         return chains
 
     def _hide(self, given: list[int]) -> None:
@@ -172,16 +168,16 @@ class Explainer(CopiedInUse):
             raise ValueError("given names all features: at least one must be left to blame.")
 
     def _make_engine(self, order: PartialOrder | None) -> Engine | Simulation:
-        if isinstance(self.score, FunctionScore):
+        if self.game.is_simulated:
+            Simulation.check(self.method, self.tolerance, order)
             settings = {name: getattr(self, name) for name in ("seed", "n_orders", "max_evaluations", "progress")}
             return Simulation(self.game, self.players, **settings)
-        assert isinstance(self.score, (QuadraticScore, MixtureScore))
         engine = Engine(
             self.game,
             self.players,
             Settings(**{name: getattr(self, name) for name in Settings._fields}),
             order=order,
-            reference=partial(_reference_rows, self.score.distribution, self.seed),
+            reference=partial(_reference_rows, cast(Distribution, self.score.distribution), self.seed),
         )
         engine.check_method()
         return engine
@@ -284,8 +280,6 @@ class Explainer(CopiedInUse):
             raise ValueError(f"shares does not support models with {what}. Use explain.")
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
-        if isinstance(self.score, FunctionScore):
-            return self._engine.share_out(X, self.players)
         centre, scale = (as_array_like(array, X) for array in (model.centre, model.scale))
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
         self._tell_doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations)
@@ -344,27 +338,7 @@ class Explainer(CopiedInUse):
     @cached_property
     def _whole_game(self) -> games.Game:
         """The game of all features."""
-        if isinstance(self.score, FunctionScore):
-            return games.Simulated(self.score)
-        if isinstance(self.score, MixtureScore):
-            return games.ConditionalMixture(self.score)
-        assert isinstance(self.score, QuadraticScore)
-        if self.game_name == "conditional":
-            return games.conditional_game(self.score)
-        if self.game_name == "interventional":
-            return games.Interventional(self.score)
-        if self.game_name == "minimal":
-            return games.Minimal(self.score, self.locality)
-        assert self.game_name == "retraining"
-        assert self.model.sample_covariance is not None
-        # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
-        return games.Retraining(
-            shrunk(self.model.sample_covariance, self.model.shrinkage),
-            self.model.gaussian.n_components,
-            mean=self.score.name == "mse",
-            rank=self.retraining_rank,
-            gaussian=self.model.gaussian,
-        )
+        return self.score.game(self.game_name, GameSettings(self.model, self.locality, self.retraining_rank))
 
     @cached_property
     def players(self) -> Players:
@@ -378,11 +352,6 @@ class Explainer(CopiedInUse):
         """Names of the columns, or of the groups of columns."""
         return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
-    @property
-    def _explains_score(self) -> bool:
-        """Whether values add up to the score itself; refitted PCAs only to the precision of a fit with missing cells."""
-        return self.game_name != "retraining"
-
     @cached_property
     def _one_pass(self) -> OnePass:
         """What computes explanations."""
@@ -392,59 +361,11 @@ class Explainer(CopiedInUse):
             self.score,
             self.game,
             self._whole_game,
-            self._explains_score,
             self._engine,
             self.players,
             self.ranking,
             self.n_jobs,
         )
-
-    def _check_game(self, features: object, upstream: object) -> None:
-        """Refuse what does not go with the score."""
-        if isinstance(self.score, MixtureScore) and self.game_name != "conditional":
-            raise ValueError(
-                f"game={self.game_name!r} is not available for a model with several modes or for score='nll': use "
-                "'conditional'."
-            )
-        if self.game_name == "retraining":
-            self._check_retraining(features)
-        about_rows = self.ranking in ("shapley", "z-score", *contributions.OF_MAHALANOBIS)
-        if isinstance(self.score, FunctionScore):
-            if self.method not in ("auto", "permutation"):
-                raise ValueError(f"method={self.method!r} is not available for a score that is a function: use 'auto'.")
-            if upstream:
-                raise ValueError("upstream is not available for a score that is a function.")
-            if isinstance(self.tolerance, str):
-                raise ValueError(
-                    f"tolerance={self.tolerance!r} is not available for a score that is a function: use n_orders."
-                )
-            if self.game_name == "minimal":
-                raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
-        elif not isinstance(self.score, QuadraticForm) or not self.score.form_offset.any():
-            return
-        elif self.game_name in ("interventional", "minimal"):
-            raise ValueError(f"game={self.game_name!r} needs a score that is smallest at the mean of normal rows.")
-        if not about_rows:
-            raise ValueError(f"ranking={self.ranking!r} is a part of a quadratic score: use 'shapley' or 'fault-odds'.")
-
-    def _check_retraining(self, features: object) -> None:
-        if isinstance(self.score, (FunctionScore, QuadraticForm)):
-            raise ValueError("game='retraining' retrains a PCA: use game='conditional' for the score of another model.")
-        if self.score.name not in games.RETRAINABLE or features is not None:
-            raise ValueError(
-                "game='retraining' explains reconstruction errors of all features: "
-                "use score='spe' or 'mse' without features."
-            )
-        if self.model.gaussian.tail:
-            raise ValueError(
-                "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
-                "'interventional'."
-            )
-        if self.model.sample_covariance is None:
-            raise ValueError(
-                "game='retraining' needs the sample covariance, which this model does not keep: "
-                "fit culpa.PPCA or culpa.PCADetector instead."
-            )
 
 
 def _reference_rows(gaussian: Distribution, seed: int) -> Floats:

@@ -114,7 +114,7 @@ def test_no_square_matrix_is_made_of_few_rows(monkeypatch):
     """From the fit to the explanation; the peak is that of small chunks and of some copies of the table."""
     n, d = 40, 3000
     X = wide_rows(n, d)
-    for module in ("culpa.models.scatter._CELLS_PER_STRIP", "culpa.scores.quadratic._CELLS_PER_CHUNK"):
+    for module in ("culpa.models.scatter._CELLS_PER_STRIP", "culpa.scores.quadratic.CELLS_PER_CHUNK"):
         monkeypatch.setattr(module, 1 << 16)
     tracemalloc.start()
     detector = PCADetector().fit(X)

@@ -5,7 +5,7 @@ import pytest
 
 from culpa import LatentGaussian, scores
 from culpa.games import Interventional
-from culpa.scores import quadratic
+from culpa.scores import change
 from culpa.shapley import exact
 
 
@@ -28,7 +28,7 @@ def test_fixes_without_the_matrix_equal_those_with_it(monkeypatch, build, noise,
         expected = gaussian.expected(X, blocks)
         usual = score.if_fixed(X, score(X), expected, blocks)
         with monkeypatch.context() as patch:
-            patch.setattr("culpa.scores.quadratic._WIDE", 1)
+            patch.setattr("culpa.scores.change.WIDE", 1)
             wide = score.if_fixed(X, score(X), expected, blocks)
         np.testing.assert_allclose(wide, usual, rtol=1e-8, atol=1e-9 * score(X).max())
 
@@ -60,7 +60,7 @@ def test_the_diagonal_keeps_its_digits_where_a_feature_is_a_component_of_its_own
 @pytest.mark.parametrize("build", [scores.spe, scores.t2, scores.mahalanobis])
 def test_what_is_left_of_gross_readings_is_what_the_fixed_row_scores(monkeypatch, build, degrees_of_freedom, wide):
     if wide:
-        monkeypatch.setattr(quadratic, "_WIDE", 0)
+        monkeypatch.setattr(change, "WIDE", 0)
     for noise in (0.3, 1e-4, 1e-8):
         model = LatentGaussian(np.zeros(7), loadings(7, 2), noise, degrees_of_freedom=degrees_of_freedom)
         score = build(model)

@@ -42,8 +42,7 @@ from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats, Mask, Positions
 from culpa._core.validation import frame_like
 from culpa._core.words import count
-from culpa.scores import QuadraticScore
-from culpa.scores.form import QuadraticForm, given_observed
+from culpa.scores import QuadraticForm
 
 if TYPE_CHECKING:
     from culpa.explanation import Explanation
@@ -107,9 +106,6 @@ class Counterfactual:
         if limit is None:
             raise ValueError("counterfactual() needs a limit: give limit=..., or explain with a PCADetector.")
         explainer, reading = origin.explainer, origin.rows
-        statistic = explainer.score
-        if not isinstance(statistic, QuadraticScore):
-            raise ValueError("counterfactual() is for quadratic scores, and this one is a function.")
         standard = explainer.model.standardise(reading.features)
         score = explainer.score(standard)
         moved = standard.copy()
@@ -118,7 +114,7 @@ class Counterfactual:
         for at, observed in patterns(standard):
             at = at[flagged[at]]
             seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
-            lowest = Lowest(given_observed(statistic, observed), np.nan_to_num(standard[at], nan=0.0), seen)
+            lowest = Lowest(explainer.score.given_observed(observed), np.nan_to_num(standard[at], nan=0.0), seen)
             for place, (row, answer) in enumerate(zip(at, lowest.search(limit), strict=True)):
                 members = [i for player in answer.chosen for i in seen[player]]
                 moved[row, members] = lowest.best_values(place, members)

@@ -22,10 +22,10 @@ from culpa._core.missing import patterns
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
-from culpa.games import Game, Given
+from culpa.games import Game
 from culpa.models import FittedModel
 from culpa.ranking import contributions
-from culpa.scores import FunctionScore, Score, ScoredRows, score_by_name
+from culpa.scores import Score, ScoredRows
 from culpa.shapley import Players, Shares
 from culpa.shapley.engine import Engine
 from culpa.shapley.shares import fewest
@@ -71,8 +71,8 @@ class _Job:
 class OnePass(CopiedInUse):
     """Computes what an explainer says about rows.
 
-    ``whole_game`` is the game in which no feature is given. ``explains_score`` tells whether its total is the score, also
-    where cells are missing. If not, the explained score is that total.
+    ``whole_game`` is the game in which no feature is given. If its total is not the score, the explained score is that
+    total.
     """
 
     model: FittedModel
@@ -80,7 +80,6 @@ class OnePass(CopiedInUse):
     score: Score
     game: Game
     whole_game: Game
-    explains_score: bool
     engine: Engine | Simulation
     players: Players
     ranking: Ranking
@@ -126,7 +125,7 @@ class OnePass(CopiedInUse):
     @cached_property
     def _chunk(self) -> int | None:
         """Rows that stay in cache together; ``None`` if a function of the user's scores them, which gets all at once."""
-        if isinstance(self.score, FunctionScore):
+        if self.score.evaluations(complete=True):
             return None
         return max(_FEWEST_ROWS, _CELLS_IN_CACHE // self.game.n_features)
 
@@ -165,12 +164,14 @@ class OnePass(CopiedInUse):
         if len(incomplete):
             self._fill_all_but_values(job, incomplete)
         if "suspicion" in job.fields:
-            job.fields["suspicion"][:] = contributions.of_players(self._suspicion(job.rows.standard), self.players)
+            job.fields["suspicion"][:] = contributions.of_players(
+                contributions.of_rows(self.model, job.rows.standard, self.ranking, self.score), self.players
+            )
         return self._fill_by_pattern(job, np.arange(n) if self._has_shared_work(job) else incomplete)
 
     def _has_shared_work(self, job: _Job) -> bool:
         """Whether complete rows, too, have fields in which they share work."""
-        other_total = "score" in job.fields and not self.explains_score
+        other_total = "score" in job.fields and not self.game.explains_score
         return ("values" in job.fields and not job.compiled) or "base_value" in job.fields or other_total
 
     def _fill_complete(self, job: _Job, chunk: slice) -> Positions:
@@ -199,7 +200,7 @@ class OnePass(CopiedInUse):
         standard = rows.standard[at]
         if not job.known and ("score" in fields or "score_if_fixed" in fields):
             rows.score[at] = self.score(standard)
-        if "score" in fields and self.explains_score:
+        if "score" in fields and self.game.explains_score:
             fields["score"][at] = rows.score[at]
         if "expected" not in fields and "score_if_fixed" not in fields:
             return
@@ -216,7 +217,7 @@ class OnePass(CopiedInUse):
         if not len(at):
             return empty
         served = self._fill_incomplete(job, at)
-        if self.explains_score and "base_value" not in fields:
+        if self.game.explains_score and "base_value" not in fields:
             at, served = at[~served], served[~served]  # nothing else is to be done for the others
         for some, observed in patterns(job.rows.standard[at]):
             where = at[some]
@@ -226,7 +227,7 @@ class OnePass(CopiedInUse):
                     fields[name][where] = np.nan
                 continue
             standard = job.rows.standard[where]
-            if "score" in fields and not self.explains_score:
+            if "score" in fields and not self.game.explains_score:
                 fields["score"][where] = self.whole_game.total(standard, observed)
             if "base_value" in fields:
                 game = self.game.where(~np.isnan(standard[0]))
@@ -269,16 +270,16 @@ class OnePass(CopiedInUse):
 
     def _other_evaluations(self, job: _Job, n_present: int, observed: set[int]) -> int:
         """How often a function is called for a row beside its Shapley values."""
-        if not isinstance(self.score, FunctionScore):
-            return 0
         wanted, each = job.fields.keys(), self.score.evaluations(complete=len(observed) == self.game.n_features)
         scored = not job.known and bool(wanted & {"score", "score_if_fixed"})
-        given = isinstance(self.game, Given) and "base_value" in wanted and not observed.isdisjoint(self.game.known)
-        return each * (scored + n_present * ("score_if_fixed" in wanted)) + given * self.score.n_draws
+        given = "base_value" in wanted and not observed.isdisjoint(self.game.known.tolist())
+        return each * (scored + n_present * ("score_if_fixed" in wanted)) + given * self.score.evaluations(
+            complete=False
+        )
 
     def _check_sums(self, job: _Job, where: Positions) -> None:
         """Raise an error if values of a function do not add up to its score, because it does not stay the same."""
-        if not isinstance(self.score, FunctionScore) or "score" not in job.fields:
+        if not self.score.evaluations(complete=True) or "score" not in job.fields:
             return
         values, score = job.fields["values"][where], job.fields["score"][where]
         base = job.fields["base_value"][where] if "base_value" in job.fields else self.game.base_value
@@ -288,13 +289,3 @@ class OnePass(CopiedInUse):
                 "score returned different numbers for the same rows, so Shapley values do not add up to it: give a "
                 "function without randomness or memory."
             )
-
-    def _suspicion(self, standard: Floats) -> Floats:
-        """Contributions of features by the criterion that is not a Shapley value."""
-        if not isinstance(self.score, FunctionScore):
-            return contributions.of_rows(self.model, standard, self.ranking, self.score)
-        model = self.score.model
-        assert model is not None
-        return contributions.of_rows(
-            model, model.standardise(standard), self.ranking, score_by_name("mahalanobis", model)
-        )

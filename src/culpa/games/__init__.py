@@ -10,7 +10,6 @@ from culpa.games.minimal import Minimal
 from culpa.games.mixture import ConditionalMixture
 from culpa.games.retraining import Retraining
 from culpa.games.simulated import Simulated
-from culpa.scores import QuadraticForm, QuadraticScore
 
 RETRAINABLE: tuple[ScoreName, ...] = ("spe", "mse")  # scores that the retraining game can explain
 
@@ -27,10 +26,4 @@ __all__ = [
     "Minimal",
     "Retraining",
     "Simulated",
-    "conditional_game",
 ]
-
-
-def conditional_game(score: QuadraticScore) -> Conditional:
-    """The conditional game of a score."""
-    return ConditionalForm(score) if isinstance(score, QuadraticForm) else Conditional(score)

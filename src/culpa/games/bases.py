@@ -1,13 +1,82 @@
-"""What several games have in common."""
+"""What several games have in common, and what they ask of the score that they share out."""
 
 from abc import abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from culpa._core.types import Floats
+import numpy as np
+
+from culpa._core.types import Array, Floats, Positions
 from culpa.games.game import Axes, Game
-from culpa.scores.score import Score
+from culpa.models import LatentGaussian
+from culpa.models.distribution import Expecting
 
-AboutScore = TypeVar("AboutScore", bound=Score)
+
+class Scored(Protocol):
+    """Any score; see `culpa.scores.Score`."""
+
+    def __call__(self, X: Floats) -> Floats:
+        """Score of each row."""
+        ...
+
+    @property
+    def distribution(self) -> Expecting:
+        """Of normal rows."""
+        ...
+
+    @property
+    def expectation(self) -> float:
+        """Value of the empty coalition."""
+        ...
+
+
+class Quadratic(Scored, Protocol):
+    """A quadratic score of centred rows, q(x) = x^T A x; see `culpa.scores.QuadraticScore`."""
+
+    @property
+    def gaussian(self) -> LatentGaussian:
+        """Of centred normal rows."""
+        ...
+
+    @property
+    def residual_weights(self) -> Floats:
+        """Weights of squared residuals, (d,)."""
+        ...
+
+    @property
+    def latent_weights(self) -> Floats:
+        """Weights of squared latent variables, (p,)."""
+        ...
+
+    @property
+    def root(self) -> Floats:
+        """F with q(x) = |F x|^2."""
+        ...
+
+    @property
+    def matrix(self) -> Floats:
+        """A, (d, d)."""
+        ...
+
+    @property
+    def diagonal(self) -> Floats:
+        """Of A, (d,)."""
+        ...
+
+    def complete(self, X: Floats) -> Floats:
+        """Score of complete rows."""
+        ...
+
+    def response(self, X: Array, convert: Callable[[Floats], Array] = np.asarray) -> Array:
+        """A x of each row."""
+        ...
+
+    def given_observed(self, observed: Positions) -> "Quadratic":
+        """The score of rows with these features only."""
+        ...
+
+
+AboutScore = TypeVar("AboutScore", bound=Scored)
 
 
 class Expected(Game, Generic[AboutScore]):

@@ -27,7 +27,7 @@ from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.factored_steps import FACTORED, factored_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
-from culpa.games.bases import Expected
+from culpa.games.bases import Expected, Quadratic
 from culpa.games.coordinates import axes_of
 from culpa.games.elimination import OPERATIONS, Elimination
 from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
@@ -35,7 +35,6 @@ from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
 from culpa.games.marginals import Marginals
 from culpa.games.student import SLOWER, Student
 from culpa.models.latent import RELATIVE_FLOOR
-from culpa.scores import QuadraticScore
 
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
@@ -45,7 +44,7 @@ _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
 _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS, _STUDENT_FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 0.9 * RELATIVE_FLOOR, 1e-9
 
 
-class Conditional(Expected[QuadraticScore]):
+class Conditional(Expected[Quadratic]):
     """Expected score given some of the features, exactly, under the model's own correlations.
 
     >>> import numpy as np
@@ -56,7 +55,7 @@ class Conditional(Expected[QuadraticScore]):
     (0.5, array([0.5]))
     """
 
-    def __init__(self, score: QuadraticScore) -> None:
+    def __init__(self, score: Quadratic) -> None:
         super().__init__(score)
 
     @property

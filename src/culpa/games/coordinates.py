@@ -21,11 +21,11 @@ between the model's planes. Walks of coalitions round as much.
 import numpy as np
 from scipy import linalg
 
+from culpa.games.bases import Quadratic
 from culpa.games.game import Axes
-from culpa.scores import QuadraticScore
 
 
-def axes_of(score: QuadraticScore) -> Axes:
+def axes_of(score: Quadratic) -> Axes:
     """The coordinates u above, for a score under its own Gaussian."""
     gaussian = score.gaussian
     unit = np.sqrt(gaussian.noise)

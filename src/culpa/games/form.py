@@ -21,7 +21,7 @@ with T the features that are still outside, and
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -29,11 +29,26 @@ from array_api_compat import array_namespace
 from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like, gather_columns
+from culpa.games.bases import Quadratic
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import Elimination
 from culpa.games.game import FactoredCoalitions, Game
 from culpa.games.latent import Posterior
-from culpa.scores.form import QuadraticForm
+
+
+class Form(Quadratic, Protocol):
+    """A score |F x + r|^2; see `culpa.scores.QuadraticForm`."""
+
+    @property
+    def form_offset(self) -> Floats:
+        """r, (k,)."""
+        ...
+
+    @property
+    def slope(self) -> Floats:
+        """F^T r, (d,)."""
+        ...
+
 
 WELL_CONDITIONED = 1e-3  # smallest ratio of noise to largest eigenvalue with which elimination keeps ten digits
 
@@ -45,14 +60,15 @@ class ConditionalForm(Conditional):
     >>> from culpa import LatentGaussian
     >>> gaussian = LatentGaussian([0.0, 0.0], [[2.0], [0.0]], 0.5)
     >>> F, r = np.array([[1.0, 1.0]]), np.array([3.0])
+    >>> from culpa.scores import QuadraticForm
     >>> game = ConditionalForm(QuadraticForm("spe", gaussian, np.zeros(2), np.zeros(1), F, r))
     >>> game.base_value, game.value(np.array([[1.0, 3.0]]), np.array([0]))
     (14.0, array([16.5]))
     """
 
-    score: QuadraticForm
+    score: Form
 
-    def __init__(self, score: QuadraticForm) -> None:
+    def __init__(self, score: Form) -> None:
         super().__init__(score)
 
     @property
@@ -120,7 +136,7 @@ class FormWalk(Posterior):
     rho: Array  # (B, k, n)
 
     @classmethod
-    def start(cls, score: QuadraticForm, X: Array, queues: Positions) -> Self:
+    def start(cls, score: Form, X: Array, queues: Positions) -> Self:
         """Empty coalitions."""
         xp, g = array_namespace(X), score.gaussian
         F, r = as_array_like(score.root, X), as_array_like(score.form_offset, X)

@@ -116,6 +116,10 @@ class GaussianCoalitions(FactoredCoalitions, Protocol):
 class Game(CopiedInUse, ABC):
     """The value of every coalition of features, for every row. The module's text says what to override, and why."""
 
+    known: Positions = np.empty(0, dtype=np.intp)  # features that are in every coalition, and are no players
+    explains_score: bool = True  # whether `total` is the score itself, also where cells are missing
+    is_simulated: bool = False  # whether coalitions are valued by draws, as `culpa.shapley.simulated` needs it
+
     @property
     @abstractmethod
     def n_features(self) -> int:
@@ -145,6 +149,15 @@ class Game(CopiedInUse, ABC):
         The default serves NumPy arrays. To run on other libraries, override it with array API code.
         """
         return np.stack([self.value(X, np.flatnonzero(mask)) for mask in members])
+
+    def walked_value(self, X: Floats, members: Positions) -> Floats:
+        """The same, by letting the members join one after the other."""
+        coalitions = self.start(X, members[None], branching=False)
+        value = self.base_values(X)
+        for _ in members:
+            coalitions, change = coalitions.join()
+            value = value + change[0]
+        return value
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """Value of the coalition of all observed features, (n,): the score that is explained."""

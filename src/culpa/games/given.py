@@ -9,7 +9,6 @@ import numpy as np
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.bases import Relative
 from culpa.games.game import Coalitions, Cost, FactoredCoalitions, Game
-from culpa.games.simulated import Simulated
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _AT_LEAST = 12.0, 400.0
@@ -20,6 +19,7 @@ class Given(Relative):
 
     def __init__(self, game: Game, known: Positions) -> None:
         self.game, self.known = game, np.asarray(known, dtype=np.intp)
+        self.explains_score, self.is_simulated = game.explains_score, game.is_simulated
 
     @property
     def _likeness(self) -> Game:
@@ -28,14 +28,7 @@ class Given(Relative):
 
     def base_values(self, X: Floats) -> Floats:
         """What the given features alone are worth, (n,)."""
-        if isinstance(self.game, Simulated):  # where each step would call the function
-            return self.game.value(X, self.known)
-        coalitions = self.game.start(X, self.known[None], branching=False)
-        value = self.game.base_values(X)
-        for _ in self.known:
-            coalitions, change = coalitions.join()
-            value = value + change[0]
-        return value
+        return self.game.walked_value(X, self.known)
 
     def where(self, observed: Mask) -> "Given":
         """Given features that are missing are not known."""

@@ -18,17 +18,15 @@ from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
-from culpa.games.bases import Expected
+from culpa.games.bases import Expected, Quadratic
 from culpa.games.batch import Batch
 from culpa.games.game import Coalitions, Cost
-from culpa.scores import QuadraticScore
-from culpa.scores.form import given_observed
 
 
-class Interventional(Expected[QuadraticScore]):
+class Interventional(Expected[Quadratic]):
     """Expected score with absent features drawn from their own marginal."""
 
-    def __init__(self, score: QuadraticScore) -> None:
+    def __init__(self, score: Quadratic) -> None:
         super().__init__(score)
 
     @cached_property
@@ -50,7 +48,7 @@ class Interventional(Expected[QuadraticScore]):
 
     def where(self, observed: Mask) -> "Interventional":
         """Absent features are those observed in the row: the score is a function of them alone."""
-        return self if observed.all() else Interventional(given_observed(self.score, np.flatnonzero(observed)))
+        return self if observed.all() else Interventional(self.score.given_observed(np.flatnonzero(observed)))
 
     def total(self, X: Floats, observed: Positions) -> Floats:
         """The score itself, which knows how to treat missing cells."""

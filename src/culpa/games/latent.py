@@ -47,19 +47,23 @@ from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like
+from culpa.games.bases import Quadratic
 from culpa.games.batch import Batch
 from culpa.models import LatentGaussian
-from culpa.scores import QuadraticScore
 
 
-def isotropic_weights(score: QuadraticScore) -> tuple[float, Floats] | None:
+def isotropic_weights(score: Quadratic) -> tuple[float, Floats] | None:
     """``(a, b')`` of the formula above, or ``None`` where features differ in noise or weight."""
-    g, weights = score.gaussian, score.residual_weights
+    return weights_where_alike(score.gaussian, score.residual_weights, score.latent_weights)
+
+
+def weights_where_alike(g: LatentGaussian, weights: Floats, latent_weights: Floats) -> tuple[float, Floats] | None:
+    """The same of the weights of residuals and of latent variables."""
     if np.ndim(g.noise_variance) or (weights != weights[0]).any():
         return None
     a, psi = float(weights[0]), float(g.noise_variance)
     shrinkage = 1.0 if g.reconstruction == "posterior" else (1 + g.signal) / np.where(g.signal > 0, g.signal, 1.0)
-    return a, score.latent_weights - a * psi * shrinkage
+    return a, latent_weights - a * psi * shrinkage
 
 
 def array_cost(p: int) -> tuple[float, float]:
@@ -149,7 +153,7 @@ class Latent(Posterior):
     rho: Array  # (B, d, n); (B, 0, n) where features are alike
 
     @classmethod
-    def start(cls, score: QuadraticScore, X: Array, queues: Positions) -> Self:
+    def start(cls, score: Quadratic, X: Array, queues: Positions) -> Self:
         """Empty coalitions."""
         xp, g = array_namespace(X), score.gaussian
         a, b = isotropic_weights(score) or (score.residual_weights, score.latent_weights)
@@ -183,7 +187,7 @@ class Latent(Posterior):
         return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * variance
 
 
-def values_of(score: QuadraticScore, X: Floats, members: Floats) -> Floats:
+def values_of(score: Quadratic, X: Floats, members: Floats) -> Floats:
     """Conditional expectation (B, n) of a score, for coalitions given as (B, d) arrays of 0 and 1.
 
     Features outside are at W z, where z is the mean of the latent variables given the coalition, with the uncertainty of

@@ -38,15 +38,13 @@ from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
-from culpa.games.bases import Relative
+from culpa.games.bases import Quadratic, Relative
 from culpa.games.batch import Batch
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import OPERATIONS
 from culpa.games.game import Cost, FactoredCoalitions
-from culpa.games.latent import isotropic_weights
+from culpa.games.latent import weights_where_alike
 from culpa.models import LatentGaussian
-from culpa.scores import QuadraticScore, mahalanobis
-from culpa.scores.form import given_observed
 
 # The kernels subtract a trace term, 1 per feature. With rows 2^40 times as large and a score 2^-80 times, the values stay
 # as they are, exactly, and the trace term vanishes.
@@ -66,7 +64,7 @@ class Minimal(Relative):
     (array([2.]), array([2.]))
     """
 
-    def __init__(self, score: QuadraticScore, locality: float = 0.01, observed: Mask | None = None) -> None:
+    def __init__(self, score: Quadratic, locality: float = 0.01, observed: Mask | None = None) -> None:
         self.score, self.locality = score, locality
         self.observed: Mask = np.ones(score.gaussian.n_features, dtype=np.bool_) if observed is None else observed
         # a score that is always 0, such as T2 without components, has no curvature to compare with
@@ -127,11 +125,12 @@ class Minimal(Relative):
 
     def order_walk(self, X: Array) -> OrderWalk | None:
         """In the latent variables of a Gaussian whose covariance is P."""
-        weights = isotropic_weights(mahalanobis(self._latent))
+        g = self._latent
+        # of the Mahalanobis distance
+        weights = weights_where_alike(g, 1 / g.noise, 1 / g.latent_variance)
         if weights is None or not isinstance(X, np.ndarray):
             return None
         a, b = weights
-        g = self._latent
         return OrderWalk(g.loadings, float(g.noise_variance), _TINY * a, _TINY * b, _LARGE * self.moves(X))
 
     @cached_property
@@ -151,9 +150,9 @@ class Minimal(Relative):
         return (X @ root.T @ root) @ as_array_like(self.P, X)
 
     @cached_property
-    def _seen_score(self) -> QuadraticScore:
+    def _seen_score(self) -> Quadratic:
         """The score as a function of the observed features."""
-        return self.score if self.observed.all() else given_observed(self.score, np.flatnonzero(self.observed))
+        return self.score if self.observed.all() else self.score.given_observed(np.flatnonzero(self.observed))
 
     @property
     def root(self) -> Floats:

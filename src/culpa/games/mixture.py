@@ -23,8 +23,9 @@ it does not compile to quadratic forms: each row is walked.
 | v(S) | ``value`` | (B, n) |
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -32,34 +33,56 @@ from scipy import special
 
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like
-from culpa.games.bases import Expected
+from culpa.games.bases import Expected, Quadratic, Scored
 from culpa.games.batch import Batch
 from culpa.games.conditional import Conditional
 from culpa.games.game import Cost, GaussianCoalitions
-from culpa.scores import MixtureScore, spe
+from culpa.models import Distribution
 
 _LOG_2_PI = float(np.log(2 * np.pi))
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _PER_MODE = 12.0, 400.0
 
 
-class ConditionalMixture(Expected[MixtureScore]):
+class ScoreOfModes(Scored, Protocol):
+    """What the modes say of a row, weighted by their probabilities; see `culpa.scores.MixtureScore`."""
+
+    @property
+    def mixture(self) -> Distribution:
+        """Of normal rows."""
+        ...
+
+    @property
+    def of_modes(self) -> Sequence[Quadratic] | None:
+        """A score for each mode, of rows around its mean; ``None`` for the negative log-likelihood."""
+        ...
+
+    @property
+    def walked(self) -> Sequence[Quadratic]:
+        """Scores of the modes whose walks tell the densities."""
+        ...
+
+    @property
+    def entropies(self) -> Floats:
+        """Of all features in each mode, (modes,)."""
+        ...
+
+
+class ConditionalMixture(Expected[ScoreOfModes]):
     """Expected score given some of the features, under a mixture.
 
     >>> from culpa.models import LatentGaussian, LatentMixture
+    >>> from culpa.scores import MixtureScore, spe
     >>> modes = tuple(LatentGaussian([mean, 0.0], [[1.0], [1.0]], 0.1) for mean in (-5.0, 5.0))
     >>> game = ConditionalMixture(MixtureScore.weighted("spe", LatentMixture([0.5, 0.5], modes), spe))
     >>> game.value(np.array([[-4.0, 1.0]]), np.array([0, 1])).round(6)
     array([0.])
     """
 
-    def __init__(self, score: MixtureScore) -> None:
+    def __init__(self, score: ScoreOfModes) -> None:
         super().__init__(score)
-        # the walks of the negative log-likelihood need the densities alone, so any score will do for them
-        scores = score.of_modes or MixtureScore.weighted("spe", score.mixture, spe).of_modes
-        assert scores is not None
-        self._games = [Conditional(one) for one in scores]
-        self._means = [np.asarray(mode.mean) for mode in score.modes]
+        self._games = [Conditional(one) for one in score.walked]
+        self._means = [np.asarray(mode.mean) for mode in score.mixture.modes]
         self._log_weights = np.log(score.mixture.weights)
 
     @property

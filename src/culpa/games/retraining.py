@@ -31,6 +31,8 @@ class Retraining(Game):
     missing cells. By default, it is the PPCA of the covariance.
     """
 
+    explains_score = False  # but to the precision of a fit with missing cells
+
     def __init__(
         self,
         covariance: Floats,

@@ -16,25 +16,74 @@ randomness, so the difference of their values varies little. The squared distanc
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from culpa._core.types import Floats, Positions
-from culpa.games.bases import Expected
+from culpa.games.bases import Expected, Scored
 from culpa.models import LatentGaussian
 from culpa.models.draws import Chances, NormalRows, in_modes
-from culpa.scores.function import Estimate, FunctionScore
 
 
-class Simulated(Expected[FunctionScore]):
+class Estimate(NamedTuple):
+    """Mean over draws and its standard error."""
+
+    value: Floats
+    std_error: Floats
+
+
+class Drawn(Scored, Protocol):
+    """A function of rows whose unknown features are drawn; see `culpa.scores.FunctionScore`."""
+
+    @property
+    def normal(self) -> NormalRows:
+        """Normal rows to draw from."""
+        ...
+
+    @property
+    def base(self) -> tuple[float, float]:
+        """Mean score of normal rows, and its standard error."""
+        ...
+
+    @property
+    def independent(self) -> bool:
+        """Whether unknown features are drawn as if they had nothing to do with the known ones."""
+        ...
+
+    @property
+    def n_draws(self) -> int:
+        """For the expected score of a row with missing cells."""
+        ...
+
+    def given(self, X: Floats, observed: Positions) -> Estimate:
+        """Expected score given the observed features."""
+        ...
+
+    def evaluate(self, rows: Floats) -> Floats:
+        """The function itself, of complete rows."""
+        ...
+
+    def evaluations(self, complete: bool) -> int:
+        """How often the function is called for the score of a row."""
+        ...
+
+
+class Simulated(Expected[Drawn]):
     """Mean of a function over draws of the features outside the coalition.
 
     `value` uses a fixed set of draws. `culpa.shapley.simulated` makes its own.
     """
 
+    is_simulated = True
+
     def value(self, X: Floats, members: Positions) -> Floats:
         """Mean over draws."""
         return self.estimate(X, members).value
+
+    def walked_value(self, X: Floats, members: Positions) -> Floats:
+        """At once, because each step would call the function."""
+        return self.value(X, members)
 
     def estimate(self, X: Floats, members: Positions) -> Estimate:
         """The same with its standard error."""

@@ -36,8 +36,7 @@ from culpa._core.validation import same_kind
 from culpa.models import FittedModel, as_fitted_model
 from culpa.ranking.fault_odds import fault_log_odds
 from culpa.ranking.propagation import entry_log_odds, shared_entry_log_odds
-from culpa.scores import MixtureScore, QuadraticScore, Score, mahalanobis, named_score, score_by_name
-from culpa.scores.quadratic import response
+from culpa.scores import QuadraticScore, Score, named_score, score_by_name
 
 # Columns of a root that are shorter than this, relative to the longest, are rounding errors of an index that does not
 # see the feature at all.
@@ -175,27 +174,21 @@ def of_rows(model: FittedModel, rows: Floats, criterion: str, score: Score) -> F
 
     Where normal rows have several modes, each row is judged by its most probable mode.
     """
-    if isinstance(score, MixtureScore):
-        return _in_their_modes(model, rows, criterion, score)
-    assert isinstance(score, QuadraticScore)
-    if one_of(criterion, CRITERIA, "criterion") in OF_MAHALANOBIS:
-        score = named_score("mahalanobis", model)
+    one_of(criterion, CRITERIA, "criterion")
+    result = np.empty_like(rows)
+    for own in score.in_place(model, rows):
+        quadratic = named_score("mahalanobis", own.model) if criterion in OF_MAHALANOBIS else own.score
+        result[own.at] = _of_quadratic(own.model, own.rows, criterion, quadratic)
+    return result
+
+
+def _of_quadratic(model: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
     covariance = _covariance(model)
     result = np.full_like(rows, np.nan)
     for at, observed in patterns(rows):
         if len(observed):
             seen, root = np.ix_(at, observed), score.root_given(observed)[:, observed]
             result[seen] = contributions(rows[seen], criterion, root, covariance[np.ix_(observed, observed)])
-    return result
-
-
-def _in_their_modes(model: FittedModel, rows: Floats, criterion: str, score: MixtureScore) -> Floats:
-    result, mode_of_row = np.full_like(rows, np.nan), model.standard.mode_of(rows)
-    for mode in np.unique(mode_of_row).tolist():
-        at, view = np.flatnonzero(mode_of_row == mode), model.in_mode(mode)
-        # within a mode, the negative log-likelihood is half the Mahalanobis distance and a constant
-        own = mahalanobis(view.gaussian) if score.of_modes is None else score.of_modes[mode]
-        result[at] = of_rows(view, rows[at] - model.standard.modes[mode].mean, criterion, own)
     return result
 
 
@@ -206,6 +199,11 @@ def _covariance(model: FittedModel) -> Floats:
         return modelled
     constant = np.diag(model.sample_covariance) <= 0
     return np.asarray(model.sample_covariance + np.diag(np.where(constant, np.diag(modelled), 0.0)))
+
+
+def response(X: Floats, root: Floats) -> Floats:
+    """M x of each row."""
+    return np.asarray(X @ root.T @ root)
 
 
 def _diagonal(root: Floats) -> Floats:

@@ -2,18 +2,28 @@
 
 from culpa._core.choices import SCORE_NAMES
 from culpa.scores.by_name import named_score, score_by_name
-from culpa.scores.form import QuadraticForm, reconstruction_error
 from culpa.scores.function import FunctionScore
 from culpa.scores.held_out import HeldOutScores, discoveries
 from culpa.scores.limits import Limits, control_limit
 from culpa.scores.mixture import MixtureScore
-from culpa.scores.quadratic import QuadraticScore, combined, mahalanobis, mse, of_features, spe, t2
+from culpa.scores.quadratic import (
+    QuadraticForm,
+    QuadraticScore,
+    combined,
+    mahalanobis,
+    mse,
+    of_features,
+    reconstruction_error,
+    spe,
+    t2,
+)
 from culpa.scores.rows import ScoredRows
-from culpa.scores.score import Score
+from culpa.scores.score import GameSettings, Score
 
 __all__ = [
     "SCORE_NAMES",
     "FunctionScore",
+    "GameSettings",
     "HeldOutScores",
     "Limits",
     "MixtureScore",

@@ -7,33 +7,30 @@ features in S are those of x and whose other features are drawn from the model o
 in mirrored pairs (antithetic).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 
+from culpa._core.choices import GameName
 from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
+from culpa.games import Game, Simulated
+from culpa.games.simulated import Estimate
 from culpa.models import FittedModel
 from culpa.models.draws import Chances, NormalRows
-from culpa.scores.fixing import Fixing
+from culpa.scores.quadratic import mahalanobis
+from culpa.scores.score import GameSettings, InPlace, Score
 
 N_DRAWS, FEWEST_DRAWS = 256, 8
 _N_BASE = 4096  # for the mean score of normal rows
 _CELLS_PER_CALL = 1 << 21  # numbers that the function gets at a time
 
 
-class Estimate(NamedTuple):
-    """Mean over draws and its standard error."""
-
-    value: Floats
-    std_error: Floats
-
-
 @dataclass(frozen=True, eq=False)
-class FunctionScore(Fixing):
+class FunctionScore(Score):
     """A function of rows in the user's units, with the model of normal rows that stands in for unknown features.
 
     >>> import numpy as np
@@ -89,6 +86,28 @@ class FunctionScore(Fixing):
             return Estimate(self.evaluate(X), np.zeros(len(X)))
         return self._mean(X, observed, self._chances)
 
+    def game(self, name: GameName, settings: GameSettings) -> Game:
+        """Games in which unknown features are drawn."""
+        if name == "retraining":
+            raise ValueError("game='retraining' retrains a PCA: use game='conditional' for the score of another model.")
+        if name == "minimal":
+            raise ValueError("game='minimal' is not available for a score that is a function: use 'conditional'.")
+        return Simulated(self)
+
+    def with_draws(self, n_draws: int, *, independent: bool) -> Self:
+        """The same score with other draws."""
+        return replace(self, n_draws=n_draws, independent=independent)
+
+    def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
+        """The Mahalanobis distance, in the most probable mode."""
+        own = self.model
+        assert own is not None
+        Z = own.standardise(X)
+        mode_of_row = own.standard.mode_of(Z)
+        for k in np.unique(mode_of_row).tolist():
+            at, view = np.flatnonzero(mode_of_row == k), own.in_mode(k)
+            yield InPlace(at, view, Z[at] - own.standard.modes[k].mean, mahalanobis(view.gaussian))
+
     def evaluations(self, complete: bool) -> int:
         """How often the function is called for the score of a row."""
         return 1 if complete else self.n_draws
@@ -116,24 +135,6 @@ class FunctionScore(Fixing):
     def expectation(self) -> float:
         """Mean score of normal rows."""
         return self.base[0]
-
-    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """Score of each row with one block of features moved to its expected values, (n, blocks).
-
-        NaN where nothing of the block was observed.
-        """
-        result = np.full((len(X), len(blocks)), np.nan)
-        for rows, observed in patterns(X):
-            seen = set(observed.tolist())
-            touched = [(k, [i for i in block if i in seen]) for k, block in enumerate(blocks)]
-            touched = [(k, block) for k, block in touched if block]
-            if touched:
-                fixed = np.repeat(X[rows][None], len(touched), axis=0)
-                for place, (_, block) in enumerate(touched):
-                    fixed[place][:, block] = expected[rows[:, None], block]
-                value = self.given(fixed.reshape(-1, X.shape[1]), observed).value
-                result[rows[:, None], [k for k, _ in touched]] = value.reshape(len(touched), -1).T
-        return result
 
     @cached_property
     def _chances(self) -> Chances:

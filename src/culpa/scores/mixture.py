@@ -19,7 +19,7 @@ change of units changes neither blame nor order.
 A row with missing cells has the value of its observed features as its score.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -27,16 +27,18 @@ from typing import Self
 import numpy as np
 from scipy import special
 
+from culpa._core.choices import GameName
 from culpa._core.types import Floats
-from culpa.models import Distribution, LatentGaussian
-from culpa.scores.fixing import Fixing
-from culpa.scores.quadratic import QuadraticScore
+from culpa.games import ConditionalMixture, Game
+from culpa.models import Distribution, FittedModel, LatentGaussian
+from culpa.scores.quadratic import QuadraticScore, mahalanobis, spe
+from culpa.scores.score import GameSettings, InPlace, Score
 
 Builder = Callable[[LatentGaussian], QuadraticScore]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureScore(Fixing):
+class MixtureScore(Score):
     """A score of rows around the mean of a mixture: what their modes say, weighted by responsibilities, or their density.
 
     ``of_modes`` has a quadratic score for each mode, of rows around the mean of that mode. It is ``None`` for the negative
@@ -83,13 +85,34 @@ class MixtureScore(Fixing):
     def entropies(self) -> Floats:
         """Entropy of all features in each mode, (modes,)."""
         return np.array(
-            [float(_entropies(mode.log_density(mode.mean[None]), mode.n_features)[0]) for mode in self.modes]
+            [float(_entropies(mode.log_density(mode.mean[None]), mode.n_features)[0]) for mode in self.mixture.modes]
         )
 
     @property
-    def modes(self) -> tuple[LatentGaussian, ...]:
-        """The modes."""
-        return self.mixture.modes
+    def is_quadratic(self) -> bool:
+        """In each mode; the negative log-likelihood is half the Mahalanobis distance there, but for a constant."""
+        return True
+
+    @cached_property
+    def walked(self) -> tuple[QuadraticScore, ...]:
+        """Scores whose walks tell the densities: any will do where these are all that is needed."""
+        return self.of_modes or MixtureScore.weighted("spe", self.mixture, spe).walked
+
+    def game(self, name: GameName, settings: GameSettings) -> Game:
+        """The conditional game."""
+        if name != "conditional":
+            raise ValueError(
+                f"game={name!r} is not available for a model with several modes or for score='nll': use 'conditional'."
+            )
+        return ConditionalMixture(self)
+
+    def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
+        """What the most probable mode says of each row."""
+        mode_of_row = self.mixture.mode_of(X)
+        for k in np.unique(mode_of_row).tolist():
+            at, view = np.flatnonzero(mode_of_row == k), model.in_mode(k)
+            own = mahalanobis(view.gaussian) if self.of_modes is None else self.of_modes[k]
+            yield InPlace(at, view, X[at] - self.mixture.modes[k].mean, own)
 
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; NaN where nothing is observed."""
@@ -103,31 +126,17 @@ class MixtureScore(Fixing):
     def parts(self, X: Floats) -> Floats:
         """What each mode says of each row, (n, modes): its score, or the entropy of the row's missing cells."""
         if self.of_modes is not None:
-            pairs = zip(self.of_modes, self.modes, strict=True)
+            pairs = zip(self.of_modes, self.mixture.modes, strict=True)
             return np.column_stack([np.nan_to_num(score(X - mode.mean)) for score, mode in pairs])
         missing = np.isnan(X)
         if not missing.any():
             return np.zeros((len(X), self.mixture.n_modes))
         result = np.empty((len(X), self.mixture.n_modes))
         kinds, kind_of_row = np.unique(missing, axis=0, return_inverse=True)
-        for k, mode in enumerate(self.modes):
+        for k, mode in enumerate(self.mixture.modes):
             at_mean = mode.log_density(np.where(kinds, np.nan, mode.mean))
             known = _entropies(at_mean, (~kinds).sum(axis=1))
             result[:, k] = (self.entropies[k] - known)[kind_of_row.ravel()]
-        return result
-
-    def if_fixed(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """Score of each row with one block of features moved to its expected values, (n, blocks).
-
-        NaN where nothing of the block was observed.
-        """
-        observed = ~np.isnan(X)
-        result = np.full((len(X), len(blocks)), np.nan)
-        for k, block in enumerate(blocks):
-            at, rows = np.array(block, dtype=np.intp), np.flatnonzero(observed[:, block].any(axis=1))
-            fixed = X[rows].copy()
-            fixed[:, at] = np.where(observed[np.ix_(rows, at)], expected[np.ix_(rows, at)], np.nan)
-            result[rows, k] = self(fixed)
         return result
 
 

@@ -16,28 +16,29 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from culpa._core.missing import kinds_of_rows, patterns
+from culpa._core.choices import GameName
+from culpa._core.missing import kinds_of_rows
 from culpa._core.threads import interruptible
-from culpa._core.types import Array, Floats, Mask
-from culpa.models import LatentGaussian
-from culpa.models.incomplete import Incomplete
+from culpa._core.types import Array, Floats, Mask, Positions
+from culpa.games import RETRAINABLE, Conditional, ConditionalForm, Game, Interventional, Minimal, Retraining
+from culpa.models import FittedModel, LatentGaussian
+from culpa.models.latent import shrunk
+from culpa.models.linear_maps import LinearMap
 from culpa.models.scatter import Scatter
-from culpa.scores.fixing import Fixing
+from culpa.scores.change import moved, unit_rows
+from culpa.scores.score import CELLS_PER_CHUNK, GameSettings, InPlace, Score
 
-_WIDE = 512  # features from which on a d x d matrix is avoided at the price of a few digits
+_ROUNDING = 1e-12  # of what normal rows vary: an offset below it is one
 _LEFT_OF = 1e-4  # a score: what a fix leaves below that is computed without the difference from it
 _CANCELLED = 1e-3  # share of its terms below which a difference is computed otherwise, to keep its digits
-_CELLS_PER_CHUNK = 1 << 22  # numbers held at a time
 _FEW_MISSING = 32  # cells of a row, whose pairs are looked up rather than multiplied with all others
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticScore(Fixing):
+class QuadraticScore(Score):
     """A quadratic score q(x) = x^T A x of centred rows; larger is more abnormal.
 
     >>> import numpy as np
@@ -56,6 +57,52 @@ class QuadraticScore(Fixing):
         """Of centred normal rows."""
         return self.gaussian
 
+    def game(self, name: GameName, settings: GameSettings) -> Game:
+        """All games."""
+        if name == "conditional":
+            return Conditional(self)
+        if name == "interventional":
+            return Interventional(self)
+        if name == "minimal":
+            return Minimal(self, settings.locality)
+        return self._retraining(settings)
+
+    def _retraining(self, settings: GameSettings) -> Game:
+        """The game in which the model is retrained, if it is a PCA whose reconstruction error this is."""
+        model, weights = settings.model, self.residual_weights
+        if self.name not in RETRAINABLE or (weights != weights[0]).any():
+            raise ValueError(
+                "game='retraining' explains reconstruction errors of all features: "
+                "use score='spe' or 'mse' without features."
+            )
+        if self.gaussian.tail:
+            raise ValueError(
+                "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
+                "'interventional'."
+            )
+        if model.sample is None:
+            raise ValueError(
+                "game='retraining' needs the sample covariance, which this model does not keep: "
+                "fit culpa.PPCA or culpa.PCADetector instead."
+            )
+        # a submatrix of the shrunk covariance is the shrunk submatrix: models are retrained as the whole one was trained
+        return Retraining(
+            shrunk(model.sample.matrix, model.shrinkage),
+            self.gaussian.n_components,
+            mean=self.name == "mse",
+            rank=settings.retraining_rank,
+            gaussian=self.gaussian,
+        )
+
+    @property
+    def is_quadratic(self) -> bool:
+        """It is."""
+        return True
+
+    def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
+        """The score itself."""
+        yield InPlace(np.arange(len(X)), model, X, self)
+
     def divided_by(self, unit: float) -> "QuadraticScore":
         """The same score in other units."""
         return replace(self, residual_weights=self.residual_weights / unit, latent_weights=self.latent_weights / unit)
@@ -68,17 +115,12 @@ class QuadraticScore(Fixing):
         result = self.complete(self.gaussian.impute(X))
         factor = self.gaussian.spread_factor(X)
         kinds, kind_of_row = kinds_of_rows(missing)
-        result += factor * self._from_missing(kinds)[kind_of_row]
+        result += factor * self._uncertainty(kinds)[kind_of_row]
         result[missing.all(axis=1)] = np.nan
         return result
 
-    def _uncertainty(self, observed: NDArray[np.intp]) -> float:
-        """What the uncertainty of the other features adds to the expected score of Gaussian rows."""
-        _, spread = self.gaussian.conditional(np.zeros((0, self.gaussian.n_features)), observed)
-        return float((self.matrix * spread).sum())
-
-    def _from_missing(self, missing: Mask) -> Floats:
-        """What the uncertainty of missing cells adds to each row's expected score."""
+    def _uncertainty(self, missing: Mask) -> Floats:
+        """What the uncertainty of missing cells (patterns, d) adds to the expected score of Gaussian rows, (patterns,)."""
         model = self.gaussian
         result = missing @ (np.diag(self.matrix) * model.noise)
         # the missing features of each row, and then others, whose loadings count as 0; all features if many are missing
@@ -154,51 +196,47 @@ class QuadraticScore(Fixing):
         result = np.asarray(a + from_latent - 2 * a * np.einsum("ip,pi->i", g.decoder, g.encoder))
         # a feature that the others explain almost entirely: what is left of it is a difference of large numbers
         rounded = np.flatnonzero(result < _CANCELLED * (a + from_latent))
-        step = max(1, _CELLS_PER_CHUNK // g.n_features)
+        step = max(1, CELLS_PER_CHUNK // g.n_features)
         for at in (rounded[start : start + step] for start in range(0, len(rounded), step)):
-            result[at] = (self.parts(_unit_rows(at, g.n_features)) ** 2).sum(axis=1)
+            result[at] = (self.parts(unit_rows(at, g.n_features)) ** 2).sum(axis=1)
         return result
 
-    def root_given(self, observed: NDArray[np.intp]) -> Floats:
+    def root_given(self, observed: Positions, gain: Floats | None = None) -> Floats:
         """The root of the score as a function of the observed features, the others at their conditional mean.
 
-        (d + p, d) with zeros for features that were not observed.
+        (d + p, d) with zeros for features that were not observed. ``gain`` is that of the latent variables, if it is known.
         """
-        if len(observed) == self.gaussian.n_features:
+        g = self.gaussian
+        if len(observed) == g.n_features:
             return self.root
-        seen = np.isin(np.arange(self.gaussian.n_features), observed)
-        # how the whole row's conditional mean moves with each observed cell
-        moves = self.gaussian.conditional(np.diag(seen.astype(np.float64)), observed)[0]
-        return np.asarray(self.root @ moves.T)
+        hidden = np.setdiff1d(np.arange(g.n_features), observed)
+        gain = g.posterior(observed)[0] if gain is None else gain
+        result = np.zeros_like(self.root)
+        result[:, observed] = self.root[:, observed] + (self.root[:, hidden] @ g.loadings[hidden]) @ gain
+        return result
 
-    def _whole_root_given(self, observed: NDArray[np.intp]) -> Floats:
+    def whole_root_given(self, observed: Positions) -> Floats:
         """The same, with what the observed features of Student-t rows tell about the spread of the others."""
         g, root = self.gaussian, self.root_given(observed)
         if not g.tail or len(observed) in (0, g.n_features):
             return root
-        weight = g.tail / (1 + g.tail * len(observed)) * self._uncertainty(observed)
+        weight = g.tail / (1 + g.tail * len(observed)) * self._added(observed)
         return np.vstack([root, np.sqrt(weight) * mahalanobis(g).root_given(observed)])
 
-    def _roots_given(self, X: Floats) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
-        """Rows that share a pattern of NaN, the features they have, and their `_whole_root_given`; all patterns at once."""
-        missing, model = np.isnan(X), self.gaussian
-        if model.tail or not missing.any():
-            yield from ((rows, observed, self._whole_root_given(observed)) for rows, observed in patterns(X))
-            return
-        for part in model.incomplete(X):
-            for rows, observed, gain, _ in part.one_by_one():
-                seen = np.isin(np.arange(X.shape[1]), observed)
-                moves = (self.root[:, ~seen] @ model.loadings[~seen]) @ gain
-                yield rows, observed, np.where(seen, self.root + moves, 0.0)
+    def _added(self, observed: Positions) -> float:
+        """What the uncertainty of the other features adds."""
+        return float(self._uncertainty(~np.isin(np.arange(self.gaussian.n_features), observed)[None])[0])
 
-    def given(self, observed: NDArray[np.intp]) -> tuple[Floats, float]:
-        """The score of rows that have these features only, as a function of them.
+    def given_observed(self, observed: Positions) -> "QuadraticForm":
+        """The score of rows that have these features only, as a function of them: E[q(x) given x_observed].
 
-        Returns a root G with zeros for the other features and a constant: E[q(x) given x_observed] = |G x|^2 + constant,
-        or |G x + r|^2 + constant with an `offset` r.
+        F is zero for the other features. What their uncertainty adds to the score is a component of r of its own.
         """
-        added = self._uncertainty(observed) / (1 + self.gaussian.tail * len(observed))
-        return self._whole_root_given(observed), max(added, 0.0)
+        root, added = self.whole_root_given(observed), self._added(observed) / (1 + self.gaussian.tail * len(observed))
+        zeros = np.zeros_like(self.residual_weights), np.zeros_like(self.latent_weights)
+        r = np.zeros(len(root) + 1)
+        r[: len(self.root)], r[-1] = self.offset, np.sqrt(max(added, 0.0))
+        return QuadraticForm(self.name, self.gaussian, *zeros, np.vstack([root, np.zeros_like(root[:1])]), r)
 
     @cached_property
     def expectation(self) -> float:
@@ -220,123 +258,82 @@ class QuadraticScore(Fixing):
 
         ``score`` is what the rows have now. NaN where nothing of the block was observed.
         """
-        result = self._moved(X, score, expected, blocks)
+        result = moved(self, X, score, expected, blocks)
         # what is left of a much larger score is what rounding left of it: these rows are scored as they would be
         row, k = np.nonzero(result < _LEFT_OF * score[:, None])
-        if not len(row):
-            return result
-        step, members = max(1, _CELLS_PER_CHUNK // X.shape[1]), _memberships(blocks, X.shape[1])
-        for some in (slice(start, start + step) for start in range(0, len(row), step)):
-            fixed = X[row[some]]
-            moves = members[k[some]] & ~np.isnan(fixed)
-            result[row[some], k[some]] = self(np.where(moves, expected[row[some]], fixed))
+        if len(row):
+            result[row, k] = self.rescored(X, expected, blocks, row, k)
         return result
 
-    def _moved(self, X: Floats, score: Floats, expected: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """`if_fixed` by the change of the score, of which rounding leaves nothing if the score is far larger."""
-        if not np.isnan(X).any():
-            if X.shape[1] > _WIDE:
-                return self._fixed_wide(X, score, expected - X, blocks)
-            return self._fixed(X, score, expected - X, self._bending, blocks)
-        result = np.empty((len(X), len(blocks)))
-        if not self.gaussian.tail and all(len(block) == 1 for block in blocks):
-            at = [block[0] for block in blocks]
-            for part in self.gaussian.incomplete(X):
-                rows = part.rows
-                result[rows] = self._fixed_incomplete(X[rows], score[rows], expected[rows], part)[:, at]
-            return result
-        for rows, observed, root in self._roots_given(X):
-            seen = np.isin(np.arange(X.shape[1]), observed)
-            steps = np.where(seen, expected[rows] - X[rows], 0.0)
-            bending = _Bending.of(root, self.offset)
-            result[rows] = self._fixed(np.where(seen, X[rows], 0.0), score[rows], steps, bending, blocks)
-            result[rows[:, None], [k for k, block in enumerate(blocks) if not seen[list(block)].any()]] = np.nan
-        return result
 
-    def _fixed_incomplete(self, X: Floats, score: Floats, expected: Floats, part: Incomplete) -> Floats:
-        """Score of rows with missing cells with each feature alone moved to its expected value, (n, d)."""
-        W, missing, root = self.gaussian.loadings, part.missing[part.pattern], self._bending.root
-        observed = np.where(missing, 0.0, X)
-        imputed = np.where(missing, part.latent(observed) @ W.T, X)
-        by_cell = self._bending.slope(imputed)
-        # a cell also moves the conditional means of the missing ones
-        by_cell += part.by_cells((missing * by_cell) @ W)
-        steps = expected - X  # NaN where nothing was observed
-        result = steps * self._curvatures(root, part)[part.pattern]
-        result += by_cell
-        result *= steps
-        result += score[:, None]
-        return result
+@dataclass(frozen=True, eq=False)
+class QuadraticForm(QuadraticScore):
+    """q(x) = |F x + r|^2 of centred rows. F is ``form_root``, (k, d), and r ``form_offset``, (k,)."""
 
-    def _curvatures(self, root: Floats, part: Incomplete) -> Floats:
-        """Half the second derivative of the score by each observed cell alone, (patterns, d)."""
-        W, result = self.gaussian.loadings, np.empty(part.missing.shape)
-        step = max(1, _CELLS_PER_CHUNK // max(1, root.size))
-        for some in (slice(start, start + step) for start in range(0, len(result), step)):
-            moves = (root @ (part.missing[some, :, None] * W)) @ part.gains[some]
-            moves += root
-            result[some] = np.square(moves, out=moves).sum(axis=1)  # squares, so that it cannot cancel
-        return result
-
-    def _fixed_wide(self, X: Floats, score: Floats, steps: Floats, blocks: Sequence[Sequence[int]]) -> Floats:
-        """The same as `_fixed`, for complete rows, without forming A."""
-        change = steps * 2 * (self.response(X) + self.slope)
-        alone = change + steps**2 * self.diagonal
-        result = np.empty((len(X), len(blocks)))
-        for k, block in enumerate(blocks):
-            if len(block) == 1:
-                result[:, k] = alone[:, block[0]]
-                continue
-            parts = self.parts(_unit_rows(block, X.shape[1]))
-            result[:, k] = change[:, block].sum(axis=1) + ((steps[:, block] @ parts) ** 2).sum(axis=1)
-        return np.asarray(score[:, None] + result)
+    form_root: Floats
+    form_offset: Floats
 
     @cached_property
-    def _bending(self) -> "_Bending":
-        return _Bending.of(self.root, self.offset)
+    def root(self) -> Floats:
+        """F."""
+        return self.form_root
 
-    @staticmethod
-    def _fixed(X: Floats, score: Floats, steps: Floats, bending: "_Bending", blocks: Sequence[Sequence[int]]) -> Floats:
-        """Score of each row with one block of features moved by its steps, (n, blocks)."""
-        slope = bending.slope(X)
-        if all(len(block) == 1 for block in blocks):
-            at = [block[0] for block in blocks]
-            if at != list(range(X.shape[1])):
-                steps, slope = steps[:, at], slope[:, at]
-            result = steps * bending.curvature.diagonal()[at]
-            result += slope
-            result *= steps
-        else:
-            result = np.empty((len(X), len(blocks)))
-            for k, block in enumerate(blocks):
-                part = steps[:, block]
-                bend = part @ bending.curvature[np.ix_(block, block)] + slope[:, block]
-                result[:, k] = (bend * part).sum(axis=1)
-        result += score[:, None]
-        return result
+    @property
+    def offset(self) -> Floats:
+        """r."""
+        return self.form_offset
 
+    @cached_property
+    def slope(self) -> Floats:
+        """F^T r, half the gradient at the mean of normal rows, (d,)."""
+        return np.asarray(self.form_root.T @ self.form_offset)
 
-class _Bending(NamedTuple):
-    """How a score |F x + r|^2 changes as features move: q(x + s) = q(x) + slope . s + s^T curvature s."""
+    @cached_property
+    def expectation(self) -> float:
+        """Mean score of normal rows, Tr(F C F^T) + |r|^2."""
+        g = self.gaussian
+        spread = ((self.root @ g.loadings) ** 2).sum() + (self.root**2).sum(axis=0) @ g.noise
+        return float(spread + self.form_offset @ self.form_offset)
 
-    root: Floats  # F, without rows that are 0
-    offset: Floats | float  # r
-    curvature: Floats  # F^T F
+    def spectrum(self, covariance: Scatter) -> Floats:
+        """Eigenvalues of A S. There are none that describe a score with an offset."""
+        if self.form_offset.any():
+            raise ValueError("the score is not smallest at the mean of normal rows, so it is no sum of chi-squares.")
+        if covariance.is_thin:
+            return super().spectrum(covariance)
+        eigenvalues = np.linalg.eigvalsh(self.root @ covariance.matrix @ self.root.T)
+        return np.asarray(np.maximum(eigenvalues, 0.0), dtype=np.float64)
 
-    @classmethod
-    def of(cls, root: Floats, offset: Floats | float) -> Self:
-        kept = root.any(axis=1)
-        return cls(root[kept], offset if isinstance(offset, float) else offset[kept], root.T @ root)
+    def parts(self, X: Floats) -> Floats:
+        """F x of each row."""
+        return X @ self.root.T
 
-    def slope(self, X: Floats) -> Floats:
-        """Of each row, (n, d)."""
-        if isinstance(self.offset, float) and not self.offset:
-            return np.asarray(X @ (2 * self.curvature))
-        result = X @ self.root.T
-        result += self.offset
-        slope = result @ self.root
-        slope *= 2
-        return np.asarray(slope)
+    def response(self, X: Array, convert: Callable[[Floats], Array] = np.asarray) -> Array:
+        """A x of each row."""
+        root = convert(self.root)
+        return X @ root.T @ root
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """Of A, (d,)."""
+        return np.asarray((self.root**2).sum(axis=0))
+
+    def game(self, name: GameName, settings: GameSettings) -> Game:
+        """The conditional game; others for scores that are smallest at the mean."""
+        if name == "retraining":
+            raise ValueError("game='retraining' retrains a PCA: use game='conditional' for the score of another model.")
+        if name != "conditional" and not self.is_quadratic:
+            raise ValueError(f"game={name!r} needs a score that is smallest at the mean of normal rows.")
+        return ConditionalForm(self) if name == "conditional" else super().game(name, settings)
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Unless it has an offset."""
+        return not self.form_offset.any()
+
+    def complete(self, X: Floats) -> Floats:
+        """Score of complete rows."""
+        return np.asarray(((X @ self.root.T + self.form_offset) ** 2).sum(axis=1))
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:
@@ -389,21 +386,22 @@ def _score(
     )
 
 
-def _unit_rows(at: Sequence[int] | NDArray[np.intp], n_features: int) -> Floats:
-    """Rows that are 1 at one feature each, and 0 elsewhere."""
-    rows = np.zeros((len(at), n_features))
-    rows[np.arange(len(at)), at] = 1.0
-    return rows
-
-
-def _memberships(blocks: Sequence[Sequence[int]], n_features: int) -> Mask:
-    """Which features belong to each block, (blocks, d)."""
-    result = np.zeros((len(blocks), n_features), dtype=bool)
-    for k, block in enumerate(blocks):
-        result[k, list(block)] = True
-    return result
-
-
-def response(X: Floats, root: Floats) -> Floats:
-    """A x of each row, for a score given by a root F with A = F^T F."""
-    return np.asarray(X @ root.T @ root)
+def reconstruction_error(
+    model: FittedModel, encoder: LinearMap, features: Sequence[int] | None = None, *, mean: bool = False
+) -> QuadraticForm:
+    """Squared error of a linear reconstruction in its own units, of all features or of some."""
+    gaussian, d = model.gaussian, model.gaussian.n_features
+    if len(encoder.matrix) != d:
+        raise ValueError(f"the model reconstructs {len(encoder.matrix)} features, but normal has {d}.")
+    kept = np.arange(d) if features is None else np.array(features, dtype=np.intp)
+    if not len(kept):
+        raise ValueError("features must name at least one feature.")
+    root = ((np.eye(d) - encoder.matrix) * model.scale)[kept]
+    offset = encoder.residual_of(model.centre)[kept]
+    # what rounding leaves of an offset would keep the forms from being compiled
+    size = float(np.abs(root).max() * np.sqrt(np.diag(gaussian.covariance)).max())
+    if np.abs(offset).max() <= _ROUNDING * max(size, float(np.abs(model.centre).max())):
+        offset = np.zeros_like(offset)
+    weight = np.sqrt(1 / len(kept)) if mean else 1.0
+    zeros = np.zeros(d), np.zeros(gaussian.n_components)
+    return QuadraticForm("mse" if mean else "spe", gaussian, *zeros, weight * root, weight * offset)

@@ -20,10 +20,8 @@ from culpa.models.normal_argument import in_user_units, model_of
 from culpa.scores.agreement import Learned, Unchanged, Witness, witness_of
 from culpa.scores.by_name import score_by_name
 from culpa.scores.callables import Function, SquaredError, as_function, detector_score
-from culpa.scores.form import reconstruction_error
 from culpa.scores.function import FunctionScore
-from culpa.scores.mixture import MixtureScore
-from culpa.scores.quadratic import QuadraticScore
+from culpa.scores.quadratic import reconstruction_error
 from culpa.scores.score import Score
 
 
@@ -37,7 +35,7 @@ class Subject(NamedTuple):
 
 def subject_of(model: Any, score: Any, normal: Any, reconstruct: Any, reconstruct_matrix: Any, seed: int) -> Subject:
     """Find out what is explained from what the user gave; see the parameters of `culpa.Explainer`."""
-    is_function = score is not None and not isinstance(score, (str, QuadraticScore, MixtureScore))
+    is_function = score is not None and not isinstance(score, (str, Score))
     named = {
         "model": model,
         "score": score if is_function else None,

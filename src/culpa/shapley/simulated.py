@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from culpa._core.choices import Method
 from culpa._core.types import Floats, Positions
 from culpa.games import Game, Given
-from culpa.games.simulated import Draw, Simulated
+from culpa.games.simulated import Draw, Drawn, Simulated
 from culpa.models.draws import Chances
-from culpa.scores.function import FEWEST_DRAWS, N_DRAWS, FunctionScore
+from culpa.scores.function import FEWEST_DRAWS, N_DRAWS
 from culpa.shapley.forms import QuadraticForms
+from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.shares import Players, Progress, Served, Shares
 
 N_PAIRS = 128  # of orders, by default
@@ -50,6 +52,16 @@ class Simulation:
         self.n_orders, self.max_evaluations = n_orders, max_evaluations
         self.n_pairs = self._affordable(len(players), complete=True, given=isinstance(game, Given))
 
+    @staticmethod
+    def check(method: Method, tolerance: float | str, order: PartialOrder | None) -> None:
+        """Raise an error if a score that is a function cannot be shared out so."""
+        if method not in ("auto", "permutation"):
+            raise ValueError(f"method={method!r} is not available for a score that is a function: use 'auto'.")
+        if order is not None:
+            raise ValueError("upstream is not available for a score that is a function.")
+        if isinstance(tolerance, str):
+            raise ValueError(f"tolerance={tolerance!r} is not available for a score that is a function: use n_orders.")
+
     def _affordable(self, n_players: int, *, complete: bool, given: bool) -> int:
         """Pairs of orders for a row: as many as were asked for, and as the budget allows beside everything else."""
         wanted = N_PAIRS if self.n_orders is None else max(_FEWEST_PAIRS, -(-self.n_orders // 2))
@@ -72,7 +84,7 @@ class Simulation:
         return (2 + n_players) * each + 2 * given * self._score.n_draws
 
     @property
-    def _score(self) -> FunctionScore:
+    def _score(self) -> Drawn:
         game = self.game.game if isinstance(self.game, Given) else self.game
         assert isinstance(game, Simulated)
         return game.score
