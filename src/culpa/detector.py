@@ -40,11 +40,11 @@ from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
 from culpa.fitting.learning import Recipe, SecondPass
+from culpa.fitting.normal_rows import NormalRows
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
-from culpa.models.normal_signals import NormalSignals, SignalsLearner
 from culpa.monitoring.diagnostics import oddities
 from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
@@ -192,8 +192,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
-        signals = NormalSignals.of(table.array[used])
-        self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells, signals=signals))
+        fitted = NormalRows(len(rows), self.n_features_in_).add(rows).taught(fitted)
+        self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
 
     @available_if(_merges)
@@ -255,10 +255,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     def _learn(self, recipe: Recipe, rows: Floats, forget: float) -> None:
         fitted = self.fitted if hasattr(self, "model_") else None
         before = BlockMoments.of(rows[:0]) if fitted is None else self.blocks_so_far()
-        signals = NormalSignals.of(rows[:, : self.n_features_in_])
-        if fitted is not None:
-            signals = signals if fitted.signals is None else fitted.signals.then(signals)
-        self._set_fitted(replace(learn_more(recipe, fitted, rows, before, forget), signals=signals))
+        self._set_fitted(learn_more(recipe, fitted, rows, before, forget))
 
     def calibrate_limit(self, X: Any) -> Self:
         """Set a conformal limit from normal rows that the detector was not fitted to.
@@ -311,11 +308,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (draft.lags + 1)
             check_estimator_input(draft, Table(np.empty((0, n_columns)), names), reset=True)
-            signals = SignalsLearner(n_columns)
+            rows = NormalRows(round(blocks.total.n), n_columns)
             if batches is not None and not callable(batches):
-                batches = signals.watch(batches)
-            fitted = draft._recipe().fit_blocks(blocks, batches)
-            draft._set_fitted(replace(fitted, signals=signals.finish() if signals.n_rows else None))
+                batches = rows.watch(batches)
+            draft._set_fitted(rows.taught(draft._recipe().fit_blocks(blocks, batches)))
             draft._warned([])
         return self
 
@@ -352,7 +348,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         table = check_estimator_input(detector, normal, reset=True, min_rows=2)
         check_width(table, model.gaussian.n_features, model.feature_names, "normal")
         complete_rows(table, "from_pca")
-        detector._set_fitted(adopt(detector._recipe(), pca, estimator, model, table))
+        fitted = adopt(detector._recipe(), pca, estimator, model, table)
+        detector._set_fitted(NormalRows(len(table.array), len(table.array.T)).add(table.array).taught(fitted))
         return detector._warned([])
 
     @classmethod

@@ -33,6 +33,7 @@ from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
+from culpa.scores.consistency import Consistency
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
@@ -88,9 +89,9 @@ class FittedDetector:
     abnormal_training_rows: Any = field(default=None, repr=False)
     suspicious_cells: Any = field(default=None, repr=False)
     components: ComponentChoice | None = field(default=None, repr=False)  # how their number was chosen, if it was
-    signals: NormalSignals | None = field(
-        default=None, repr=False
-    )  # the columns by themselves, where rows came in order
+    # of normal rows that came in order
+    signals: NormalSignals | None = field(default=None, repr=False)  # columns by themselves
+    consistency: Consistency | None = field(default=None, repr=False)  # how well the columns of stretches agree
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence

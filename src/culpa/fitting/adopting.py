@@ -13,7 +13,6 @@ from culpa.fitting.limits import Judge, in_blocks, limits_by_holding_out, range_
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
-from culpa.models.normal_signals import NormalSignals
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import named_score
 from culpa.scores.agreement import Witness
@@ -84,7 +83,6 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
             0.0,
             recipe.settings,
             normal_range=range_of(own, X),
-            signals=NormalSignals.of(X),
             abnormal_training_rows=abnormal_rows(
                 own, X, np.ones(len(X), dtype=bool), table.row_labels(), recipe.settings.confidence
             ),

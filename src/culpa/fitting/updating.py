@@ -24,6 +24,7 @@ from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import Judge, Portion, held_out_scores, range_of
+from culpa.fitting.normal_rows import NormalRows
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
@@ -72,10 +73,20 @@ def learn_more(
     else:
         placed = gathered is not None and before.cut_anew(gathered.finish(), len(rows))
         updated = _updated(recipe, fitted, Update(rows, before, placed or before.then_placed(rows, forget), forget))
-    updated = replace(updated, gathered=gathered)
+    seen = rows if held is None else held
+    updated = NormalRows(len(seen), len(recipe.columns.inputs)).add(seen).taught(replace(updated, gathered=gathered))
     if fitted is None:
         return updated
+    if held is None:
+        updated = _joined(fitted, updated)
     return replace(updated, units={**updated.units, **fitted.units}, reading=fitted.reading)
+
+
+def _joined(fitted: FittedDetector, updated: FittedDetector) -> FittedDetector:
+    """What only the new rows showed, after what the earlier ones showed; stretches of these go on to count."""
+    if fitted.signals is not None and updated.signals is not None:
+        updated = replace(updated, signals=fitted.signals.then(updated.signals))
+    return replace(updated, consistency=fitted.consistency or updated.consistency)
 
 
 def _updated(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:

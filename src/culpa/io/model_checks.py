@@ -12,6 +12,7 @@ from culpa._core.validation import default_names
 from culpa.columns import Columns
 from culpa.models.blocks import HELD
 from culpa.models.normal_signals import N_FIELDS
+from culpa.scores.consistency import LENGTHS
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -22,6 +23,7 @@ _MOST_KNOTS = 1 << 20
 _MOST_DEGREES_OF_FREEDOM = 1e30  # with more, limits overflow
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
+CONSISTENCY_ARRAYS = ("columns", "rows")  # of stretches of normal rows
 MARGIN_ARRAYS = ("values", "scores", "sizes", "tails")  # of a copula
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
 ABNORMAL_COLUMNS: dict[str, Any] = {
@@ -87,6 +89,7 @@ def check_arrays(
         {f"gathered.{name}" for name in BLOCK_ARRAYS} if "gathered.n" in arrays else {"gathered.rows"} & set(arrays)
     )
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
+    expected |= {f"consistency.{name}" for name in CONSISTENCY_ARRAYS} if "consistency.rows" in arrays else set()
     expected |= {f"margins.{name}" for name in MARGIN_ARRAYS} if _model(header) == "copula" else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
     expected |= set() if header.get("suspicious") is None else {"suspicious"}
@@ -105,6 +108,11 @@ def check_arrays(
         shapes["signals"] = (N_FIELDS, n_columns_of(header["parameters"], d))
         if (arrays["signals"][2:] < 0).any():
             raise ModelFileError("array 'signals' contains a negative count.")
+    if "consistency.rows" in arrays:
+        n = len(LENGTHS)
+        shapes |= {"consistency.columns": (3, n, d // (header["parameters"]["lags"] + 1)), "consistency.rows": (n + 1,)}
+        if any((arrays[f"consistency.{name}"] < 0).any() for name in CONSISTENCY_ARRAYS):
+            raise ModelFileError("array 'consistency.columns' or 'consistency.rows' contains a negative number.")
     if "range.features" in arrays:
         shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():

@@ -17,6 +17,7 @@ from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,
     BLOCK_ARRAYS,
     CELL_COLUMNS,
+    CONSISTENCY_ARRAYS,
     MARGIN_ARRAYS,
     RANGE_ARRAYS,
     Arrays,
@@ -38,6 +39,7 @@ from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.scatter import Scatter
 from culpa.scores import HeldOutScores, score_by_name
+from culpa.scores.consistency import Consistency
 from culpa.scores.limits import Limits
 from culpa.shapley import QuadraticForms
 
@@ -104,6 +106,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         limit_source=str(header["limits"].get("source", "")),
         components=_choice(ppca, arrays),
         signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
+        consistency=_consistency(arrays),
         mode_ranges=ranges_from(arrays) if has_modes else (),
     )
 
@@ -119,6 +122,12 @@ def _normal_range(arrays: Arrays, model: FittedModel) -> NormalRange:
     if "range.features" not in arrays:
         return NormalRange.of_model(model)
     return NormalRange.from_arrays({name: arrays[f"range.{name}"] for name in RANGE_ARRAYS})
+
+
+def _consistency(arrays: Arrays) -> Consistency | None:
+    if "consistency.rows" not in arrays:
+        return None
+    return Consistency.from_arrays({name: arrays[f"consistency.{name}"] for name in CONSISTENCY_ARRAYS})
 
 
 def _margins(arrays: Arrays) -> EmpiricalMargins:

@@ -43,6 +43,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     arrays |= {f"range.{name}": array for name, array in fitted.normal_range.to_arrays().items()}
     if fitted.signals is not None:
         arrays["signals"] = fitted.signals.to_array()
+    if fitted.consistency is not None:
+        arrays |= {f"consistency.{name}": array for name, array in fitted.consistency.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     context = fitted.model.context

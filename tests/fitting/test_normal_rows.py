@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 import culpa
 from culpa import PCADetector
 from culpa.datasets import make_plant
+from culpa.fitting import normal_rows
 from culpa.models.blocks import BlockMoments
 from culpa.models.normal_signals import NormalSignals
 from culpa.piping import PipelineDetector
@@ -45,7 +46,9 @@ def test_without_rows_nothing_is_known():
 
 
 def test_updates_join():
-    detector = PCADetector().partial_fit(ROWS[:400]).partial_fit(ROWS[400:])
+    held = PCADetector().partial_fit(ROWS[:400]).partial_fit(ROWS[400:])
+    assert (held.fitted.signals.to_array() == NormalSignals.of(ROWS).to_array()).all()
+    detector = PCADetector().fit(ROWS[:400]).partial_fit(ROWS[400:])
     expected = NormalSignals.of(ROWS[:400]).then(NormalSignals.of(ROWS[400:]))
     assert (detector.fitted.signals.to_array() == expected.to_array()).all()
 
@@ -66,3 +69,28 @@ def test_damaged_counts_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(NormalSignals, "to_array", lambda self: -np.ones((7, 12)))
     with pytest.raises(ValueError, match="'signals' contains a negative count"):
         detector.save(tmp_path / "model.culpa")
+
+
+@pytest.mark.parametrize("n_rows", [7, 150, 399, 2100, 9000])
+@pytest.mark.parametrize("cuts", [[], [1, 2, 90, 91, 1500]])
+def test_kept_stretches_follow_each_other(n_rows, cuts, monkeypatch):
+    seen, fitted = [], PCADetector().fit(ROWS).fitted
+    monkeypatch.setattr(normal_rows, "consistency_of", lambda model, pieces: seen.extend(pieces))
+    rows = np.arange(2.0 * n_rows).reshape(-1, 2)
+    gathered = normal_rows.NormalRows(n_rows, 2)
+    assert [len(part) for part in gathered.watch(np.split(rows, cuts))] == [len(part) for part in np.split(rows, cuts)]
+    gathered.taught(fitted)
+    assert all((np.diff(piece[:, 0]) == 2).all() for piece in seen)
+    assert len(seen) >= 4
+    kept = sum(map(len, seen))
+    assert kept == n_rows if n_rows <= 8000 else 7000 < kept <= 8000
+    assert seen[0][0, 0] == 0
+    assert seen[-1][-1, 0] >= 2 * n_rows - 900
+
+
+def test_consistency_is_kept_in_files_and_by_updates(tmp_path):
+    detector = PCADetector().fit(ROWS)
+    detector.save(tmp_path / "model.culpa")
+    for again in (culpa.load(tmp_path / "model.culpa"), PCADetector().fit(ROWS).partial_fit(ROWS[:50])):
+        for name, part in vars(detector.fitted.consistency).items():
+            assert np.array_equal(part, getattr(again.fitted.consistency, name))

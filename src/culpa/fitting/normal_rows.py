@@ -1,0 +1,73 @@
+"""What is learned from the normal rows as they are, in order: their columns by themselves, and stretches of rows.
+
+Both are learned in one pass. Of a long table, stretches from all over it are kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
+from culpa.fitted import FittedDetector
+from culpa.fitting.limits import standardiser
+from culpa.models import FittedModel
+from culpa.models.normal_signals import SignalsLearner
+from culpa.scores.consistency import Consistency
+
+_PIECE, _FEWEST_PIECES = 400, 5  # rows of a piece, at most
+_MOST_ROWS, _MOST_CELLS = 8000, 1 << 22  # that are kept
+_FEWEST_ROWS = 100  # of which stretches tell something
+
+
+class NormalRows:
+    """Takes rows of features in order, of which there will be ``n_rows``; the first ``n_columns`` are present values."""
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self._size = max(1, min(_PIECE, -(-n_rows // _FEWEST_PIECES)))
+        self._n_pieces = -(-n_rows // self._size)
+        self._n_columns, self._n_rows, self._signals = n_columns, 0, SignalsLearner(n_columns)
+        self._pieces: dict[int, list[Floats]] = {}
+
+    def add(self, X: Floats) -> "NormalRows":
+        """The next rows."""
+        self._signals.add(X[:, : self._n_columns])
+        wanted = self._wanted(X.shape[1])
+        ends = np.arange(self._size - self._n_rows % self._size, len(X), self._size)
+        for part in np.split(X, ends):
+            piece = self._n_rows // self._size
+            if piece in wanted:
+                self._pieces.setdefault(piece, []).append(part)
+            self._n_rows += len(part)
+        return self
+
+    def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
+        """Pass batches on, and look at them."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def taught(self, fitted: FittedDetector) -> FittedDetector:
+        """The detector that was fitted to these rows, with what they showed."""
+        if not self._n_rows:
+            return fitted
+        pieces = [np.concatenate(parts) for parts in self._pieces.values()]
+        with one_blas_thread():
+            return replace(fitted, signals=self._signals.finish(), consistency=consistency_of(fitted.model, pieces))
+
+    def _wanted(self, width: int) -> frozenset[int]:
+        most = max(_FEWEST_PIECES, min(_MOST_ROWS, _MOST_CELLS // width) // self._size)
+        if self._n_pieces <= most:
+            return frozenset(range(self._n_pieces + 1))
+        return frozenset(np.linspace(0, self._n_pieces - 1, most).astype(int).tolist())
+
+
+def consistency_of(model: FittedModel, pieces: list[Floats]) -> Consistency | None:
+    """Of the present values of columns in rows of features; ``None`` for several modes, and for few rows or columns."""
+    main = [members[0] for members in model.columns.members]
+    if model.n_modes > 1 or sum(map(len, pieces)) < _FEWEST_ROWS or len(main) < 2:
+        return None
+    gaussian = model.gaussian
+    rows = [gaussian.impute(standardiser(model)(piece))[:, main] for piece in pieces]
+    return Consistency.of(rows, min(gaussian.n_components, len(main) - 1))

@@ -1,0 +1,115 @@
+"""How well the columns of a stretch of rows agree with each other, and how well they do in normal rows.
+
+For a standardised row z with precision P, D = z^T P z is its squared Mahalanobis distance, and u_j^2 = (P z)_j^2 / P_jj the
+squared standardised residual of column j given all others: D falls by u_j^2 without column j. Of a stretch of rows,
+
+| | formula | is large if |
+| --- | --- | --- |
+| own | mean of u_j^2 | column j disagrees with the others |
+| rest | mean of D - u_j^2 | the others are not as usual |
+| highest | max of D - u_j^2 | the same, in one row |
+
+Stretches of normal rows of the same length show what is usual: 95% of them have less. Each of them is judged by a model of
+other rows, which are not next to it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.models.latent import LatentGaussian
+from culpa.scores.quadratic import QuadraticScore, mahalanobis
+
+LENGTHS = (4, 10, 20, 40)  # of stretches, in rows
+_FOLDS = 5
+_LEVEL = 0.95  # of stretches of normal rows have less
+_ONE_IN = 100  # rows is above the limit of single rows
+_STRETCHES, _CELLS = 500, 1 << 17  # per length, at most; numbers that they have
+_LEAST = 1e-9
+
+
+class Residuals(NamedTuple):
+    """Squared distances (n,) of rows and squared standardised residuals (n, d) of their columns given all others."""
+
+    distance: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, score: QuadraticScore, Z: Floats) -> Self:
+        """Of complete rows; ``score`` is their Mahalanobis distance."""
+        response = score.response(Z)
+        return cls((response * Z).sum(axis=1), response**2 / score.diagonal)
+
+    @property
+    def rest(self) -> Floats:
+        """Squared distance without each column, (n, d)."""
+        return self.distance[:, None] - self.squares
+
+
+@dataclass(frozen=True, eq=False)
+class Consistency:
+    """What stretches of normal rows show, by length (L,) and column (d,).
+
+    ``spread`` is how much the column that disagrees most exceeds its ``own``, and ``limit`` what one row in a hundred
+    exceeds.
+    """
+
+    own: Floats
+    rest: Floats
+    highest: Floats
+    spread: Floats
+    limit: float
+
+    @classmethod
+    def of(cls, pieces: Sequence[Floats], n_components: int) -> "Consistency":
+        """Of complete standardised rows, in pieces of rows that follow each other."""
+        folds = [list(fold) for fold in np.array_split(np.arange(len(pieces)), _FOLDS) if len(fold)]
+        judged = []
+        for fold in folds:
+            others = np.concatenate([piece for k, piece in enumerate(pieces) if k not in fold])
+            score = mahalanobis(LatentGaussian.from_covariance(np.cov(others.T), n_components))
+            centre = others.mean(axis=0)
+            judged += [Residuals.of(score, pieces[k] - centre) for k in fold]
+        own, rest, highest, spread = map(np.stack, zip(*(_quantiles(judged, one) for one in LENGTHS), strict=True))
+        limit = np.quantile(np.concatenate([one.distance for one in judged]), 1 - 1 / _ONE_IN)
+        return cls(own, rest, highest, spread, float(limit))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """For model files."""
+        return {"columns": np.stack([self.own, self.rest, self.highest]), "rows": np.append(self.spread, self.limit)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
+        """Inverse of `to_arrays`."""
+        own, rest, highest = arrays["columns"]
+        return cls(own, rest, highest, arrays["rows"][:-1], float(arrays["rows"][-1]))
+
+    @staticmethod
+    def at(n_rows: int) -> int:
+        """The length that is nearest to a number of rows."""
+        return int(np.argmin([abs(length - n_rows) for length in LENGTHS]))
+
+
+def _quantiles(judged: Sequence[Residuals], length: int) -> tuple[Floats, Floats, Floats, float]:
+    """Of own, rest and highest by column, and of the largest ratio to own, over stretches of this length."""
+    stretches = list(_stretches(judged, length))
+    means = np.stack([one.squares.mean(axis=0) for one in stretches])
+    rest = np.stack([one.rest.mean(axis=0) for one in stretches])
+    highest = np.stack([one.rest.max(axis=0) for one in stretches])
+    own = np.quantile(means, _LEVEL, axis=0)
+    spread = np.quantile((means / np.maximum(own, _LEAST)).max(axis=1), _LEVEL)
+    return own, np.quantile(rest, _LEVEL, axis=0), np.quantile(highest, _LEVEL, axis=0), float(spread)
+
+
+def _stretches(judged: Sequence[Residuals], length: int) -> Iterator[Residuals]:
+    """Stretches of so many rows that follow each other, evenly spaced; shorter ones where there are few rows."""
+    width = min(length, max(max(len(one.distance) for one in judged) // 3, 1))
+    starts = [
+        (k, at) for k, one in enumerate(judged) for at in range(0, len(one.distance) - width + 1, max(1, width // 4))
+    ]
+    most = min(_STRETCHES, _CELLS // judged[0].squares.shape[1])
+    for k, at in starts[:: max(1, len(starts) // max(most, 1))]:
+        yield Residuals(*(part[at : at + width] for part in judged[k]))
