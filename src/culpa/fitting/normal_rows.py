@@ -37,7 +37,7 @@ class NormalRows:
         ends = np.arange(self._size - self._n_rows % self._size, len(X), self._size)
         for part in np.split(X, ends):
             piece = self._n_rows // self._size
-            if piece in wanted:
+            if len(part) and piece in wanted:
                 self._pieces.setdefault(piece, []).append(part)
             self._n_rows += len(part)
         return self
