@@ -104,15 +104,7 @@ def check_arrays(
         _check_scores(arrays, name, n)
     if "components" in arrays and (arrays["components"].ndim != 1 or len(arrays["components"]) < p):
         raise ModelFileError("array 'components' does not contain a value for each possible number of components.")
-    if "signals" in arrays:
-        shapes["signals"] = (N_FIELDS, n_columns_of(header["parameters"], d))
-        if (arrays["signals"][2:] < 0).any():
-            raise ModelFileError("array 'signals' contains a negative count.")
-    if "consistency.rows" in arrays:
-        n = len(LENGTHS)
-        shapes |= {"consistency.columns": (3, n, d // (header["parameters"]["lags"] + 1)), "consistency.rows": (n + 1,)}
-        if any((arrays[f"consistency.{name}"] < 0).any() for name in CONSISTENCY_ARRAYS):
-            raise ModelFileError("array 'consistency.columns' or 'consistency.rows' contains a negative number.")
+    shapes |= _normal_rows_shapes(arrays, header["parameters"], d)
     if "range.features" in arrays:
         shapes |= {"range.features": (3, d), "range.rows": (3,)}
         if (arrays["range.features"][-1:] < 0).any() or (arrays["range.rows"] <= 0).any():
@@ -130,6 +122,21 @@ def check_arrays(
         raise ModelFileError("array 'scale' contains a number that is not positive.")
     if "forms.sizes" in arrays and (arrays["forms.sizes"].shape != (2,) or (arrays["forms.sizes"] < 0).any()):
         raise ModelFileError("array 'forms.sizes' does not contain two counts.")
+
+
+def _normal_rows_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what normal rows showed of single columns and of stretches, where that is known; no number is negative."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    if "signals" in arrays:
+        shapes["signals"] = (N_FIELDS, n_columns_of(parameters, d))
+        if (arrays["signals"][2:] < 0).any():
+            raise ModelFileError("array 'signals' contains a negative count.")
+    if "consistency.rows" in arrays:
+        n = len(LENGTHS)
+        shapes |= {"consistency.columns": (3, n, d // (parameters["lags"] + 1)), "consistency.rows": (n + 1,)}
+        if any((arrays[f"consistency.{name}"] < 0).any() for name in CONSISTENCY_ARRAYS):
+            raise ModelFileError("array 'consistency.columns' or 'consistency.rows' contains a negative number.")
+    return shapes
 
 
 def _block_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> dict[str, tuple[int, ...]]:
