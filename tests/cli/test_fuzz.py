@@ -213,7 +213,7 @@ def test_exports_are_read_right_or_refused(plant, rows, dress, note, at, block):
     frame = pd.DataFrame(rows, columns=NAMES, dtype=float)
     (folder / "t.csv").write_text(dressed(frame.to_csv(index=False), dress), encoding="utf-8", newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("culpa.io.tables.csv_table._BLOCK", block)
+        patch.setattr("culpa.io.tables.csv_cells._BLOCK", block)
         table = attempt(folder, "score", folder / "t.csv", "-m", folder / "plant.culpa")
         if table is not None:
             # an empty line is no row, and a row of nothing but empty cells is one

@@ -744,7 +744,7 @@ def test_short_explanations_of_batches_without_flagged_rows(folder, monkeypatch)
     """Lines do not depend on how many batches have nothing to explain."""
     given = ("explain", folder / "new.csv", "-m", folder / "plant.culpa", "--id", "time", "--shortest", "0.8", "-o")
     run(*given, folder / "whole.csv")
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 100)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", 100)
     run(*given, folder / "parts.csv")
     pd.testing.assert_frame_equal(pd.read_csv(folder / "parts.csv"), pd.read_csv(folder / "whole.csv"), rtol=1e-9)
     header, *lines = (folder / "new.csv").read_text().splitlines()

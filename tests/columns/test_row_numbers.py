@@ -107,7 +107,7 @@ def test_the_library_warns():
 @pytest.mark.parametrize("kind", ["csv", "parquet", "two files"])
 def test_the_command_line_leaves_them_out(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 3000)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", 3000)
     frame = sensors()
     frame.insert(0, "day", pd.date_range("2024-02-01", periods=400, freq="h").strftime("%Y%m%d").astype(int))
     frame["ramp"] = np.r_[np.arange(150.0), frame["a"][150:]]  # like a number of rows at first

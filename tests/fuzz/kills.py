@@ -16,7 +16,7 @@ import pandas as pd
 
 from culpa.__main__ import main
 from culpa.io.model_container import unpack
-from culpa.io.tables import csv_table
+from culpa.io.tables import csv_cells
 from fuzz.command import run
 from fuzz.finding import must
 
@@ -37,7 +37,7 @@ PATIENCE = 60  # seconds until a command that was interrupted counts as hanging
 def plant(folder):
     """A table, a model, and for each command its duration and the output of an undisturbed run."""
     os.chdir(folder)
-    csv_table._BLOCK = 1 << 17  # many batches, so that outputs grow for a while
+    csv_cells._BLOCK = 1 << 17  # many batches, so that outputs grow for a while
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20000, 3)) @ rng.normal(size=(3, 5)) + 0.1 * rng.normal(size=(20000, 5))
     pd.DataFrame(X, columns=list("abcde")).to_csv("t.csv", index=False)

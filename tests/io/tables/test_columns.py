@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from command_line import run
 
-from culpa.io.tables import Options, Selection, TableError, columns, csv_table, open_table
+from culpa.io.tables import Options, Selection, TableError, columns, open_table, text_table
 from culpa.io.tables.columnar import ColumnarTable
 
 TAGS = ["TI101", "TI102", "TI103"]
@@ -67,8 +67,8 @@ def test_a_model_of_another_table(tmp_path, kind):
 def test_csv_files_check_their_names_once(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,2\n")
-    calls, real = [], csv_table.check_each
-    monkeypatch.setattr(csv_table, "check_each", lambda *args: (calls.append(1), real(*args))[1])
+    calls, real = [], text_table.check_each
+    monkeypatch.setattr(text_table, "check_each", lambda *args: (calls.append(1), real(*args))[1])
     table = open_table([str(path)], Options(), Selection(), print)
     assert [list(table.columns()) for _ in range(3)] == 3 * [["a", "b"]]
     assert len(calls) == 1

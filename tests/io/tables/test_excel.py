@@ -160,9 +160,7 @@ def test_formulas_without_values_are_stated(tmp_path):
 def test_a_number_of_400_digits(tmp_path):
     path = sheet(tmp_path / "t.xlsx", [["a", "b"], [1, 2], [4711, 3], [5, 6]])
     changed_xml(path, b"<v>4711</v>", b"<v>" + b"9" * 400 + b"</v>")
-    with pytest.raises(
-        TableError, match=r"column 'a' contains 999999999999\.\.\. \(400 digits\) in row 1, which is too"
-    ):
+    with pytest.raises(TableError, match=r"column 'a' contains infinity in row 1"):
         read(path, ["a", "b"])
     table = open_table([str(path)], Options(), Selection(), print)
     assert next(table.batches(["b"], ["a"])).carried["a"].to_pylist() == ["1", "9" * 400, "5"]

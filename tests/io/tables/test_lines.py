@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from culpa.io.tables import Options, TableError, open_source
-from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.lines import Lines
 
 
@@ -71,7 +70,7 @@ def test_blocks_end_with_lines_whatever_the_portions(size):
     text = b'a,b\r\n1,"x\r\ny"\r\n2,z\r\n3,"""q"""\r\n4,last'
     read = io.BytesIO(text).read
     lines = Lines(lambda n: read(size), "utf-8", ",", "t", 2)
-    assert b"".join(lines) == text.replace(b"x\r\ny", "x\U000f000d\U000f000ay".encode())
+    assert b"".join(lines) == text
 
 
 @pytest.mark.parametrize("encoding", ["rot13", "zip", "x", "idna\0"])
@@ -137,7 +136,7 @@ def test_line_breaks_in_any_column(tmp_path):
         frame[frame.columns[where]] = rng.choice(texts, 12)
         path = tmp_path / "t.csv"
         path.write_bytes(frame.to_csv(index=False, sep=";").encode())
-        table = CsvTable(path, Options(delimiter=";"))
+        table = open_source(path, Options(delimiter=";"), print)
         names = [name for name in "abcd" if name != frame.columns[where]]
         batches = list(table.batches(names, [frame.columns[where]]))
         np.testing.assert_array_equal(np.concatenate([batch.X for batch in batches]), frame[names].astype(float))

@@ -44,7 +44,7 @@ def read(paths, tags, **options):
 @pytest.mark.parametrize("order", ["time", "tag", "mixed"])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "german"])
 def test_means_of_intervals(tmp_path, order, kind, monkeypatch):
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 5000)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", 5000)
     monkeypatch.setattr("culpa.io.tables.columnar.ROWS", 333)
     frame = long_frame()
     if order == "tag":
@@ -165,7 +165,7 @@ def resampled(frame, tags, every, hold, zone):
 @pytest.mark.parametrize("seed", range(24))
 def test_intervals_and_held_readings_are_those_of_a_loop(tmp_path, monkeypatch, seed):
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", int(rng.integers(200, 3000)))
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", int(rng.integers(200, 3000)))
     monkeypatch.setattr("culpa.io.tables.long._ROWS", int(rng.integers(2, 40)))
     n, every = 80, str(rng.choice(["1min", "15min", "1h", "6h", "1D"]))
     hold = pd.Timedelta(every) * float(rng.choice([0.5, 1.0, 2.5, 20.0]))
@@ -237,7 +237,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     """Lines in the order of time leave intervals behind; only the last ones are kept."""
     from culpa.io.tables import long
 
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 20_000)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", 20_000)
     sizes = []
     add = long._Grid.add
     monkeypatch.setattr(
@@ -251,7 +251,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
 
 
 def test_times_that_go_far_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", 5000)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", 5000)
     frame = long_frame(20_000)
     pd.concat([frame, frame[:5]]).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(TableError, match="go far back in time"):

@@ -38,7 +38,7 @@ def kept(path, options, *chosen):
 @pytest.mark.parametrize("zone", ZONES)
 def test_days_are_local_days(tmp_path, monkeypatch, zone, kind):
     rng = np.random.default_rng(ZONES.index(zone))
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", int(rng.integers(500, 20_000)))
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", int(rng.integers(500, 20_000)))
     year = int(rng.integers(2021, 2024))
     starts = [f"{year}-03-08", f"{year}-09-20", f"{year}-10-20"]
     moments = pd.DatetimeIndex([]).tz_localize("UTC")
@@ -91,7 +91,7 @@ def test_from_and_to_may_differ_in_their_offsets(tmp_path):
 @pytest.mark.parametrize("kind", ["iso", "typed"])
 @pytest.mark.parametrize("block", [700, 1 << 22])
 def test_a_moment_that_comes_twice_is_asked_about(tmp_path, monkeypatch, kind, block):
-    monkeypatch.setattr("culpa.io.tables.csv_table._BLOCK", block)
+    monkeypatch.setattr("culpa.io.tables.csv_cells._BLOCK", block)
     monkeypatch.setattr("culpa.io.tables.columnar.ROWS", 7)
     moments = pd.date_range("2024-10-26", periods=200, freq="10min", tz="UTC")
     path, options = write(tmp_path, moments.tz_convert("Europe/Berlin"), kind)

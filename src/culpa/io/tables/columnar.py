@@ -5,10 +5,8 @@ full before a cell is used: a damaged file is an error, not a crash or a wrong n
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import pyarrow as pa
 from culpa.io.tables.columns import check_numeric, find_for_model, kind, to_matrix
 from culpa.io.tables.missing import Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import Batch, Column, Source, TableError
+from culpa.io.tables.table import Batch, Column, FileTable, TableError
 
 ROWS = 1 << 16  # rows at a time
 _BUFFER = 1 << 20  # bytes of a Parquet column held at a time, so that huge row groups do not matter
@@ -27,23 +25,16 @@ _MOST_ROWS = 1 << 31  # of one batch; a column of nothing but nulls takes no spa
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, SystemError, OverflowError)
 
 
-class ColumnarTable:
+class ColumnarTable(FileTable):
     """What the two have in common: a schema that is known before any row is read."""
 
-    skipped = 0
-    live = False
     what = "a table"
     kind = "arrow"
-    time = None
-    units: Mapping[str, str] = MappingProxyType({})
-    hints: Mapping[str, str] = MappingProxyType({})
+    skipped = 0
 
     def __init__(self, path: Path | None, *, missing: Sequence[str] = (), pipe: Pipe | None = None) -> None:
-        self.path, self.missing, self.pipe = path, Missing(missing), pipe
-        self.decisions: list[str] = []
-        self.missing_found: Counter[str] = Counter()
-        self.name = "standard input" if path is None else str(path)
-        self.again = path is not None
+        super().__init__(path)
+        self.missing, self.pipe = Missing(missing), pipe
         self._done, self._total = 0, 0
         try:
             self.schema: Any = self._open()
@@ -58,10 +49,6 @@ class ColumnarTable:
     def columns(self) -> Mapping[str, Column]:
         """Kinds by their types."""
         return self._columns
-
-    def files(self) -> Sequence[Source]:
-        """Itself."""
-        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a column; none on a pipe, which can be read only once."""
@@ -87,9 +74,8 @@ class ColumnarTable:
             for batch in self._valid_pieces(wanted):
                 arrays = {name: batch.column(name) for name in wanted}
                 cells = [arrays[name] for name in features]
-                known = self.missing, self.missing_found
-                X = to_matrix(cells, features, self.name, self._done, *known, batch.num_rows)
                 rows = np.arange(self._done, self._done + batch.num_rows)
+                X = to_matrix(cells, features, self.name, rows, self.missing, self.missing_found)
                 self._done += batch.num_rows
                 yield Batch(rows, X, {name: arrays[name] for name in carried})
         except _DAMAGE as error:

@@ -238,30 +238,26 @@ def without_zeros(array: Any) -> Any:
 
 
 def to_floats(array: Any, name: str, table: str) -> Floats:
-    """The cells of an Arrow column as float64; nulls become NaN."""
-    array = plain(array)
-    if not types.is_float64(array.type):
-        if kind(array.type) != "number":
-            first = next((cell.as_py() for cell in array if cell.is_valid), None)
-            check_numeric(name, Column(kind(array.type), first), table)
-        array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    """The cells of a column as float64; nulls become NaN."""
+    if not isinstance(array, np.ndarray):
+        array = plain(array)
+        if not types.is_float64(array.type):
+            if kind(array.type) != "number":
+                first = next((cell.as_py() for cell in array if cell.is_valid), None)
+                check_numeric(name, Column(kind(array.type), first), table)
+            array = array.cast(pa.float64(), safe=False)
+        array = array.to_numpy(zero_copy_only=False)
+    return np.asarray(array, dtype=np.float64)
 
 
 def to_matrix(
-    arrays: Sequence[Any],
-    names: Sequence[str],
-    table: str,
-    first_row: int,
-    missing: Missing,
-    found: Counter[str],
-    n_rows: int = 0,
+    arrays: Sequence[Any], names: Sequence[str], table: str, rows: Any, missing: Missing, found: Counter[str]
 ) -> Floats:
-    """Arrow columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
+    """Columns as a matrix, stored column by column; an error says where a cell is infinite or too large.
 
-    Numbers that mean missing cells are counted in ``found``. ``n_rows`` counts where there are no columns.
+    Numbers that mean missing cells are counted in ``found``.
     """
-    result = np.empty((len(arrays[0]) if arrays else n_rows, len(arrays)), order="F")
+    result = np.empty((len(rows), len(arrays)), order="F")
     for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
         result[:, position] = to_floats(array, name, table)
     blanked = missing.blank(result)
@@ -271,7 +267,7 @@ def to_matrix(
         what = "infinity" if infinite else f"{result[row, column]:g}"
         large = "" if infinite else ", which is too large"
         raise TableError(
-            f"{table}: column {names[column]!r} contains {what} in row {first_row + row}{large}. "
+            f"{table}: column {names[column]!r} contains {what} in row {rows[row]}{large}. "
             f"{take_as_missing(as_typed(result[row, column]))} Otherwise correct the cell."
         )
     found.update(blanked)

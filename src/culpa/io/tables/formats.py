@@ -69,17 +69,17 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     if kind == "ndjson":
         from culpa.io.tables.ndjson import NdjsonTable
 
-        return NdjsonTable(
-            path, strict=options.strict, sparse=options.sparse, missing=options.missing, report=report, pipe=pipe
-        )
+        return NdjsonTable(path, options, report, pipe)
     if kind == "csv":
-        from culpa.io.tables.csv_table import CsvTable
+        from culpa.io.tables.csv_cells import CsvCells
+        from culpa.io.tables.text_table import TextTable
 
-        return CsvTable(path, options, pipe, report)
+        return TextTable(CsvCells(path, options, pipe), options, report)
     if kind == "excel":
-        from culpa.io.tables.excel import ExcelTable
+        from culpa.io.tables.excel_cells import ExcelCells
+        from culpa.io.tables.text_table import TextTable
 
-        return ExcelTable(path, options)
+        return TextTable(ExcelCells(path, options), options, report)
     from culpa.io.tables.columnar import ArrowTable, ParquetTable
 
     table = ParquetTable if kind == "parquet" else ArrowTable

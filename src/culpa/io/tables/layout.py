@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from culpa.columns.units import is_unit
-from culpa.io.tables.lines import HIDDEN_BREAKS
 from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 from culpa.io.tables.times import is_time, readings
@@ -30,56 +29,41 @@ class Layout:
     doubtful: bool = False
 
 
-def find_in(
+def find(
     table: str,
     lines: Sequence[Cells],
     is_number: Callable[[str], bool],
     is_missing: Callable[[str], bool],
     options: Options,
 ) -> Layout:
-    """The layout of a table, as `find` finds it with these options; errors name the table."""
-    try:
-        return find(lines, is_number, is_missing, options.header_rows, options.names)
-    except TableError as error:
-        raise TableError(f"{table}: {error}") from None
-
-
-def find(
-    lines: Sequence[Cells],
-    is_number: Callable[[str], bool],
-    is_missing: Callable[[str], bool],
-    header_rows: int | None = None,
-    names: Sequence[str] = (),
-) -> Layout:
-    """The layout of a sheet, from its first lines. Blank lines must have been removed."""
-    width = _width(lines)
+    """The layout of a sheet, from its first lines. Blank lines must have been removed; errors name the table."""
+    names, header_rows, width = options.names, options.header_rows, _width(lines)
     above = _lines_above(lines, width)
     lines = lines[above:]
-    counted = header_rows is None
     if header_rows is None:
         header_rows = 0 if names else _count_headers(lines, is_number, is_missing)
     head = [_padded(cells, width) for cells in lines[:header_rows]]
     if header_rows and not head:
-        raise TableError("there is no header.")
+        raise TableError(f"{table}: there is no header.")
     units = head.pop() if len(head) > 1 and _are_units(head[-1]) else []
     called = [_clean(name) for name in names] or (_joined(head) if head else [f"c{i + 1}" for i in range(width)])
     if len(called) != width:
-        raise TableError(f"--names has {len(called)} names, but the table has {width} columns.")
-    doubtful = counted and header_rows == 1 and _like_a_row(head[0], is_number, is_missing)
+        raise TableError(f"{table}: --names has {len(called)} names, but the table has {width} columns.")
+    _check_widths(table, lines, header_rows, width)
+    doubtful = options.header_rows is None and header_rows == 1 and _like_a_row(head[0], is_number, is_missing)
     found = {name: _bare(unit) for name, unit in zip(called, units, strict=False) if _bare(unit)}
     return Layout(called, above + header_rows, header_rows, found, doubtful)
 
 
-def check_widths(table: str, lines: Sequence[Cells], layout: Layout) -> None:
+def _check_widths(table: str, lines: Sequence[Cells], header_rows: int, width: int) -> None:
     """Refuse rows with more or fewer cells than the header: nobody knows which names belong to which cells.
 
     Empty cells at the end do not matter; some programs write a delimiter after the last cell.
     """
-    head, rows = lines[layout.skip - layout.header_rows : layout.skip], lines[layout.skip :]
+    head, rows = lines[:header_rows], lines[header_rows:]
     if not head:
         return
-    named, width = max(map(len, head)), len(layout.names)
-    filled = max(_filled(cells) for cells in head)
+    named, filled = max(map(len, head)), max(_filled(cells) for cells in head)
     if filled > width or (named < width and any(_filled(cells) > named for cells in rows)):
         raise TableError(
             f"{table}: the header has {max(named, filled)} cells, but most rows have {width}. Correct the header, or name "
@@ -165,8 +149,6 @@ def _joined(head: Sequence[Cells]) -> list[str]:
 
 def _clean(text: str) -> str:
     """A name on one line."""
-    for line_break, stand_in in HIDDEN_BREAKS.items():
-        text = text.replace(stand_in, line_break)
     return re.sub(r"\s+", " ", text).strip() if re.search(r"[\r\n\x0b\x0c]", text) else text
 
 

@@ -1,8 +1,8 @@
-"""Text files as blocks of whole lines, in UTF-8. A line break inside a quoted cell does not end a line.
+"""Text files as blocks of whole rows, in UTF-8. A line break inside a quoted cell does not end a row.
 
-Such line breaks are replaced by characters that `restored` turns back. A quote that is never closed, or that swallows lines
-which look like rows, is an error: otherwise it would make rows disappear. On a pipe, such lines, and lines with bytes that
-are not in the encoding, are marked, so that they are skipped one by one and do not end the answers.
+A quote that is never closed, or that swallows lines which look like rows, is an error: otherwise it would make rows
+disappear. On a pipe, such lines, and lines with bytes that are not in the encoding, are marked. They are then skipped one
+by one and do not end the answers.
 """
 
 import codecs
@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+
+import numpy as np
 
 from culpa.io.tables.table import TableError
 
-HIDDEN_BREAKS = {"\n": "\U000f000a", "\r": "\U000f000d"}  # characters for private use, which no table contains
-UNREADABLE, UNCLOSED = (
-    "\U000f0000",
-    "\U000f0022",
-)  # mark bytes that are not in the encoding, and lines with an open quote
+# stand for bytes that are not in the encoding, and before lines with an open quote; for private use, so no table has them
+UNREADABLE, UNCLOSED = "\U000f0000", "\U000f0022"
 _MOST_LINES = 1000  # of one cell
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(rb'\s*"?[+-]?\d[\d.,]*"?\s*')
@@ -28,36 +26,42 @@ WHITESPACE = " "  # as delimiter: any number of blanks and tabs
 
 @dataclass
 class Lines:
-    """The whole lines of a text, read with ``read``; ``width`` is the number of cells of a row, 0 if it is not known."""
+    """The whole rows of a text, read with ``read``; ``width`` is the number of their cells."""
 
     read: Callable[[int], bytes]
     encoding: str
     delimiter: str
     table: str
-    width: int = 0
+    width: int
     size: int = 1 << 22  # bytes read at a time
     whole: bool = True  # whether the text ends where reading ends; if not, an open cell at its end is left out
     live: bool = False  # whether lines that cannot be read are marked, instead of an error
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of whole lines; the last one may lack its line break."""
+        """Blocks of whole rows; the last one may lack its line break."""
         done, rest = 0, b""
         for piece in chain(self._decoded(), [None]):
             block, rest = rest + (piece or b""), b""
             if piece is not None:
                 cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
                 block, rest = block[:cut], block[cut:]
-            block, open_cell = self._closed(_without_marks(block), done)
+            block = _without_marks(block)
+            block = _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
+            block, open_cell = (block, b"") if _is_simple(block, self._mark) else self._closed(block, done)
             done += block.count(b"\n")
             if open_cell and piece is None and self.whole:
                 if not self.live:
                     raise _unclosed(self.table, done)
-                block, open_cell = block + b"".join(map(_marked, _split(open_cell))), b""
+                block, open_cell = block + b"".join(map(_marked, open_cell.splitlines(keepends=True))), b""
             rest = open_cell + rest
             if len(rest) > _LONGEST_LINE:
                 raise TableError(f"{self.table}, line {done + 1}: the line is longer than {_LONGEST_LINE:,} bytes.")
             if block and not block.isspace():
-                yield _cut_at_blanks(block) if self.delimiter == WHITESPACE else block
+                yield block
+
+    @property
+    def _mark(self) -> bytes:
+        return mark_of(self.delimiter)
 
     def _decoded(self) -> Iterator[bytes]:
         decoder = make_decoder(self.encoding, live=self.live)
@@ -73,51 +77,63 @@ class Lines:
                 return
 
     def _closed(self, block: bytes, done: int) -> tuple[bytes, bytes]:
-        """The block up to a cell that is still open, with the line breaks inside its cells replaced, and the rest."""
-        if b'"' not in block:
-            return block, b""
-        mark = re.escape(b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode())
-        simple = rb'(?:(?<=[\n%s])|\A)"[^"\n]*(?:""[^"\n]*)*"(?=[\r\n%s]|\Z)' % (mark, mark)
-        if b'"' not in re.sub(simple, b"", block):
-            return block, b""
-        return self._joined(block, done)
-
-    def _joined(self, block: bytes, done: int) -> tuple[bytes, bytes]:
+        """The block up to a cell that is still open, and the rest."""
         result: list[bytes] = []
         begun: list[bytes] = []  # lines of a cell that is open
-        for number, line in enumerate(_split(block), done + 1):
+        for number, line in enumerate(block.splitlines(keepends=True), done + 1):
             if begun and (len(begun) >= _MOST_LINES or self._is_row(line, begun[0])):
                 if not self.live:
                     raise _unclosed(self.table, number - len(begun) - 1)
                 result += map(_marked, begun)
                 begun = []
-            if not begun and b'"' not in line:
-                result.append(line)
-                continue
             begun.append(line)
-            if not _ends_open(b"".join(begun) if len(begun) < 3 else line, self.delimiter, len(begun) >= 3):
-                whole = b"".join(begun)
-                body = whole.rstrip(b"\r\n")
-                result.append(self._hidden(body) + whole[len(body) :] if len(begun) > 1 else whole)
+            if not _ends_open(line, self._mark, inside=len(begun) > 1):
+                result += begun
                 begun = []
         return b"".join(result), b"".join(begun)
-
-    def _hidden(self, row: bytes) -> bytes:
-        """A row with the line breaks inside its quoted cells replaced."""
-        mark = rb"\s" if self.delimiter == WHITESPACE else re.escape(self.delimiter.encode())
-        return re.sub(rb'(?:(?<=[\r\n%s])|\A)"(?:[^"]|"")*"' % mark, _without_breaks, row)
 
     def _is_row(self, line: bytes, opened: bytes) -> bool:
         """Whether a line inside a quoted cell looks like a row of the table.
 
         It does not if it ends the cell, and the line on which the cell was ``opened`` does not look like a row either.
         """
-        mark = b"\t" if self.delimiter == WHITESPACE else self.delimiter.encode()
-        ends = re.match(rb'[^"]*(?:""[^"]*)*"(?:%s|\s*\Z)' % re.escape(mark), line)
-        if ends and len(opened.split(mark)) != self.width:
+        ends = re.match(rb'[^"]*(?:""[^"]*)*"(?:%s|\s*\Z)' % re.escape(self._mark), line)
+        if ends and len(opened.split(self._mark)) != self.width:
             return False
-        cells = line.strip().split(mark)
+        cells = line.strip().split(self._mark)
         return len(cells) == self.width > 1 and any(_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def mark_of(delimiter: str) -> bytes:
+    """What separates cells in blocks."""
+    return b"\t" if delimiter == WHITESPACE else delimiter.encode()
+
+
+def rows_of(block: bytes, delimiter: str) -> Iterator[bytes]:
+    """The rows of a block one by one, each with all its lines."""
+    mark, begun = mark_of(delimiter), b""
+    for line in block.splitlines(keepends=True):
+        is_open = _ends_open(line, mark, inside=bool(begun))
+        begun += line
+        if not is_open:
+            yield begun
+            begun = b""
+
+
+def _is_simple(block: bytes, mark: bytes) -> bool:
+    """Whether every quote opens or closes a cell without line breaks, as the characters beside it show."""
+    if b'"' not in block:
+        return True
+    text = np.frombuffer(block, np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    if len(quotes) % 2 or len(mark) > 1:
+        return False
+    is_break = (text == ord("\n")) | (text == ord("\r"))
+    is_end, (first, last) = is_break | (text == mark[0]), quotes.reshape(-1, 2).T
+    opens, closes = is_end[first - 1] | (first == 0), is_end[np.minimum(last + 1, len(text) - 1)]
+    closes |= last == len(text) - 1
+    breaks = np.flatnonzero(is_break)
+    return bool((opens & closes & (np.searchsorted(breaks, first) == np.searchsorted(breaks, last))).all())
 
 
 def _marked(line: bytes) -> bytes:
@@ -130,37 +146,17 @@ def _without_marks(block: bytes) -> bytes:
 
     Arrow would drop one at the beginning of a block only.
     """
-    if codecs.BOM_UTF8 not in block:
+    if block.isascii() or codecs.BOM_UTF8 not in block:
         return block
     return re.sub(rb"(\A|[\r\n])(?:%s)+" % codecs.BOM_UTF8, rb"\1", block)
 
 
-def _without_breaks(cell: re.Match[bytes]) -> bytes:
-    text = cell[0]
-    for line_break, stand_in in HIDDEN_BREAKS.items():
-        text = text.replace(line_break.encode(), stand_in.encode())
-    return text
-
-
-def has_hidden_breaks(block: bytes) -> bool:
-    """Whether a block has cells that need to be `restored`."""
-    return any(stand_in.encode() in block for stand_in in HIDDEN_BREAKS.values())
-
-
-def _split(block: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(block):
-        end = block.find(b"\n", start) + 1 or len(block)
-        yield block[start:end]
-        start = end
-
-
-def _ends_open(text: bytes, delimiter: str, inside: bool) -> bool:
-    """Whether a text ends inside a quoted cell. A quote opens a cell only at its beginning."""
-    mark, at = delimiter.encode(), 0
-    while at <= len(text):
-        if not inside and text[at : at + 1] != b'"':
-            following = text.find(mark, at)
+def _ends_open(line: bytes, mark: bytes, *, inside: bool) -> bool:
+    """Whether a line ends inside a quoted cell. A quote opens a cell only at its beginning."""
+    at = 0
+    while inside or line.find(b'"', at) >= 0:
+        if not inside and line[at : at + 1] != b'"':
+            following = line.find(mark, at)
             if following < 0:
                 return False
             at = following + 1
@@ -168,14 +164,14 @@ def _ends_open(text: bytes, delimiter: str, inside: bool) -> bool:
         at += not inside
         inside = False
         while True:
-            close = text.find(b'"', at)
+            close = line.find(b'"', at)
             if close < 0:
                 return True
             at = close + 1
-            if text[at : at + 1] != b'"':
+            if line[at : at + 1] != b'"':
                 break
             at += 1
-        following = text.find(mark, at)
+        following = line.find(mark, at)
         if following < 0:
             return False
         at = following + 1
@@ -235,15 +231,3 @@ def _unclosed(table: str, lines_before: int) -> TableError:
     return TableError(
         f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove or close the quote.'
     )
-
-
-def restored(array: Any) -> Any:
-    """Carried cells with their line breaks."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    for line_break, stand_in in HIDDEN_BREAKS.items():
-        array = pc.replace_substring(array, stand_in, line_break)
-    return array

@@ -19,12 +19,12 @@ from culpa._core.types import Floats, Mask
 from culpa._core.words import span
 from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
-from culpa.io.tables.csv_table import CsvTable
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.qualities import Judge
 from culpa.io.tables.reading import UNIT_OF, Options
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
+from culpa.io.tables.text_table import TextTable
 from culpa.io.tables.timed import TimedTable
 from culpa.io.tables.times import UNITS, wall_clocks
 from culpa.monitoring.times import read_gap
@@ -85,8 +85,8 @@ class LongTable:
         self.missing_found: Counter[str] = Counter()
         self._zone: Any = None
         for file in inner.files():
-            if isinstance(file, CsvTable):
-                file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality or ""})
+            if isinstance(file, TextTable):
+                file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality} - {None})
                 file.numbers = frozenset({self.roles.value})
                 self.spelling = file.spelling
 

@@ -8,7 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
+from culpa.io.tables.cells import Cells
+from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
@@ -172,3 +175,56 @@ def ask_about_groups(cells: tuple[str, str], mark: str, column: str) -> TableErr
         f"{column} contains {grouped!r} and {plain!r}, so it is not clear whether {mark!r} groups thousands. If it does, "
         f"choose it with --thousands '{mark}'. Otherwise, correct {grouped!r}."
     )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The marks with which a table is read, what cells have shown of them, and what is to be said."""
+
+    decimal: str
+    thousands: str | None
+    late: LateMarks
+    hints: Mapping[str, str]
+    decisions: Sequence[str]
+
+
+def choose(table: str, cells: Cells, given: Options, is_missing: Callable[[str], bool]) -> Chosen:
+    """Decimal mark and thousands separator: those given, those that the first cells show, or those of an earlier table."""
+    decimal, thousands, delimiter = given.decimal, given.thousands, cells.delimiter
+    lines, hints, decisions, is_open = _texts(cells.head()[1:]), {}, [], False
+    if decimal is None and thousands in (".", ","):
+        decimal = "," if thousands == "." and delimiter != "," else "."
+    if decimal is None:
+        before = given.hints.get("decimal")
+        found = detect(cells_of_numbers(lines, is_missing, or_all=not cells.typed), delimiter)
+        if found.bare and not before and (more := cells.head(whole=True)):  # the mark may be further down
+            found = detect(cells_of_numbers(_texts(more[1:]), is_missing, or_all=not cells.typed), delimiter)
+        if found.unsure is not None and not before:
+            raise ask(found, table)
+        # whole numbers show no mark, so later rows are read as those of the training table
+        recalled = found.unsure is not None or (found.bare and before not in (None, ".", delimiter))
+        decimal = str(before) if recalled else found.decimal
+        group = given.hints.get("thousands", found.thousands if found.bare else None) if recalled else found.thousands
+        hints = {"decimal": decimal} | ({"thousands": group} if group else {}) if found.seen else {}
+        where = " in texts" if cells.typed else ""
+        shown = not (cells.typed and found.bare) or bool(group)
+        decisions += [f"decimal mark {decimal!r}{where}"] if decimal != "." and shown else []
+        if thousands is None and group != decimal and (thousands := group) and shown:
+            decisions.append(f"thousands separator {thousands!r}{where}")
+        is_open = found.bare and not before
+    both = f"{table}: {decimal!r} cannot be both the {{}}"
+    inside = detect((cell for line in lines for cell in line), "") if decimal == delimiter else None
+    if inside is not None and inside.decimal != decimal and inside.unsure is None:  # not even in quoted cells
+        raise TableError(both.format("delimiter and the decimal mark. Set --delimiter or --decimal."))
+    if thousands == decimal:
+        raise TableError(both.format("decimal mark and the thousands separator."))
+    return Chosen(decimal, thousands, LateMarks(table, delimiter, decimal, is_open=is_open), hints, decisions)
+
+
+def _texts(lines: Sequence[Sequence[Any]]) -> list[list[str]]:
+    """Cells as texts; numbers that are none show no mark."""
+    return [[cell if isinstance(cell, str) else _stand_in(cell) for cell in line] for line in lines]
+
+
+def _stand_in(cell: Any) -> str:
+    return "0" if isinstance(cell, (int, float)) else "" if cell is None else "time"

@@ -56,15 +56,19 @@ KNOWN: tuple[str, ...] = (
 class Missing:
     """Texts that mean a missing cell. One that is a number means that number, however a table writes it.
 
+    ``silent`` texts say no more than that a cell is empty, so they are not counted.
+
     >>> missing = Missing(["-9999", "-"])
     >>> missing.has("-"), missing.has(-9999.0), missing.has(9999.0)
     (True, True, False)
     """
 
-    def __init__(self, texts: Sequence[str] = (), decimal: str = ".") -> None:
-        self.texts = tuple(texts)
-        self._set = frozenset(self.texts)
-        numbers = {float(text.replace(decimal, ".")): text for text in self.texts if is_number(text, decimal)}
+    def __init__(self, texts: Sequence[str] = (), decimal: str = ".", silent: Sequence[str] = ()) -> None:
+        self.counted = frozenset(texts)
+        self.silent = tuple(text for text in silent if text not in self.counted)
+        self._set = self.counted.union(silent)
+        self.texts = tuple(self._set)
+        numbers = {float(text.replace(decimal, ".")): text for text in texts if is_number(text, decimal)}
         rounded = {
             _float32(number): text for number, text in numbers.items()
         }  # what is left of -9999.9 in such a column
@@ -74,7 +78,7 @@ class Missing:
     def has(self, cell: Any) -> bool:
         """Whether a single cell is missing."""
         if isinstance(cell, str):
-            return cell in self._set
+            return cell.strip() in self._set
         return isinstance(cell, (int, float)) and cell in self.numbers
 
     def text_of(self, number: float) -> str:

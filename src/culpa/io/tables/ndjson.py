@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ import numpy as np
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
+from culpa.io.tables.reading import Options
+from culpa.io.tables.table import LARGEST, Batch, Column, FileTable, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
@@ -29,32 +29,16 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 Line = tuple[int, bytes]
 
 
-class NdjsonTable:
+class NdjsonTable(FileTable):
     """An NDJSON file or pipe. With ``sparse``, a field that a line leaves out is a missing cell."""
 
     kind = "ndjson"
-    time = None
-    units: Mapping[str, str] = MappingProxyType({})
-    hints: Mapping[str, str] = MappingProxyType({})
+    skipped = 0
 
-    def __init__(
-        self,
-        path: Path | None,
-        *,
-        strict: bool,
-        sparse: bool,
-        missing: Sequence[str] = (),
-        report: Callable[[str], None],
-        pipe: Pipe | None = None,
-    ) -> None:
-        self.missing = Missing((*KNOWN, *missing))
-        self.decisions: list[str] = []
-        self.missing_found: Counter[str] = Counter()
-        self.path, self.strict, self.sparse, self.report = path, strict, sparse, report
-        self.name = "standard input" if path is None else str(path)
-        self.again = path is not None
-        self.live = path is None
-        self.skipped = 0
+    def __init__(self, path: Path | None, options: Options, report: Callable[[str], None], pipe: Pipe | None) -> None:
+        super().__init__(path)
+        self.options, self.report, self.live = options, report, path is None
+        self.missing = Missing((*KNOWN, *options.missing))
         self._file: BufferedReader | None = None
         self._columns: Mapping[str, Column] | None = None
         self._seen: list[list[Line]] = []  # read by `columns`, still to be handed out
@@ -87,10 +71,6 @@ class NdjsonTable:
         raise TableError(
             f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
         )
-
-    def files(self) -> Sequence[Source]:
-        """Itself."""
-        return [self]
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a field."""
@@ -163,7 +143,7 @@ class NdjsonTable:
     def _get(self, record: dict[str, Any], name: str) -> Any:
         if name in record:
             return record[name]
-        if self.sparse:
+        if self.options.sparse:
             return None
         raise TableError(f"there is no field {name!r}{near_miss(name, list(record))}")
 
@@ -189,7 +169,7 @@ class NdjsonTable:
     def _complain(self, number: int, error: TableError) -> TableError | None:
         """Report a line that is skipped, or return the error that stops the run."""
         message = f"{self.name}, line {number}: {str(error).rstrip('.')}"
-        if self.strict:
+        if self.options.strict:
             return TableError(f"{message}.")
         self.skipped += 1
         self.report(f"{message}; the line is skipped.")

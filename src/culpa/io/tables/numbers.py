@@ -1,7 +1,10 @@
-"""Texts as numbers, for cells that pyarrow's CSV reader cannot convert by itself."""
+"""Texts as numbers."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,10 @@ import pyarrow.compute as pc
 from culpa._core.types import Floats
 from culpa.io.tables import dialect
 from culpa.io.tables.missing import Missing
+from culpa.io.tables.table import LARGEST
+
+_PLAIN = {mark: re.compile(rb"-?\d+(?:%s\d+)?(?:[eE][+-]?\d+)?" % re.escape(mark.encode())) for mark in ".,"}
+_FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,41 +37,67 @@ class Spelling:
             cell = cell.replace(self.thousands, "")
         return dialect.is_number(cell, self.decimal)
 
-    def is_bad(self, cell: str) -> bool:
-        """Whether a cell is neither a number nor missing."""
-        return bool(cell.strip()) and not self.missing.has(cell.strip()) and not self.is_number(cell)
+    def is_bad(self, cell: str, *, flags: bool = False) -> bool:
+        """Whether a cell is neither a number, or one of ``flags``, nor missing."""
+        is_good = cell.strip().lower() in _FLAGS if flags else self.is_number(cell)
+        return bool(cell.strip()) and not is_good and not self.missing.has(cell)
 
-    @property
+    @cached_property
     def _grouping(self) -> str:
         mark, decimal = re.escape(self.thousands or ""), re.escape(self.decimal)
         return rf"[+-]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{decimal}\d*)?(?:[eE][+-]?\d+)?"
 
-    def read(self, texts: Any) -> Floats | None:
-        """An Arrow array of texts as numbers, NaN where cells are missing; ``None`` if a cell is no number."""
-        if not self.thousands and self.decimal == ".":
-            try:
-                return _floats(texts.cast(pa.float64()))
-            except pa.ArrowInvalid:
-                pass  # blanks or missing cells
-        array = pc.utf8_trim_whitespace(texts)
-        missing = pc.is_in(array, value_set=pa.array([*self.missing.texts, ""], pa.string()))
-        plain, wrong = array, pc.match_substring(array, "." if self.decimal != "." != self.thousands else "_")
-        if self.thousands:
-            right = pc.match_substring_regex(array, f"^(?:{self._grouping})$")
-            wrong = pc.or_(wrong, pc.and_not(pc.match_substring(array, self.thousands), right))
-            plain = pc.replace_substring(plain, self.thousands, "")
-        if pc.any(pc.and_not(wrong, missing)).as_py():
-            return None
-        plain = plain if self.decimal == "." else pc.replace_substring(plain, self.decimal, ".")
-        try:
-            return _floats(pc.if_else(missing, pa.scalar(None, pa.string()), plain).cast(pa.float64()))
-        except pa.ArrowInvalid:
-            return None
+    @cached_property
+    def _nothing(self) -> Any:
+        return pa.array([*self.missing.texts, ""], pa.string())
 
-    def first_bad(self, texts: Any) -> tuple[int, str]:
+    def read(self, texts: Any, *, flags: bool = False) -> Floats | None:
+        """An Arrow array of texts as numbers, or as ``flags``; NaN where cells are missing, ``None`` if one is neither."""
+        if flags:
+            return self._read_flags(texts)
+        try:
+            return _floats(self._plain(texts))
+        except pa.ArrowInvalid:
+            pass  # missing cells, or blanks beside numbers
+        for cells in (texts, None):
+            cells = pc.utf8_trim_whitespace(texts) if cells is None else cells
+            missing = pc.is_in(cells, value_set=self._nothing)
+            try:
+                return _floats(self._plain(pc.if_else(missing, pa.scalar(None, pa.string()), cells)))
+            except pa.ArrowInvalid:
+                continue
+        return None
+
+    def _plain(self, cells: Any) -> Any:
+        """Cells as numbers, if all that are there are numbers."""
+        if self.thousands:
+            right = pc.match_substring_regex(cells, f"^(?:{self._grouping})$")
+            if pc.any(pc.and_not(pc.match_substring(cells, self.thousands), right)).as_py():
+                raise pa.ArrowInvalid("not groups of three digits")
+        if self.decimal != "." != self.thousands and pc.any(pc.match_substring(cells, ".")).as_py():
+            raise pa.ArrowInvalid("another decimal mark")
+        cells = pc.replace_substring(cells, self.thousands, "") if self.thousands else cells
+        cells = cells if self.decimal == "." else pc.replace_substring(cells, self.decimal, ".")
+        return cells.cast(pa.float64())
+
+    def _read_flags(self, texts: Any) -> Floats | None:
+        cells = pc.utf8_trim_whitespace(texts)
+        found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(list(_FLAGS)))
+        if not pc.all(pc.or_(found.is_valid(), pc.is_in(cells, value_set=self._nothing))).as_py():
+            return None
+        return _floats(pa.array(list(_FLAGS.values())).take(found))
+
+    def first_bad(self, texts: Any, *, flags: bool = False) -> tuple[int, str]:
         """The first cell that is neither a number nor missing, and its position."""
-        cells = texts.to_pylist()
-        return next((i, cell) for i, cell in enumerate(cells) if cell is not None and self.is_bad(cell))
+        return next((i, cell) for i, cell in enumerate(texts.to_pylist()) if self.is_bad(cell or "", flags=flags))
+
+    def count_missing(self, texts: Any, numbers: Floats) -> Counter[str]:
+        """What stands in the cells that are no numbers, where it says why they are missing."""
+        gaps = np.isnan(numbers)
+        if not gaps.any():
+            return Counter()
+        counts = pc.value_counts(pc.utf8_trim_whitespace(texts.filter(pa.array(gaps)))).to_pylist()
+        return Counter({item["values"]: item["counts"] for item in counts if item["values"] in self.missing.counted})
 
 
 class Grouping:
@@ -87,6 +120,15 @@ class Grouping:
                 first[kind] = None if where < 0 else texts[where].as_py().strip()
         grouped, plain = first
         return None if grouped is None or plain is None else (grouped, plain)
+
+
+def plain_numbers(cells: Sequence[bytes], decimal: str = ".") -> Floats | None:
+    """One row of numbers; ``None`` if a cell is anything else than what every parser reads as the same number."""
+    if decimal not in _PLAIN or not all(map(_PLAIN[decimal].fullmatch, cells)):
+        return None
+    cells = cells if decimal == "." else [cell.replace(b",", b".") for cell in cells]
+    numbers = np.array([[float(cell) for cell in cells]])
+    return numbers if (np.abs(numbers) <= LARGEST).all() else None
 
 
 def _floats(array: Any) -> Floats:

@@ -59,33 +59,36 @@ def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[P
 
 
 def wrong_cells(source: Source, names: Sequence[str]) -> list[Problem]:
-    """Texts among the numbers of a CSV file, numbers that are too large, and rows with too few or too many cells."""
-    files = [file for file in source.files() if file.kind == "csv" and file.again]
-    return [problem for file in files for problem in _of_csv(file, names)]
+    """Texts among numbers, numbers that are too large, and rows with too few or too many cells."""
+    files = [file for file in source.files() if file.kind in ("csv", "excel") and file.again]
+    return [problem for file in files for problem in _of_cells(file, names)]
 
 
-def _of_csv(table: Any, names: Sequence[str]) -> list[Problem]:
+def _of_cells(table: Any, names: Sequence[str]) -> list[Problem]:
     known = [name for name in dict.fromkeys(names) if table.names.count(name) == 1]
     bad: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in known}  # text: number of cells, first row
     n_rows = 0
     for rows, cells in table.cells(known):
         n_rows += len(rows)
         for name, array in cells.items():
-            _gather(bad[name], array, rows, table)
+            _gather(bad[name], array, rows, table, flags=name in table.flags)
         if len(rows) and rows[-1] > _MOST_ROWS:
             break
     problems = [problem for name in known for problem in _of_column(name, bad[name])]
     return problems + _ragged(table, n_rows + len(table.ragged))
 
 
-def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any) -> None:
+def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any, *, flags: bool) -> None:
     import pyarrow.compute as pc
 
-    if (numbers := table.spelling.read(array)) is not None and not (abs(numbers) > 1e100).any():
+    if str(array.type) != "string":
+        return  # numbers already
+    numbers = table.spelling.read(array, flags=flags)
+    if numbers is not None and not (abs(numbers) > 1e100).any():
         return
     for item in pc.value_counts(array).to_pylist():
         text = item["values"]
-        if text and (table.spelling.is_bad(text) or _is_huge(text, table)):
+        if text and (table.spelling.is_bad(text, flags=flags) or _is_huge(text, table)):
             before = found.get(text)
             row = int(rows[pc.index(array, text).as_py()]) if before is None else before[1]
             found[text] = (item["counts"] + (0 if before is None else before[0]), row)

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,3 +100,35 @@ class Source(Protocol):
     @property
     def skipped(self) -> int:
         """Rows that could not be used and were reported."""
+
+
+class FileTable:
+    """What tables in a single file, or on standard input for the path ``None``, have in common."""
+
+    kind = ""
+    time = None
+    live = False
+    units: Mapping[str, str] = MappingProxyType({})
+    hints: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.again = path, path is not None
+        self.name = "standard input" if path is None else str(path)
+        self.decisions: list[str] = []
+        self.missing_found: Counter[str] = Counter()
+
+    def files(self) -> Sequence[Any]:
+        """Itself."""
+        return [self]
+
+
+class Stage:
+    """A table made of another one. What it does not change is that of the table within."""
+
+    def __init__(self, inner: Source) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not yet there
+            raise AttributeError(name)
+        return getattr(self.inner, name)

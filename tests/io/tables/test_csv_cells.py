@@ -5,7 +5,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 
-from culpa.io.tables.plain_line import plain_cells, plain_numbers
+from culpa.io.tables.csv_cells import CsvBlock
+from culpa.io.tables.numbers import plain_numbers
 
 
 def by_pyarrow(line, width):
@@ -22,13 +23,16 @@ def test_numbers_are_those_of_the_parser():
     numbers = rng.normal(size=200) * 10.0 ** rng.integers(-300, 90, size=200)
     texts = [repr(float(number)) for number in numbers] + ["0", "-0", "007", "1e5", "1E-5", "12.50", "5e-324"]
     line = ",".join(texts).encode() + b"\r\n"
-    cells = plain_cells(line, b",", len(texts))
+    cells = CsvBlock(line, ",", len(texts)).plain()
     np.testing.assert_array_equal(plain_numbers(cells), by_pyarrow(line, len(texts)))
+    commas = [cell.replace(b".", b",") for cell in cells]
+    np.testing.assert_array_equal(plain_numbers(commas, ","), plain_numbers(cells))
+    assert plain_numbers(cells, ",") is None
 
 
 @pytest.mark.parametrize("line", [b"1,2,3\n", b"1\n", b'1,"2"\n', b"1,2\n3,4\n", b"1,2\r3,4\n", b"1,a\x0bb\n", b""])
 def test_lines_that_need_the_parser(line):
-    assert plain_cells(line, b",", 2) is None
+    assert CsvBlock(line, ",", 2).plain() is None
 
 
 @pytest.mark.parametrize(
