@@ -86,7 +86,7 @@ class LongTable:
         self._zone: Any = None
         for file in inner.files():
             if isinstance(file, TextTable):
-                file.coded = frozenset({self.roles.tag, self.roles.time, self.roles.quality} - {None})
+                file.coded = frozenset(filter(None, (self.roles.tag, self.roles.time, self.roles.quality)))
                 file.numbers = frozenset({self.roles.value})
                 self.spelling = file.spelling
 
