@@ -76,7 +76,7 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
 
         return TextTable(CsvCells(path, options, pipe), options, report)
     if kind == "excel":
-        from culpa.io.tables.excel_cells import ExcelCells
+        from culpa.io.tables.excel import ExcelCells
         from culpa.io.tables.text_table import TextTable
 
         return TextTable(ExcelCells(path, options), options, report)
