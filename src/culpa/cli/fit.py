@@ -149,7 +149,7 @@ def _suspicious(cells: Any, source: "TimedTable | None") -> str:
 def _time_of(row: int, source: "TimedTable | None") -> str:
     """The time of a row as the table has it, if there is one: people know times, not numbers of rows."""
     from culpa.io.tables import TableError
-    from culpa.jobs.batches import take
+    from culpa.io.tables.table import take
 
     try:
         if source is None or not source.again or source.time is None:

@@ -12,6 +12,7 @@ from culpa.columns.columns import Arrange
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
+from culpa.io.tables.table import take
 from culpa.jobs.following import Following, RowSource, remembers, time_of
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
@@ -131,16 +132,6 @@ def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:
 def labels(batch: Batch, at: Positions) -> dict[str, Any]:
     """Labels of some rows: the carried columns, else positions in the table."""
     return {name: take(cells, at) for name, cells in batch.carried.items()} or {"row": batch.rows[at]}
-
-
-def take(cells: Any, positions: Positions) -> Any:
-    """Some cells of a carried column."""
-    import pyarrow as pa
-
-    if isinstance(cells, list):
-        return [cells[i] for i in positions]
-    whole = len(positions) == len(cells) and bool((np.diff(positions) > 0).all())
-    return cells if whole else cells.take(pa.array(positions))
 
 
 def joined(first: Mapping[str, Any], second: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:

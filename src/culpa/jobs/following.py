@@ -10,7 +10,7 @@ from culpa._core.continuity import Continuity, as_numbers
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, History
 from culpa.io.tables import Batch, TableError
-from culpa.io.tables.timed import take_some
+from culpa.io.tables.table import take
 from culpa.monitoring.times import Times, check_order, read_times
 
 
@@ -90,7 +90,7 @@ class Following:
         if batch.times is not None:
             return batch.times() if at is None else batch.times(at)
         cells, first = batch.carried[str(self.time)], int(batch.rows[0 if at is None else at[0]])
-        return read_times(cells if at is None else take_some(cells, at), str(self.time), first)
+        return read_times(cells if at is None else take(cells, at), str(self.time), first)
 
     def _usable(self, batch: Batch, last: Times | None) -> tuple[Batch, Times]:
         """Late rows and those without a time are skipped; times are unknown where their order does not matter."""
@@ -136,12 +136,10 @@ def _numbers(times: Times | None) -> Any:
 
 def _chosen(batch: Batch, keep: Mask) -> Batch:
     """Some rows of a batch. A row after one that was skipped stays cut off if that one was."""
-    at = np.flatnonzero(keep)
-    cut = batch.cut
+    at, cut = np.flatnonzero(keep), batch.cut
     if cut is not None and len(at):
         cut = np.logical_or.reduceat(cut[: at[-1] + 1], np.append(0, at[:-1] + 1))
-    carried = {name: take_some(cells, at.tolist()) for name, cells in batch.carried.items()}
-    return replace(batch, rows=batch.rows[at], X=batch.X[at], carried=carried, times=None, cut=cut)
+    return replace(batch.some(keep), cut=cut)
 
 
 def lagged(

@@ -2,40 +2,37 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 from culpa.columns.units import conversion, same_unit
-from culpa.io.tables.table import Batch, Source, TableError
+from culpa.io.tables.table import Batch, Source, Stage, TableError
 
 
-class _Converted:
-    """A table in other units; everything else is that of the table within."""
+class _Converted(Stage):
+    """A table in other units."""
 
     def __init__(self, inner: Source, units: Mapping[str, str]) -> None:
-        self._inner, self._wanted = inner, units
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        super().__init__(inner)
+        self._wanted = units
 
     @property
     def units(self) -> Mapping[str, str]:
         """The units into which columns are converted."""
-        return {**self._inner.units, **self._wanted}
+        return {**self.inner.units, **self._wanted}
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows in these units. A feature that nobody can convert is refused."""
         steps = [(j, *self._step(name)) for j, name in enumerate(features) if name in self._wanted]
-        for batch in self._inner.batches(features, carried):
+        for batch in self.inner.batches(features, carried):
             X = batch.X.copy(order="F")
             for j, factor, shift in steps:
                 X[:, j] = X[:, j] * factor + shift
             yield replace(batch, X=X)
 
     def _step(self, name: str) -> tuple[float, float]:
-        unit, wanted = self._inner.units[name], self._wanted[name]
+        unit, wanted = self.inner.units[name], self._wanted[name]
         found = conversion(unit, wanted)
         if found is None:
-            raise _other_unit(self._inner, name, wanted)
+            raise _other_unit(self.inner, name, wanted)
         return found
 
 
@@ -60,4 +57,4 @@ def in_units(source: Source, units: Mapping[str, str], report: Callable[[str], N
     for name, unit in others.items():
         if conversion(own[name], unit):
             report(f"{source.name}: column {name!r} is converted from {own[name]} to {unit}.")
-    return cast("Source", _Converted(source, others)) if others else source
+    return _Converted(source, others) if others else source

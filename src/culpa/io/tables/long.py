@@ -23,7 +23,7 @@ from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.qualities import Judge
 from culpa.io.tables.reading import UNIT_OF, Options
-from culpa.io.tables.table import LARGEST, Batch, Column, Source, TableError
+from culpa.io.tables.table import LARGEST, Batch, Column, Source, Stage, TableError
 from culpa.io.tables.text_table import TextTable
 from culpa.io.tables.timed import TimedTable
 from culpa.io.tables.times import UNITS, wall_clocks
@@ -67,14 +67,14 @@ class _Readings:
     values: Floats
 
 
-class LongTable:
+class LongTable(Stage):
     """A long table as a wide one."""
 
     live = False
     units: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, inner: Source, options: Options) -> None:
-        self.inner, self.name, self.kind, self.again = inner, inner.name, inner.kind, inner.again
+        super().__init__(inner)
         self.roles = Roles.of(options.long, list(inner.columns()), inner.name)
         self.every = _nanoseconds(options.every, "--every")
         self.hold = _nanoseconds(options.hold, "--hold")
@@ -126,10 +126,6 @@ class LongTable:
         """The time, and a column per tag. A file is read once to find all tags."""
         return {self.roles.time: Column("time")} | {name: Column("number") for name in self._tags}
 
-    def files(self) -> Sequence[Source]:
-        """Of the long table."""
-        return self.inner.files()
-
     def look(self, name: str) -> list[Any]:
         """The first times; tags are numbers."""
         if name != self.roles.time:
@@ -137,15 +133,6 @@ class LongTable:
         import pandas as pd
 
         return [pd.Timestamp(0)]  # times have a type of their own here
-
-    def share(self) -> float | None:
-        """Of the file."""
-        return self.inner.share()
-
-    @property
-    def skipped(self) -> int:
-        """Of the file."""
-        return self.inner.skipped
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """One row per interval in which a tag has a good reading."""

@@ -8,7 +8,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from culpa.io.tables.table import Batch, Column, Source, TableError
+from culpa.io.tables.table import Batch, Column, Source, Stage, TableError
 
 
 def expand(texts: Sequence[str]) -> list[Path | None]:
@@ -36,17 +36,16 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
 
 
-class SeveralTables:
-    """Tables with the same columns as one table; rows are numbered on."""
+class SeveralTables(Stage):
+    """Tables with the same columns as one table; rows are numbered on. What is not said here is that of the first."""
 
-    live = False
     time = None
 
     def __init__(self, sources: Sequence[Source]) -> None:
+        super().__init__(sources[0])
         self.sources = list(sources)
-        first = sources[0]
-        self.name = f"{first.name} and {len(sources) - 1} more"
-        self.kind, self.again = first.kind, all(source.again for source in sources)
+        self.name = f"{sources[0].name} and {len(sources) - 1} more"
+        self.again = all(source.again for source in sources)
         self._at = 0
 
     @property
@@ -57,11 +56,6 @@ class SeveralTables:
             f"{source.name}: {', '.join(source.decisions)}" for source in self.sources[1:] if source.decisions != first
         ]
         return [*first, *others[:3]]
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the first file."""
-        return self.sources[0].hints
 
     @property
     def missing_found(self) -> Counter[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -52,6 +52,23 @@ class Batch:
     cut: Mask | None = None
     begins: bool = False
     missing: Floats | None = None
+
+    def some(self, keep: Mask) -> "Batch":
+        """Some of the rows. What is known beside the cells is left to those who choose."""
+        at = np.flatnonzero(keep)
+        carried = {name: take(cells, at) for name, cells in self.carried.items()}
+        clocks = None if self.clocks is None else self.clocks[at]
+        return replace(self, rows=self.rows[at], X=self.X[at], carried=carried, times=None, clocks=clocks)
+
+
+def take(cells: Carried, at: Any) -> Carried:
+    """Some cells of a carried column, by their positions."""
+    if isinstance(cells, list):
+        return [cells[k] for k in at]
+    import pyarrow as pa
+
+    in_order = len(at) == len(cells) and bool((np.diff(at) > 0).all())
+    return cells if in_order else cells.take(pa.array(at, pa.int64()))
 
 
 class Source(Protocol):

@@ -1,11 +1,10 @@
 """A table whose rows have times: their column is found, their format recognised, and a part of the rows can be chosen."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from culpa.columns.row_numbers import FEWEST, is_called_time, row_numbers
 from culpa.io.tables.columns import find, without_zeros
 from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
-from culpa.io.tables.table import Batch, Column, Source, TableError
+from culpa.io.tables.table import Batch, Column, Source, Stage, TableError, take
 from culpa.io.tables.times import (
     UNITS,
     TimeFormat,
@@ -31,12 +30,12 @@ _MOST_ROWS = 1_000_000  # that are looked at, to see whether a column numbers th
 NONE = "none"  # says that there is no time column
 
 
-class TimedTable:
+class TimedTable(Stage):
     """A table, the column of its times, and the part of it that is wanted."""
 
     def __init__(self, inner: Source, options: Options, selection: Selection = Selection()) -> None:  # noqa: B008
-        self.inner, self.options, self.selection = inner, options, selection
-        self.name, self.kind, self.again, self.live = inner.name, inner.kind, inner.again, inner.live
+        super().__init__(inner)
+        self.options, self.selection = options, selection
         self.left_out_columns: dict[str, str] = {}  # that number or date the rows, and what shows it
         self.left_out = 0  # rows that the selection left out
         self._row_before: tuple[Any, Any] | None = None  # its time, and that on local clocks
@@ -45,21 +44,43 @@ class TimedTable:
             raise TableError(f"{self.name}: no column of times was found. Name it with --time.")
 
     @cached_property
+    def _columns(self) -> Mapping[str, Column]:
+        return self.inner.columns()  # asked for once, not once per column
+
+    @cached_property
+    def time(self) -> str | None:
+        """The column of the rows' times: the one given, the one of the training table, or the only one that there is."""
+        if self.inner.time is not None:
+            return self.inner.time
+        given, before = self.options.time, self.options.hints.get("time")
+        if given is not None:
+            names = list(self._columns)
+            day, _, clock = given.rpartition(",")
+            return None if given == NONE else day if {day, clock} <= set(names) else find(given, names, self.name)
+        if before == NONE:
+            return None
+        try:
+            columns = self._columns
+        except TableError:
+            if self.live:  # a pipe without lines has an answer without lines
+                return None
+            raise
+        known = [name for name in (before, str(before).rpartition(",")[0]) if name in columns]
+        return known[0] if known else next((name for name in columns if self.holds_times(name)), None)
+
+    @cached_property
     def clock(self) -> str | None:
         """A second column with the times of day, if the column of times holds days only."""
-        names = list(self.inner.columns()) if self.time is not None else []
+        names = list(self._columns) if self.time is not None else []
         told = self.options.time if self.options.time is not None else self.options.hints.get("time", "")
         day, comma, clock = told.rpartition(",")
         if comma and day == self.time and clock in names:
             return str(clock)
         if self.time is None or self.inner.time is not None or self.options.time is not None:
             return None
-        after = names[names.index(self.time) + 1 :][:1]
-        return after[0] if after and self._are_days() and _are_clocks(self.inner.look(after[0])) else None
-
-    def _are_days(self) -> bool:
-        cells = self.inner.look(str(self.time))
-        return bool(cells) and not any(":" in str(cell).removesuffix(" 00:00:00") for cell in cells)
+        after, cells = names[names.index(self.time) + 1 :][:1], self.inner.look(self.time)
+        are_days = bool(cells) and not any(":" in str(cell).removesuffix(" 00:00:00") for cell in cells)
+        return after[0] if after and are_days and _are_clocks(self.inner.look(after[0])) else None
 
     @property
     def time_columns(self) -> list[str]:
@@ -72,6 +93,17 @@ class TimedTable:
         if self.options.time != NONE:
             return self.time_columns
         return TimedTable(self.inner, replace(self.options, time=None, hints={})).time_columns
+
+    def holds_times(self, name: str) -> bool:
+        """Whether a column holds nothing but times."""
+        kind = self._columns[name].kind
+        if kind == "number" and is_called_time(name):
+            numbers = _numbers(self.inner.look(name))
+            return numbers is not None and epoch_unit(numbers) is not None
+        cells = self.inner.look(name) if kind in ("time", "text") else []
+        if kind == "time":
+            return not (cells and isinstance(cells[0], str)) or bool(readings(cells)) or _are_clocks(cells)
+        return bool(cells) and bool(readings(cells))
 
     def leave_out_row_numbers(self, names: Sequence[str]) -> list[str]:
         """Those of some columns that do not number or date the rows of every file; `decisions` says the others."""
@@ -99,201 +131,19 @@ class TimedTable:
         return [name for name in names if name not in self.left_out_columns]
 
     @cached_property
-    def time(self) -> str | None:
-        """The column of the rows' times: the one given, the one of the training table, or the only one that there is."""
-        if self.inner.time is not None:
-            return self.inner.time
-        given, before = self.options.time, self.options.hints.get("time")
-        if given is not None:
-            names = list(self.inner.columns())
-            day, _, clock = given.rpartition(",")
-            return None if given == NONE else day if {day, clock} <= set(names) else find(given, names, self.name)
-        if before == NONE:
-            return None
-        try:
-            columns = self.inner.columns()
-        except TableError:
-            if self.live:  # a pipe without lines has an answer without lines
-                return None
-            raise
-        if before is not None and (before in columns or before.rpartition(",")[0] in columns):
-            return str(before if before in columns else before.rpartition(",")[0])
-        return next((name for name in columns if self.holds_times(name)), None)
-
-    @cached_property
     def time_format(self) -> TimeFormat:
         """How the times are written."""
-        assert self.time is not None
         if self.options.time_format is not None:
             return TimeFormat(self.options.time_format)
-        cells = self.inner.look(self.time)
-        if cells and all(isinstance(cell, str) for cell in cells):
-            orders = readings(cells)
-            if orders:
-                return TimeFormat(orders[0]) if len(orders) == 1 else self._order(orders, cells)
+        cells = self.inner.look(str(self.time))
+        if cells and all(isinstance(cell, str) for cell in cells) and (orders := readings(cells)):
+            return TimeFormat(orders[0]) if len(orders) == 1 else self._order(orders, cells)
         before = self.options.hints.get("time_format", "")
         if "%" in before:
             return TimeFormat(before)
         numbers = _numbers(cells)
-        if numbers is None:
-            return TimeFormat("iso")  # whose reader knows durations and types, and says what is no time
-        return TimeFormat(epoch_unit(numbers) or "number")
-
-    @property
-    def hints(self) -> Mapping[str, str]:
-        """Of the table within."""
-        return self.inner.hints
-
-    @property
-    def decisions(self) -> list[str]:
-        """How the table is read, and its times where they were looked for."""
-        told = list(self.inner.decisions)
-        name = self.__dict__.get("time")
-        if name is not None and self.options.time is None:
-            typed = self.inner.columns()[name].kind == "time" and self.kind not in ("csv", "ndjson")
-            what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
-            plain = typed or not self._reads_times
-            told.append(f"times in {what}" + ("" if plain else f", written as {self.time_format.words}"))
-        if name is not None and self.inner.time is None and self._reads_times and len(self.zones.offsets) > 1:
-            told.append(f"times with the UTC offsets {' and '.join(self.zones.offsets[:3])} are shown in UTC")
-        for name, why in self.left_out_columns.items():
-            told.append(f"column {name!r} {why}, so it is left out (name all features with --columns to keep it)")
-        return told
-
-    @property
-    def _reads_times(self) -> bool:
-        return bool(self.selection) or not self.copies_times
-
-    def detected(self) -> dict[str, str]:
-        """Decisions that later tables may need: how times and numbers are written."""
-        found = {"time": ",".join(self.time_columns)} if self.time else {}
-        if self.time and self.inner.time is None and self.time_format.settled:
-            found["time_format"] = self.time_format.name
-        if self.options.time == NONE:
-            found["time"] = NONE
-        return found | dict(self.inner.hints)
-
-    @property
-    def missing_found(self) -> Counter[str]:
-        """Of the table within."""
-        return self.inner.missing_found
-
-    @property
-    def units(self) -> Mapping[str, str]:
-        """Of the table within."""
-        return self.inner.units
-
-    @property
-    def skipped(self) -> int:
-        """Of the table within."""
-        return self.inner.skipped
-
-    def columns(self) -> Mapping[str, Column]:
-        """Of the table within."""
-        return self.inner.columns()
-
-    @cached_property
-    def _columns(self) -> Mapping[str, Column]:
-        return self.inner.columns()  # asked for once, not once per column
-
-    def files(self) -> Sequence[Source]:
-        """Of the table within."""
-        return self.inner.files()
-
-    def look(self, name: str) -> list[Any]:
-        """Of the table within."""
-        return self.inner.look(name)
-
-    def share(self) -> float | None:
-        """Of the table within."""
-        return self.inner.share()
-
-    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        """The rows that are wanted; ``Batch.times`` reads their times if the column of times is carried."""
-        self.left_out = 0
-        if not self.selection and (not carried or self.time not in carried):
-            yield from self.inner.batches(features, carried)
-            return
-        name, format = self.time, self.time_format if self._reads_times else None
-        zones = self.zones if format is not None else None  # looks at the first cells, so before a pipe is read
-        assert name is not None
-        self._row_before = None
-        waiting = False  # whether rows were left out since the last row that was not
-        for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
-            if self.clock is not None:
-                joined = {name: _joined(batch.carried[name], batch.carried[self.clock])}
-                batch = replace(batch, carried={**batch.carried, **joined})
-            cells, first = batch.carried[name], int(batch.rows[0]) if len(batch.rows) else 0
-
-            def times(at: Any = None, cells: Any = cells, rows: Any = batch.rows, first: int = first) -> Any:
-                assert format is not None
-                assert zones is not None
-                some = cells if at is None else take_some(cells, at)
-                return self._times(format, zones, some, first if at is None else int(rows[at[0]]))
-
-            if not self.selection:
-                kept = {other: batch.carried[other] for other in carried}
-                yield replace(batch, carried=kept, times=None if format is None else times)
-                continue
-            found, keep = self._kept(batch, cells, first)
-            self.left_out += int((~keep).sum())
-            if keep.any():
-                kept = {other: take_some(batch.carried[other], np.flatnonzero(keep).tolist()) for other in carried}
-                cut = np.diff(np.flatnonzero(keep), prepend=-1) > 1
-                cut[0] |= waiting
-                chosen = found[keep]
-                yield replace(
-                    batch,
-                    rows=batch.rows[keep],
-                    X=batch.X[keep],
-                    carried=kept,
-                    times=lambda at=None, found=chosen: found if at is None else found[at],
-                    clocks=None if batch.clocks is None else batch.clocks[keep],
-                    cut=cut,
-                )
-                waiting = False
-            waiting |= len(keep) > 0 and not keep[-1]
-
-    @cached_property
-    def zones(self) -> Zones:
-        """The UTC offsets of the times."""
-        return Zones(self.name, str(self.time), [] if self.time is None else self.inner.look(self.time))
-
-    def _times(self, format: TimeFormat, zones: Zones, cells: Any, first: int) -> Any:
-        try:
-            return zones.settle(format.read(cells, str(self.time), first), first)
-        except (TypeError, ValueError) as error:
-            raise TableError(f"{self.name}: {error}") from None
-
-    def _kept(self, batch: Batch, cells: Any, first: int) -> tuple[Any, Any]:
-        """The times of all rows of a batch, and which of the rows are wanted."""
-        try:
-            times = self.time_format.read(cells, str(self.time), first)
-            clocks = wall_clocks(times, cells) if batch.clocks is None else batch.clocks
-            settled = self.zones.settle(times, first)
-            # numbers since 1970 are in UTC, by definition
-            moments = settled.tz_localize("UTC") if self.time_format.name in UNITS else settled
-            before = self._row_before or (moments[:0], clocks[:0])
-            self._row_before = moments[-1:], clocks[-1:]
-            keep = self.selection.keep(moments, clocks)
-            self.selection.refuse_repeated(before[0].append(moments), before[1].append(clocks))
-            return settled, keep
-        except (TypeError, ValueError) as error:
-            raise TableError(f"{self.name}: {error}") from None
-
-    def holds_times(self, name: str) -> bool:
-        """Whether a column holds nothing but times."""
-        column = self._columns[name]
-        if column.kind == "time":
-            cells = self.inner.look(name)
-            return not (cells and isinstance(cells[0], str)) or bool(readings(cells)) or _are_clocks(cells)
-        if column.kind == "text":
-            cells = self.inner.look(name)
-            return bool(cells) and bool(readings(cells))
-        if column.kind == "number" and is_called_time(name):
-            numbers = _numbers(self.inner.look(name))
-            return numbers is not None and epoch_unit(numbers) is not None
-        return False
+        # the reader of ISO 8601 knows durations and types, and says what is no time
+        return TimeFormat("iso" if numbers is None else epoch_unit(numbers) or "number")
 
     def _order(self, orders: Sequence[str], cells: Sequence[str]) -> TimeFormat:
         """The order of day and month: the one of the training table, or the only one that fits all rows.
@@ -325,6 +175,98 @@ class TimedTable:
             cells = batch.carried[str(self.time)]
             texts = dict.fromkeys(cells) if isinstance(cells, list) else cells.unique().to_pylist()
             yield [text for text in texts if isinstance(text, str) and text.strip()]
+
+    @cached_property
+    def zones(self) -> Zones:
+        """The UTC offsets of the times."""
+        return Zones(self.name, str(self.time), [] if self.time is None else self.inner.look(self.time))
+
+    @property
+    def decisions(self) -> list[str]:
+        """How the table is read, and its times where they were looked for."""
+        told = list(self.inner.decisions)
+        name = self.__dict__.get("time")
+        if name is not None and self.options.time is None:
+            typed = self._columns[name].kind == "time" and self.kind not in ("csv", "ndjson")
+            what = f"column {name!r}" if self.clock is None else f"columns {name!r} and {self.clock!r}"
+            plain = typed or not self._reads_times
+            told.append(f"times in {what}" + ("" if plain else f", written as {self.time_format.words}"))
+        if name is not None and self.inner.time is None and self._reads_times and len(self.zones.offsets) > 1:
+            told.append(f"times with the UTC offsets {' and '.join(self.zones.offsets[:3])} are shown in UTC")
+        for name, why in self.left_out_columns.items():
+            told.append(f"column {name!r} {why}, so it is left out (name all features with --columns to keep it)")
+        return told
+
+    @property
+    def _reads_times(self) -> bool:
+        return bool(self.selection) or not self.copies_times
+
+    def detected(self) -> dict[str, str]:
+        """Decisions that later tables may need: how times and numbers are written."""
+        found = {"time": ",".join(self.time_columns)} if self.time else {}
+        if self.time and self.inner.time is None and self.time_format.settled:
+            found["time_format"] = self.time_format.name
+        if self.options.time == NONE:
+            found["time"] = NONE
+        return found | dict(self.inner.hints)
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """The rows that are wanted; ``Batch.times`` reads their times if the column of times is carried."""
+        self.left_out, self._row_before = 0, None
+        if not self.selection and (not carried or self.time not in carried):
+            yield from self.inner.batches(features, carried)
+            return
+        if self._reads_times:
+            _ = self.time_format, self.zones  # which look at the first cells, so before a pipe is read
+        waiting = False  # whether rows were left out since the last row that was not
+        for batch in self.inner.batches(features, list(dict.fromkeys((*carried, *self.time_columns)))):
+            cells = batch.carried[str(self.time)]
+            if self.clock is not None:
+                cells = _joined(cells, batch.carried[self.clock])
+            kept = {name: cells if name == self.time else batch.carried[name] for name in carried}
+            batch = replace(batch, carried=kept)
+            if not self.selection:
+                yield replace(batch, times=partial(self._times, cells, batch.rows) if self._reads_times else None)
+                continue
+            found, keep = self._kept(batch, cells)
+            self.left_out += int((~keep).sum())
+            if keep.any():
+                cut = np.diff(np.flatnonzero(keep), prepend=-1) > 1
+                cut[0] |= waiting
+                yield replace(batch.some(keep), times=partial(_of, found[keep]), cut=cut)
+                waiting = False
+            waiting |= len(keep) > 0 and not keep[-1]
+
+    def _times(self, cells: Any, rows: Any, at: Any = None) -> Any:
+        """The times of some cells, or of all."""
+        if at is not None:
+            cells, rows = take(cells, at), rows[at]
+        first = int(rows[0]) if len(rows) else 0
+        try:
+            return self.zones.settle(self.time_format.read(cells, str(self.time), first), first)
+        except (TypeError, ValueError) as error:
+            raise TableError(f"{self.name}: {error}") from None
+
+    def _kept(self, batch: Batch, cells: Any) -> tuple[Any, Any]:
+        """The times of all rows of a batch, and which of the rows are wanted."""
+        first = int(batch.rows[0]) if len(batch.rows) else 0
+        try:
+            times = self.time_format.read(cells, str(self.time), first)
+            clocks = wall_clocks(times, cells) if batch.clocks is None else batch.clocks
+            settled = self.zones.settle(times, first)
+            # numbers since 1970 are in UTC, by definition
+            moments = settled.tz_localize("UTC") if self.time_format.name in UNITS else settled
+            before = self._row_before or (moments[:0], clocks[:0])
+            self._row_before = moments[-1:], clocks[-1:]
+            keep = self.selection.keep(moments, clocks)
+            self.selection.refuse_repeated(before[0].append(moments), before[1].append(clocks))
+            return settled, keep
+        except (TypeError, ValueError) as error:
+            raise TableError(f"{self.name}: {error}") from None
+
+
+def _of(times: Any, at: Any = None) -> Any:
+    return times if at is None else times[at]
 
 
 def _cells(file: Source, names: Sequence[str], most: int) -> Any:
@@ -363,10 +305,3 @@ def _numbers(cells: Sequence[Any]) -> Any:
         return np.array([float(cell) for cell in cells])
     except (TypeError, ValueError):
         return None
-
-
-def take_some(cells: Any, at: Sequence[int]) -> Any:
-    """Some cells of a carried column."""
-    import pyarrow as pa
-
-    return [cells[k] for k in at] if isinstance(cells, list) else cells.take(pa.array(at, pa.int64()))
