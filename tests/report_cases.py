@@ -1,5 +1,7 @@
 """Tables that several tests of the report share: the plant, and one whose names try to break out."""
 
+import json
+
 import pandas as pd
 
 from culpa import PCADetector
@@ -26,3 +28,14 @@ def nasty_report(title="Whose fault is it?"):
     return detector.report(
         pd.DataFrame(PLANT.new.copy(), columns=columns, index=labels), title=title, source="<u>a.csv</u>"
     )
+
+
+class Data(dict):
+    """A dictionary whose items are attributes, too."""
+
+    __getattr__ = dict.__getitem__
+
+
+def content_of(report):
+    """What the JSON of a report says."""
+    return json.loads(report.to_json(), object_hook=Data)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from report_cases import NAMES, NASTY, PLANT, nasty_report
+from report_cases import NAMES, NASTY, PLANT, content_of, nasty_report
 
 from culpa import Explanation, PCADetector
 from culpa._core.words import ordinal
@@ -108,7 +108,7 @@ def seen(page, selector):
 
 
 def worst_of(report):
-    return max(report.content.incidents, key=lambda story: story.score)
+    return max(content_of(report).incidents, key=lambda story: story.score)
 
 
 def wait_until(page, condition, seconds=15):
@@ -155,16 +155,16 @@ def test_opens_offline_with_everything_in_place(visit, plant):
     report = plant.report
     page = visit(plant.path)
     assert page.title() == "Whose fault is it?"
-    assert page.locator("#verdict").inner_text() == report.content.overview.verdict
+    assert page.locator("#verdict").inner_text() == content_of(report).overview.verdict
     assert seen(page, "main h2")[:3] == ["Overview", "Control charts", "Incidents"]
-    assert page.locator(".incidents tbody tr").count() == len(report.content.incidents) == 18
+    assert page.locator(".incidents tbody tr").count() == len(content_of(report).incidents) == 18
     for plot in ("chart", "waterfall", "blame", "history", "trend", "heatmap", "variance", "loadings"):
         assert page.locator(f"#{plot} .main-svg").first.is_visible(), plot
     assert (
         page.locator("#chart .scatterlayer .trace").nth(1).locator("path.point").count()
-        == report.content.overview.flagged
+        == content_of(report).overview.flagged
     )
-    worst = max(report.content.incidents, key=lambda story: story.score)
+    worst = max(content_of(report).incidents, key=lambda story: story.score)
     assert page.locator("#details-sentence").inner_text() == worst.sentence  # the worst is open at the start
 
 
@@ -202,9 +202,9 @@ def test_click_on_a_point_opens_its_waterfall(visit, plant):
 
 def test_rows_above_a_limit_that_does_not_flag_have_hollow_marks(visit, plant):
     page = visit(plant.path)
-    curve = plant.report.content.chart.statistics[1]
+    curve = content_of(plant.report).chart.statistics[1]
     assert (curve.name, curve.own) == ("t2", False)
-    row, value = np.array(plant.report.content.chart.row), np.array(curve.value, dtype=float)
+    row, value = np.array(content_of(plant.report).chart.row), np.array(curve.value, dtype=float)
     expected = np.setdiff1d(row[value > curve.alarm], plant.flagged)
     marks = page.locator("#chart .scatterlayer .trace")
     assert marks.count() == 5  # two lines, two sets of flagged rows, and these
@@ -253,7 +253,7 @@ def test_zoom_and_logarithm(visit, plant):
 def test_sorting(visit, plant):
     report = plant.report
     page = visit(plant.path)
-    stories = report.content.incidents
+    stories = content_of(report).incidents
 
     def order():
         return [
@@ -276,12 +276,12 @@ def test_sorting(visit, plant):
     counts = [stories[i].n_flagged for i in order()]
     assert counts == sorted(counts, reverse=True)
     head("Culprit").get_by_role("button").click()
-    players = report.content.players
+    players = content_of(report).players
 
     def culprit(i):
         story = stories[i]
         blamed = story.onset.culprits or (story.worst.culprits if story.worst else [])
-        return players[blamed[0].player] if blamed else ""
+        return players[blamed[0].feature] if blamed else ""
 
     culprits = [culprit(i) for i in order()]
     assert culprits == sorted(culprits)
@@ -297,7 +297,7 @@ def test_keyboard_alone(visit, plant):
         if page.evaluate("document.activeElement.id") == "chart":
             break
     assert page.evaluate("document.activeElement.id") == "chart"
-    worst = max(report.content.incidents, key=lambda story: story.score)
+    worst = max(content_of(report).incidents, key=lambda story: story.score)
     page.keyboard.press("ArrowLeft")
     before = flagged[np.flatnonzero(flagged == worst.onset.row)[0] - 1]
     assert f"score of {plant.label(before)}" in seen(page, "#waterfall .ytick text")
@@ -305,7 +305,7 @@ def test_keyboard_alone(visit, plant):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.className") == "open":
             break
-    sentences = [story.sentence for story in sorted(report.content.incidents, key=lambda story: -story.score)]
+    sentences = [story.sentence for story in sorted(content_of(report).incidents, key=lambda story: -story.score)]
     assert page.evaluate("document.activeElement.closest('tr').rowIndex") == 1
     for key, place in (("Enter", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1), ("End", 17), ("Home", 0)):
         page.keyboard.press(key)
@@ -326,7 +326,7 @@ def test_histories_and_heat_map_lead_on(visit, plant):
     page.locator("#heatmap").scroll_into_view_if_needed()
     box = page.locator("#heatmap .nsewdrag").bounding_box()
     page.mouse.click(box["x"] + 5, box["y"] + 5)
-    first = report.content.incidents[report.content.heatmap.incidents[0]]
+    first = content_of(report).incidents[content_of(report).heatmap.incidents[0]]
     assert page.locator("#details-sentence").inner_text() == first.sentence
 
 
@@ -334,7 +334,7 @@ def test_rows_without_details_say_so(visit, folder):
     new = pd.DataFrame(np.tile(PLANT.new[:40], (30, 1)), columns=NAMES)
     detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     report = detector.report(new)
-    detailed = {detail.row for detail in report.content.details.rows}
+    detailed = {detail.row for detail in content_of(report).details.rows}
     bare = next(row for row in range(len(new)) if row not in detailed)
     page = visit(report.save(folder / "calm.html"))
     point = page.locator("#chart .scatterlayer .trace").first.locator("path.point").nth(bare).bounding_box()
@@ -351,7 +351,7 @@ def few_details(monkeypatch, cells=480):
 def test_a_flagged_row_without_details_shows_the_nearest_that_has(visit, folder, plant, monkeypatch):
     few_details(monkeypatch)
     report = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES)).report(plant.new)
-    content = report.content
+    content = content_of(report)
     assert content.details.spacing > 1
     detailed = np.array([detail.row for detail in content.details.rows])
     page = visit(report.save(folder / "few.html"))
@@ -392,7 +392,7 @@ def test_the_page_scrolls_to_what_was_clicked(visit, plant, width):
 def test_rows_of_an_incident_one_after_the_other(visit, plant):
     page = visit(plant.path)
     story = worst_of(plant.report)
-    rows = [detail.row for detail in plant.report.content.details.rows if story.first <= detail.row <= story.last]
+    rows = [detail.row for detail in content_of(plant.report).details.rows if story.first <= detail.row <= story.last]
 
     def shown():
         return page.locator("#row-title").inner_text().removeprefix("Row by row: ")
@@ -405,14 +405,14 @@ def test_rows_of_an_incident_one_after_the_other(visit, plant):
     page.locator("#blame").scroll_into_view_if_needed()
     box = page.locator("#blame .nsewdrag").bounding_box()
     page.mouse.click(box["x"] + 3, box["y"] + 5)  # the first part of the incident
-    blame = story.course.blame
-    assert plant.label(blame.first[0]) <= shown() <= plant.label(blame.last[0])
+    first = story.timeline[0]
+    assert plant.label(first.first) <= shown() <= plant.label(first.last)
 
 
 def test_culprits_are_shown_with_the_numbers_of_the_sentence(visit, plant):
     page = visit(plant.path)
-    story = next(s for s in plant.report.content.incidents if len(s.onset.culprits) > 1)
-    line = page.locator(f'.incidents tr[data-incident="{plant.report.content.incidents.index(story)}"]')
+    story = next(s for s in content_of(plant.report).incidents if len(s.onset.culprits) > 1)
+    line = page.locator(f'.incidents tr[data-incident="{content_of(plant.report).incidents.index(story)}"]')
     line.scroll_into_view_if_needed()
     line.click()
     cells = page.locator("#onset .culprits tbody tr:not(.remark)").evaluate_all(
@@ -420,7 +420,7 @@ def test_culprits_are_shown_with_the_numbers_of_the_sentence(visit, plant):
     )
     assert len(cells) == len(story.onset.culprits)
     for (name, _, actual, expected, off, against), told in zip(cells, story.onset.culprits, strict=True):
-        assert name == NAMES[told.player]
+        assert name == NAMES[told.feature]
         assert expected.startswith(told.shown[1])
         assert ("never seen in training" in expected) == (not told.expected_was_seen)
         assert (actual, off, against) == (told.shown[0], told.shown[2], "other features")
@@ -429,8 +429,8 @@ def test_culprits_are_shown_with_the_numbers_of_the_sentence(visit, plant):
     assert f"imply for these {len(cells)} jointly" in text
     assert "cleared the alarm" in text
     for told in story.onset.culprits:
-        for feature, *_, words in told.disagrees_with:
-            assert f"{NAMES[feature]} (which alone implies {words})" in text
+        for other in told.disagrees_with:
+            assert f"{NAMES[other.feature]} (which alone implies {other.shown})" in text
 
 
 def test_p_values_are_shown(visit, folder):
@@ -468,7 +468,7 @@ def test_any_feature_has_a_trend(visit, plant):
 
 def test_details_and_filtered_list_agree(visit, plant):
     page = visit(plant.path)
-    stories = plant.report.content.incidents
+    stories = content_of(plant.report).incidents
 
     def listed():
         return page.locator(".incidents tbody tr td:last-child").all_inner_texts()
@@ -646,8 +646,8 @@ def test_thousands_of_marks(visit, folder):
     page = visit(report.save(folder / "many.html"))
     path = page.locator("#chart .shapelayer path").evaluate_all("nodes => nodes.map(n => n.getAttribute('d'))")
     longest = max(path, key=len)
-    assert longest.count("M") == sum(count > 0 for count in report.content.chart.marks) > 1500
-    assert sum(report.content.chart.marks) == (detector.predict(new) == -1).sum()
+    assert longest.count("M") == sum(count > 0 for count in content_of(report).chart.marks) > 1500
+    assert sum(content_of(report).chart.marks) == (detector.predict(new) == -1).sum()
     assert page.locator(".pager").is_visible()
     page.locator(".pager button", has_text="More").click()
     assert "51 to 100 of 250" in page.locator(".pager").inner_text()

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from report_cases import NAMES, NASTY, PLANT, nasty_report
+from report_cases import NAMES, NASTY, PLANT, content_of, nasty_report
 from typer.testing import CliRunner
 
 from culpa import PCADetector
 from culpa._core.words import in_percent
 from culpa.cli import app
 from culpa.report import page
-from culpa.report.downsampling import marks
+from culpa.report.chart import marks
 from culpa.report.size_limits import Caps
 
 
@@ -82,7 +82,7 @@ def test_incidents_and_chart_equal_the_detector(detector, report):
         assert story["score"] == incident.score
         assert story["p_value"] is None  # the limit is a formula
         blamed = story["onset"]["culprits"] or (story["worst"] or {"culprits": []})["culprits"]
-        assert [content["players"][one["player"]] for one in blamed] == [one.feature for one in incident.culprits]
+        assert [content["players"][one["feature"]] for one in blamed] == [one.feature for one in incident.culprits]
     statistics = detector.statistics(new())
     for curve in content["chart"]["statistics"]:
         np.testing.assert_allclose(curve["value"], statistics[curve["name"]], rtol=1e-5)
@@ -97,7 +97,7 @@ def test_incidents_and_chart_equal_the_detector(detector, report):
 def test_history_of_a_single_culprit_is_what_explain_expects(detector, report):
     why = detector.explain(new())
     single = 0
-    for story in report.content.incidents:
+    for story in content_of(report).incidents:
         if story.history is None:
             assert not story.onset.culprits
             continue
@@ -112,10 +112,10 @@ def test_history_of_a_single_culprit_is_what_explain_expects(detector, report):
 
 
 def test_heat_map_has_the_shares_of_the_worst_rows(detector, report):
-    heat = report.content.heatmap
+    heat = content_of(report).heatmap
     why = detector.explain(new())
     for column, incident in enumerate(heat.incidents):
-        peak = report.content.incidents[incident].peak
+        peak = content_of(report).incidents[incident].peak
         for line, name in zip(heat.share, heat.players, strict=True):
             share = why.values[peak, NAMES.index(name)] / why.score[peak]
             assert line[column] == pytest.approx(share, rel=1e-3, abs=1e-12)
@@ -132,7 +132,7 @@ def test_sampled_values_have_error_bars():
     X = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 40)) + 0.3 * rng.normal(size=(300, 40))
     detector = PCADetector(3).fit(X)
     X[:3, 7] += 6
-    content = detector.report(X[:20], n_orders=192).content
+    content = content_of(detector.report(X[:20], n_orders=192))
     why = detector.explain(X[:20], n_orders=192)
     half = why.interval()[1] - why.values
     assert not content.details.exact
@@ -187,11 +187,11 @@ def check_everything_flagged_is_there(detector, X, content):
 def test_ten_thousand_rows_stay_below_6_MB(share, d):
     detector, X = many_rows(10_000, share, d)
     report = detector.report(X)
-    check_everything_flagged_is_there(detector, X, report.content)
+    check_everything_flagged_is_there(detector, X, content_of(report))
     assert len(report.to_html().encode()) < 6e6
     if share > 0.1:
-        assert len(report.content.incidents) == 250
-        assert any("worst of" in note for note in report.content.overview.notes)
+        assert len(content_of(report).incidents) == 250
+        assert any("worst of" in note for note in content_of(report).overview.notes)
 
 
 def test_long_names_do_not_count_many_times():
@@ -203,15 +203,15 @@ def test_long_names_do_not_count_many_times():
         pd.DataFrame(X.to_numpy(), columns=columns, index=[f"batch {'x' * 200} {i}" for i in range(10_000)])
     )
     assert len(report.to_html().encode()) < 6e6
-    assert len(report.content.incidents) == 250
+    assert len(content_of(report).incidents) == 250
 
 
 def test_a_long_table_stays_below_12_MB():
     detector, X = many_rows(250_000, 0.01, d=5)
     report = detector.report(X)
-    check_everything_flagged_is_there(detector, X, report.content)
+    check_everything_flagged_is_there(detector, X, content_of(report))
     assert len(report.to_html().encode()) < 12e6
-    assert len(report.content.details.rows) >= 2000
+    assert len(content_of(report).details.rows) >= 2000
 
 
 # ---- what a detector with default settings shows ----
@@ -223,7 +223,7 @@ def default():
 
 
 def test_charts_of_the_default_detector(default):
-    content = default.report(new()).content
+    content = content_of(default.report(new()))
     assert [(curve.name, curve.own) for curve in content.chart.statistics] == [
         ("mahalanobis", True),
         ("spe", False),
@@ -235,14 +235,14 @@ def test_charts_of_the_default_detector(default):
 
 def test_false_alarms_on_held_out_rows_are_told(default, detector):
     rate = default.false_alarm_rate_
-    content = default.report(new()).content
+    content = content_of(default.report(new()))
     fact = next(fact for fact in content.overview.facts if fact.name == "False alarms")
     value, low, high = in_percent(rate)
     assert fact.value == f"{value}%"
     assert fact.note == f"of held-out normal rows, 95% interval {low} to {high}%"
     settings = {fact.name: fact.value for fact in content.model.settings}
     assert settings["false alarms"].startswith(f"held-out rows: {fact.value} above the 99% limit, 95% interval")
-    formula = detector.report(new()).content
+    formula = content_of(detector.report(new()))
     assert "False alarms" not in [fact.name for fact in formula.overview.facts]
     settings = {fact.name: fact.value for fact in formula.model.settings}
     assert settings["false alarms"] == "not known, because the limit is a formula"
@@ -252,11 +252,11 @@ def test_the_likelihood_of_each_number_of_components_is_told(default, detector):
     report = default.report(new())
     curve = default.fitted.components.log_likelihood
     assert len(curve) == len(NAMES) - 1
-    np.testing.assert_allclose(report.content.model.likelihood, curve - curve.max(), rtol=1e-5, atol=1e-9)
-    assert report.content.model.likelihood[report.content.model.n_components - 1] == 0
+    np.testing.assert_allclose(content_of(report).model.likelihood, curve - curve.max(), rtol=1e-5, atol=1e-9)
+    assert content_of(report).model.likelihood[content_of(report).model.n_components - 1] == 0
     assert 'id="likelihood"' in report.to_html()
     plain = detector.report(new())
-    assert plain.content.model.likelihood == []
+    assert content_of(plain).model.likelihood == []
     assert 'id="likelihood"' not in plain.to_html()
 
 
@@ -265,9 +265,9 @@ def test_the_likelihood_of_each_number_of_components_is_told(default, detector):
 
 def verdict(detector, X, **options):
     report = detector.report(X, **options)
-    assert page.to_page(report.content).startswith("<!doctype html>")
+    assert page.to_page(content_of(report)).startswith("<!doctype html>")
     json.loads(report.to_json())
-    return report.content.overview
+    return content_of(report).overview
 
 
 def test_nothing_flagged(detector):
@@ -305,12 +305,12 @@ def test_missing_cells_and_empty_rows(detector):
     X.iloc[61] = np.nan
     X.iloc[[0, -1]] = np.nan
     report = detector.report(X)
-    assert report.content.overview.empty_rows == 3
-    assert "3 rows without any observed feature: no score, not flagged." in report.content.overview.notes
-    assert report.content.chart.statistics[0].value[61] is None
-    detail = next(detail for detail in report.content.details.rows if detail.row == 60)
+    assert content_of(report).overview.empty_rows == 3
+    assert "3 rows without any observed feature: no score, not flagged." in content_of(report).overview.notes
+    assert content_of(report).chart.statistics[0].value[61] is None
+    detail = next(detail for detail in content_of(report).details.rows if detail.row == 60)
     assert detail.missing == list(range(6, 12))
-    assert 61 not in {detail.row for detail in report.content.details.rows}
+    assert 61 not in {detail.row for detail in content_of(report).details.rows}
     why = detector.explain(X.iloc[[60]])
     np.testing.assert_allclose(detail.value, why.values[0, detail.player])
 
@@ -338,7 +338,7 @@ def test_rows_without_a_score_are_not_normal_ones(detector):
 def test_groups(detector):
     groups = {"flows": NAMES[:4], "temperatures": NAMES[8:]}
     report = detector.report(new(), groups=groups)
-    content = report.content
+    content = content_of(report)
     assert content.players == ["flows", *NAMES[4:8], "temperatures"]
     assert content.members[0] == [0, 1, 2, 3]
     why = detector.explain(new(), groups=groups)
@@ -353,7 +353,7 @@ def test_groups_of_past_values():
     detector = PCADetector(lags=1).fit(normal())
     detector.units_ = {NAMES[2]: "m3/h"}
     groups = {"past": [f"{NAMES[0]} (t-1)", f"{NAMES[2]} (t-1)"]}
-    content = detector.report(new(), groups=groups).content
+    content = content_of(detector.report(new(), groups=groups))
     why = detector.explain(new(), groups=groups)
     names = [feature.name for feature in content.features]
     at = names.index(f"{NAMES[2]} (t-1)")
@@ -375,7 +375,7 @@ def test_groups_of_past_values():
 @pytest.mark.parametrize("statistic", ["t2", "mse", "mahalanobis", "combined"])
 def test_other_statistics(statistic):
     detector = PCADetector(statistic=statistic).fit(normal())
-    content = detector.report(new()).content
+    content = content_of(detector.report(new()))
     assert content.chart.statistics[0].name == statistic
     assert {curve.name for curve in content.chart.statistics} == {"spe", "t2", statistic}
     assert content.overview.flagged == (detector.predict(new()) == -1).sum() > 0
@@ -383,7 +383,7 @@ def test_other_statistics(statistic):
 
 def test_lags():
     detector = PCADetector(lags=1).fit(normal())
-    content = detector.report(new()).content
+    content = content_of(detector.report(new()))
     assert content.players == NAMES
     why = detector.explain(new())
     for detail in content.details.rows:
@@ -392,7 +392,7 @@ def test_lags():
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_names_that_only_the_new_rows_have():
-    content = PCADetector().fit(PLANT.normal).report(new()).content
+    content = content_of(PCADetector().fit(PLANT.normal).report(new()))
     assert content.players == NAMES
     assert all("flow_" in story.sentence or "ure_" in story.sentence for story in content.incidents)
 
@@ -400,7 +400,7 @@ def test_names_that_only_the_new_rows_have():
 def test_almost_everything_is_not_everything():
     detector = PCADetector(confidence=0.9997).fit(normal())
     report = detector.report(pd.concat([new() + 100, new().iloc[:1]], ignore_index=True))
-    overview = report.content.overview
+    overview = content_of(report).overview
     assert overview.verdict.startswith("Most rows, 400 of 401 rows (99.75%), are above the 99.97% limit")
     assert "100%" not in overview.facts[1].note
     assert "<td>99.97%</td>" in report.to_html()
@@ -408,32 +408,32 @@ def test_almost_everything_is_not_everything():
 
 def test_times(detector):
     times = pd.date_range("2024-03-05 10:00", periods=400, freq="1min")
-    chart = detector.report(new(times)).content.chart
+    chart = content_of(detector.report(new(times))).chart
     assert (chart.time, chart.axis, chart.x[61], chart.label) == (True, "time", "2024-03-05 11:01", None)
     named = new().assign(when=times)
-    again = detector.report(named, time="when").content
+    again = content_of(detector.report(named, time="when"))
     assert (again.chart.x, again.chart.axis) == (chart.x, "when")
     assert again.incidents[0].start == chart.x[again.incidents[0].first]
-    zoned = detector.report(new(times.tz_localize("Europe/Paris"))).content.chart
+    zoned = content_of(detector.report(new(times.tz_localize("Europe/Paris")))).chart
     assert zoned.x == chart.x
-    numbers = detector.report(new(), time=np.arange(400) * 0.5).content.chart
+    numbers = content_of(detector.report(new(), time=np.arange(400) * 0.5)).chart
     assert (numbers.time, numbers.x[3], numbers.word) == (False, 1.5, "time ")
-    spans = detector.report(new(), time=pd.to_timedelta(np.arange(400), unit="min")).content
+    spans = content_of(detector.report(new(), time=pd.to_timedelta(np.arange(400), unit="min")))
     assert (spans.chart.label[61], spans.chart.word, spans.chart.axis) == ("01:01:00", "time ", "position in the table")
 
 
 def test_labels(detector):
     names = [f"batch {i}" for i in range(400)]
-    content = detector.report(new(names)).content
+    content = content_of(detector.report(new(names)))
     assert content.chart.x is None
     assert content.chart.label == names
     assert content.incidents[0].start == names[content.incidents[0].first]
-    plain = detector.report(new()).content.chart
+    plain = content_of(detector.report(new())).chart
     assert (plain.x, plain.label) == (None, None)
-    shuffled = detector.report(new().iloc[::-1]).content
+    shuffled = content_of(detector.report(new().iloc[::-1]))
     assert shuffled.chart.x is None
     assert shuffled.chart.label[0] == 399
-    arrays = PCADetector().fit(PLANT.normal).report(PLANT.new).content
+    arrays = content_of(PCADetector().fit(PLANT.normal).report(PLANT.new))
     assert arrays.players[3] == "x3"
 
 

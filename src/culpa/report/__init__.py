@@ -1,6 +1,6 @@
 """One HTML file that tells everything about new rows: overview, charts, incidents, culprits, model. It opens offline."""
 
-from dataclasses import asdict
+import copy
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,28 +13,28 @@ from culpa.io.tables import Source
 from culpa.jobs import Summary
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import Times
-from culpa.report.content import Content, content
+from culpa.report.content import content
 from culpa.report.from_table import content_of_table
 from culpa.report.page import to_json, to_page
 
-__all__ = ["Content", "Report", "make_report", "report_on"]
+__all__ = ["Report", "make_report", "report_on"]
 
 
 class Report:
     """A report on new rows, as a page and as data."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
 
     def __repr__(self) -> str:
-        return f"<Report: {self.content.overview.verdict}>"
+        return f"<Report: {self.content['overview']['verdict']}>"
 
     def _repr_html_(self) -> str:
-        return frame(self.to_html(), self.content.title)
+        return frame(self.to_html(), self.content["title"])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the page shows, as plain lists, numbers and texts."""
-        return asdict(self.content)
+        return copy.deepcopy(self.content)
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""
@@ -59,8 +59,8 @@ class Report:
     @property
     def summary(self) -> Summary:
         """How many rows, flagged rows, rows without a score and incidents there are."""
-        overview = self.content.overview
-        return Summary(overview.rows, overview.flagged, overview.empty_rows, overview.incidents)
+        overview = self.content["overview"]
+        return Summary(*(overview[name] for name in ("rows", "flagged", "empty_rows", "incidents")))
 
 
 def is_json(path: Path) -> bool:

@@ -1,59 +1,32 @@
 """The control charts of a report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from culpa._core.types import Floats, Positions
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident
 from culpa.plots.content import ControlChart, thin
 from culpa.plots.text import TITLES
-from culpa.report.downsampling import marks
-from culpa.report.heat import worst
-from culpa.report.model_page import Limit, limits
-from culpa.report.numbers import Number, numbers
-from culpa.report.phrases import Label, Labels, place
+from culpa.report.incidents import worst
+from culpa.report.model_page import limits
+from culpa.report.phrases import Labels, numbers, place
 from culpa.report.size_limits import Caps
 
 _SHADES = 200  # incidents that are shaded; all flagged rows are marked
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A statistic over the points of a chart, and the limit above which a point is marked."""
-
-    name: str
-    title: str
-    own: bool
-    limits: list[Limit]
-    alarm: float
-    value: list[Number]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Points of the control charts: rows of the table, where they lie, and how many flagged rows each marks.
-
-    ``x`` is ``None`` where rows lie at their positions, ``label`` where the label is ``x``. ``word`` stands before a label.
-    """
-
-    time: bool
-    axis: str
-    word: str
-    log: bool
-    row: list[int]
-    x: list[Label] | None
-    label: list[Label] | None
-    marks: list[int]
-    statistics: list[Curve]
-    shades: list[tuple[Label, Label]]
-
-
 def charts(
     fitted: FittedDetector, chart: ControlChart, listed: Sequence[Incident], time_name: str | None, caps: Caps
-) -> Chart:
-    """The detector's own statistic first."""
+) -> dict[str, Any]:
+    """Points of the control charts: rows of the table, where they lie, and how many flagged rows each marks.
+
+    The detector's own statistic comes first; ``alarm`` is the limit above which a point is marked. ``x`` is ``None`` where
+    rows lie at their positions, ``label`` where the label is ``x``. ``word`` stands before a label.
+    """
     marked = marks(chart.flagged, chart.own_statistic.values, caps.marks)
     keep = np.zeros(len(chart.flagged), dtype=bool)
     keep[marked.rows] = True
@@ -64,25 +37,50 @@ def charts(
     labels = Labels(chart.axis)
     spans = [chart.axis.span(one.first, one.last) for one in worst(listed, _SHADES)]
     everything = limits(fitted, chart.statistics)
-    return Chart(
-        time=chart.axis.in_time,
-        axis=(time_name or "row") if chart.axis.labelled else "position in the table",
-        word="" if chart.axis.in_time else f"{time_name or 'row'} ",
-        log=chart.needs_log,
-        row=labels.rows(rows),
-        x=labels.places(rows),
-        label=labels.texts(rows),
-        marks=counts.tolist(),
-        statistics=[
-            Curve(
-                statistic.name,
-                TITLES[statistic.name],
-                statistic.name == chart.own,
-                [limit for limit in everything if limit.name == statistic.name],
-                float(statistic.alarm),
-                numbers(statistic.values[rows], 6),
-            )
+    return {
+        "time": chart.axis.in_time,
+        "axis": (time_name or "row") if chart.axis.labelled else "position in the table",
+        "word": "" if chart.axis.in_time else f"{time_name or 'row'} ",
+        "log": chart.needs_log,
+        "row": labels.rows(rows),
+        "x": labels.places(rows),
+        "label": labels.texts(rows),
+        "marks": counts.tolist(),
+        "statistics": [
+            {
+                "name": statistic.name,
+                "title": TITLES[statistic.name],
+                "own": statistic.name == chart.own,
+                "limits": [limit for limit in everything if limit["name"] == statistic.name],
+                "alarm": float(statistic.alarm),
+                "value": numbers(statistic.values[rows], 6),
+            }
             for statistic in sorted(chart.statistics, key=lambda one: one.name != chart.own)
         ],
-        shades=[(place(start), place(end)) for start, end in spans],
-    )
+        "shades": [(place(start), place(end)) for start, end in spans],
+    }
+
+
+class Marks(NamedTuple):
+    """Rows that carry a mark, in order, and how many flagged rows each mark stands for."""
+
+    rows: Positions
+    counts: Positions
+
+
+def marks(flagged: NDArray[np.bool_], severity: Floats, most: int) -> Marks:
+    """A mark for every flagged row; with more than ``most`` of them, neighbours share one, drawn at the worst.
+
+    Neighbours are rows in the same stretch, of which there are ``most`` over the whole table.
+
+    >>> severity = np.array([9.0, 1.0, 8.0, 9.5, 1.0, 7.0])
+    >>> marks(severity > 5, severity, most=3)
+    Marks(rows=array([0, 3, 5]), counts=array([1, 2, 1]))
+    """
+    rows = np.flatnonzero(flagged)
+    if len(rows) <= most:
+        return Marks(rows, np.ones(len(rows), dtype=np.intp))
+    stretch = rows // -(-len(flagged) // most)
+    worst_first = np.lexsort((-severity[rows], stretch))
+    _, first, counts = np.unique(stretch[worst_first], return_index=True, return_counts=True)
+    return Marks(rows[worst_first][first], counts)

@@ -1,65 +1,32 @@
 """What a report says, as plain data: everything that the page shows, and nothing else."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Unpack
+from typing import Any, Unpack
+
+import numpy as np
 
 from culpa._core.validation import Table
 from culpa._core.warning import EmptyRowsWarning, without_warnings
-from culpa._core.words import count
+from culpa._core.words import count, in_percent, ordinal, share
 from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector
-from culpa.monitoring import find_incidents
+from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.finder import units_of_columns
 from culpa.monitoring.incidents import Search, shown_names, units_of
 from culpa.plots.content import ControlChart
-from culpa.report.chart import Chart, charts
-from culpa.report.courses import courses
-from culpa.report.detailed_rows import first_to_explain, rows_to_explain
-from culpa.report.details import Details, details
-from culpa.report.heat import HeatMap, heat_map, worst
-from culpa.report.histories import histories
-from culpa.report.model_page import ModelPage, fingerprint, model_page
-from culpa.report.overview import Overview, left_out, overview
+from culpa.plots.text import TITLES
+from culpa.report.chart import charts
+from culpa.report.incidents import heat_map, histories, incident_dicts, worst
+from culpa.report.model_page import fact, fingerprint, model_page
 from culpa.report.phrases import Labels
+from culpa.report.rows import DetailedRows, details, first_to_explain, rows_to_explain
 from culpa.report.size_limits import Caps
-from culpa.report.stories import Story, stories
-from culpa.report.trends import Trends, trends
+from culpa.report.trends import trends
+from culpa.report.verdict import verdict
 
-FORMAT = 2
-
-
-@dataclass(frozen=True)
-class Feature:
-    """Something that has a reading in every row: a column, or a past value of one that was asked for by name.
-
-    ``decimals`` are those of its readings wherever the page shows them; negative for large numbers.
-    """
-
-    name: str
-    unit: str
-    decimals: int
-
-
-@dataclass(frozen=True)
-class Content:
-    """A report. ``members`` are the features of each player, by position; ``noun`` is what a column is called."""
-
-    format: int
-    title: str
-    created: str
-    noun: str
-    features: list[Feature]
-    players: list[str]
-    members: list[list[int]]
-    overview: Overview
-    chart: Chart
-    incidents: list[Story]
-    details: Details
-    trends: Trends
-    heatmap: HeatMap
-    model: ModelPage
+FORMAT = 3
 
 
 def content(
@@ -70,8 +37,13 @@ def content(
     title: str = "Whose fault is it?",
     source: str = "",
     **options: Unpack[BlameOptions],
-) -> Content:
-    """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`."""
+) -> dict[str, Any]:
+    """Everything a report on the rows of a table says; the arguments are those of `PCADetector.report`.
+
+    ``features`` are things that have a reading in every row: columns, or past values that were asked for by name;
+    ``decimals`` are those of their readings wherever the page shows them, negative for large numbers. ``members`` are the
+    features of each player, by position, and ``noun`` is what a column is called.
+    """
     explainer = fitted.explainer(**options)
     with without_warnings(EmptyRowsWarning):  # the report itself tells how many rows are empty
         found = find_incidents(fitted, table, search, **options)
@@ -92,41 +64,139 @@ def content(
     } | {name: repr(value) for name, value in options.items()}
     charted = charts(fitted, chart, listed, None if search.times is None else search.time_name, caps)
     reading = explainer.columns.read(table)
-    told = stories(
-        why,
-        listed,
-        courses(why, listed, labels, caps.courses),
-        histories(explainer, why, reading, chart.axis, listed, caps.history),
-        labels,
-    )
+    around = histories(explainer, why, reading, chart.axis, listed, caps.history)
+    told = incident_dicts(why, listed, around, labels, caps.courses)
     kept = trends(explainer, reading, why.feature_names, listed, labels, caps.trends)
-    notes = left_out(chart, found, listed, told, detailed, kept, caps)
-    return Content(
-        format=FORMAT,
-        title=title,
-        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        noun=fitted.noun,
-        features=[
-            Feature(*one)
-            for one in zip(
-                why.feature_names,
-                units_of_columns(explainer, all_units),
-                decimals_of_columns(fitted, explainer.columns),
-                strict=True,
-            )
-        ],
-        players=list(why.player_names),
-        members=[list(members) for members in why.players],
-        overview=overview(fitted, table, chart, found, source, charted.word, notes),
-        chart=charted,
-        incidents=told,
-        details=details(fitted, explainer, why, detailed, labels, bars),
-        trends=kept,
-        heatmap=heat_map(why, detailed.rows, listed),
-        model=model_page(fitted, chart.statistics, all_units, settings),
+    notes = _left_out(chart, found, listed, told, detailed, kept, caps)
+    columns = zip(
+        why.feature_names,
+        units_of_columns(explainer, all_units),
+        decimals_of_columns(fitted, explainer.columns),
+        strict=True,
     )
+    return {
+        "format": FORMAT,
+        "title": title,
+        "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "noun": fitted.noun,
+        "features": [{"name": name, "unit": unit, "decimals": decimals} for name, unit, decimals in columns],
+        "players": list(why.player_names),
+        "members": [list(members) for members in why.players],
+        "overview": _overview(fitted, table, chart, found, source, charted["word"]) | {"notes": notes},
+        "chart": charted,
+        "incidents": told,
+        "details": details(fitted, explainer, why, detailed, labels, bars),
+        "trends": kept,
+        "heatmap": heat_map(why, detailed.rows, listed),
+        "model": model_page(fitted, chart.statistics, all_units, settings),
+    }
 
 
 def _described(fitted: FittedDetector, table: Table, source: str) -> str:
     n, d = table.array.shape
     return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, fitted.noun)}"
+
+
+def _overview(
+    fitted: FittedDetector, table: Table, chart: ControlChart, found: Incidents, source: str, word: str
+) -> dict[str, Any]:
+    """The first things to know. The mood is "calm", "unsure" or "alarm"; ``word`` stands before a row's label."""
+    n, labels = len(table.array), Labels(chart.axis)
+    scored = ~np.isnan(chart.own_statistic.values)
+    first = max(found, key=lambda incident: incident.score).sentence if len(found) else None
+    text, mood = verdict(
+        chart.flagged, scored, len(found), fitted.coverage, first, lambda row: f"{word}{labels.text(row)}"
+    )
+    return {
+        "verdict": text,
+        "mood": mood,
+        "rows": n,
+        "flagged": found.n_flagged,
+        "empty_rows": n - int(scored.sum()),
+        "incidents": len(found),
+        "facts": _facts(fitted, table, chart, found, source),
+    }
+
+
+def _facts(
+    fitted: FittedDetector, table: Table, chart: ControlChart, found: Incidents, source: str
+) -> list[dict[str, str]]:
+    n, d = table.array.shape
+    labels, model = Labels(chart.axis), fitted.ppca
+    span = " to ".join(dict.fromkeys(str(labels.text(at)) for at in (0, n - 1))) if chart.axis.in_time else source
+    missing = int(np.isnan(table.array).sum())
+    modes = "" if fitted.n_modes is None else f"{count(fitted.n_modes, 'mode')}, up to "
+    some_scored = not np.isnan(chart.own_statistic.values).all()
+    return [
+        fact("Rows", f"{n:,}", span),
+        fact(
+            "Flagged",
+            f"{found.n_flagged:,}",
+            f"{share(found.n_flagged / n)} of the rows" if some_scored else "no row has a score",
+        ),
+        fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
+        fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
+        *_false_alarms(fitted),
+        fact(
+            f"{fitted.noun}s".capitalize(),
+            f"{d:,}",
+            f"{count(missing, 'cell')} missing" if missing else "no cell missing",
+        ),
+        fact(
+            "Model",
+            f"{modes}{count(fitted.n_components, 'component')}",
+            f"{share(fitted.explained_variance)} of the variance, from {model.n_samples_:,.0f} normal rows",
+        ),
+    ]
+
+
+def _false_alarms(fitted: FittedDetector) -> list[dict[str, str]]:
+    rate = fitted.false_alarm_rate
+    if rate is None:
+        return []
+    value, low, high = in_percent(rate)
+    return [fact("False alarms", f"{value}%", f"of held-out normal rows, 95% interval {low} to {high}%")]
+
+
+def _left_out(
+    chart: ControlChart,
+    found: Incidents,
+    listed: Sequence[Incident],
+    told: Sequence[dict[str, Any]],
+    detailed: DetailedRows,
+    trends: dict[str, Any],
+    caps: Caps,
+) -> list[str]:
+    """What the report leaves out, and why."""
+    n, empty = len(chart.flagged), int(np.isnan(chart.own_statistic.values).sum())
+    notes = []
+    if empty:
+        notes.append(f"{count(empty, 'row')} without any observed feature: no score, not flagged.")
+    loose = found.n_flagged - sum(incident.n_flagged for incident in found)
+    if loose:
+        notes.append(f"{count(loose, 'flagged row')} in stretches too short to be an incident.")
+    if len(listed) < len(found):
+        notes.append(f"The {len(listed):,} worst of {len(found):,} incidents are listed.")
+    if n > caps.points:
+        marked = "each flagged row is marked"
+        if found.n_flagged > caps.marks:
+            marked = "flagged rows close to each other share a mark, at the worst of them"
+        notes.append(f"Charts show the highest and lowest of {n:,} rows in every stretch; {marked}.")
+    if len(detailed.rows) < n - empty:
+        notes.append(_detailed(detailed))
+    dropped = sum(not one["timeline"] and one["first"] != one["last"] for one in told)
+    if dropped:
+        notes.append(f"How they went on is not kept for {count(dropped, 'incident')} with lower scores.")
+    if trends["n_left_out"]:
+        notes.append(f"Trends are not kept for {count(trends['n_left_out'], 'feature')} that moved least.")
+    return notes
+
+
+def _detailed(detailed: DetailedRows) -> str:
+    kept = f"Details are kept for {count(len(detailed.rows), 'row')}:"
+    if detailed.spacing == 1:
+        return f"{kept} every flagged row of the listed incidents, and the worst other rows."
+    ends = "the onset and the worst row of every listed incident"
+    if detailed.spacing is None:
+        return f"{kept} {ends}, and the worst other rows."
+    return f"{kept} {ends}, every {ordinal(detailed.spacing)} flagged row of it, and the worst other rows."

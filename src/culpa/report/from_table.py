@@ -14,7 +14,7 @@ from culpa.jobs.batches import ADVICE, codes_for
 from culpa.jobs.following import Following, advice_on_order, time_of
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
-from culpa.report.content import Content, content
+from culpa.report.content import content
 
 
 def content_of_table(
@@ -27,7 +27,7 @@ def content_of_table(
     report: Callable[[str], None] = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
-) -> Content:
+) -> dict[str, Any]:
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
     names = fitted.columns.names
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))

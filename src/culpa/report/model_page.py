@@ -3,7 +3,6 @@
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -17,53 +16,19 @@ from culpa.jobs import Description, describe_detector
 from culpa.models import MixturePPCA
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
-from culpa.report.numbers import Number, numbers
+from culpa.report.phrases import numbers
 
 _COMPONENTS, _FEATURES = 20, 40  # that the picture of loadings shows at most
 _PARTS = ("numpy", "scipy", "scikit-learn", "pandas", "narwhals", "numba", "plotly", "jinja2")
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A name, what it is, and perhaps a remark."""
-
-    name: str
-    value: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A control limit; the one that ``decides`` is the detector's own."""
-
-    name: str
-    title: str
-    confidence: float
-    value: float
-    decides: bool
-
-
-@dataclass(frozen=True)
-class ModelPage:
-    """What the model is and where the report comes from."""
-
-    features: list[dict[str, Any]]
-    n_components: int
-    explained_variance_ratio: list[Number]
-    likelihood: list[Number]  # of held-out rows for 1, 2, ... components, less the highest; empty if not known
-    loadings: list[list[Number]]
-    loadings_of: list[str]
-    loadings_note: str
-    limits: list[Limit]
-    settings: list[Fact]
-    warnings: list[str]
-    versions: dict[str, str]
-
-
 def model_page(
     fitted: FittedDetector, statistics: Sequence[Statistic], units: Sequence[str], settings: Mapping[str, str]
-) -> ModelPage:
-    """Describe a detector; ``settings`` are those of the report."""
+) -> dict[str, Any]:
+    """What the model is and where the report comes from; ``settings`` are those of the report.
+
+    ``likelihood`` is that of held-out rows for 1, 2, ... components, less the highest; empty if not known.
+    """
     about = describe_detector(fitted)
     shown = Loadings.of(fitted.model.in_mode(0), n_components=_COMPONENTS, max_features=_FEATURES)
     likelihood = Components.of_fitted(fitted)
@@ -90,19 +55,25 @@ def model_page(
         "parameters": ", ".join(f"{name}={value!r}" for name, value in vars(fitted.settings).items()),
         "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
     }
-    return ModelPage(
-        features=[feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
-        n_components=about.components,
-        explained_variance_ratio=numbers(_explained(fitted)),
-        likelihood=[] if likelihood is None else numbers(likelihood.log_likelihood, 6),
-        loadings=[numbers(line, 5) for line in shown.values],
-        loadings_of=list(shown.names),
-        loadings_note=f"Shown: {' and '.join(left_out)}." if left_out else "",
-        limits=limits(fitted, statistics),
-        settings=[Fact(name, value) for name, value in {**own, **settings}.items()],
-        warnings=about.warnings,
-        versions={"culpa": __version__, "Python": platform.python_version()} | {name: version(name) for name in _PARTS},
-    )
+    return {
+        "features": [feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
+        "n_components": about.components,
+        "explained_variance_ratio": numbers(_explained(fitted)),
+        "likelihood": [] if likelihood is None else numbers(likelihood.log_likelihood, 6),
+        "loadings": [numbers(line, 5) for line in shown.values],
+        "loadings_of": list(shown.names),
+        "loadings_note": f"Shown: {' and '.join(left_out)}." if left_out else "",
+        "limits": limits(fitted, statistics),
+        "settings": [fact(name, value) for name, value in {**own, **settings}.items()],
+        "warnings": about.warnings,
+        "versions": {"culpa": __version__, "Python": platform.python_version()}
+        | {name: version(name) for name in _PARTS},
+    }
+
+
+def fact(name: str, value: str, note: str = "") -> dict[str, str]:
+    """A name, what it is, and perhaps a remark."""
+    return {"name": name, "value": value, "note": note}
 
 
 def _modes(about: Description) -> dict[str, str]:
@@ -136,16 +107,16 @@ def _limit_in_words(fitted: FittedDetector) -> str:
     return f"{fitted.limit_kind}, {share(fitted.confidence)} of normal rows stay below"
 
 
-def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[Limit]:
-    """Limits of all statistics at all confidences."""
+def limits(fitted: FittedDetector, statistics: Sequence[Statistic]) -> list[dict[str, Any]]:
+    """Limits of all statistics at all confidences; the one that ``decides`` is the detector's own."""
     return [
-        Limit(
-            statistic.name,
-            TITLES[statistic.name],
-            confidence,
-            value,
-            statistic.name == fitted.statistic.name and confidence == fitted.confidence,
-        )
+        {
+            "name": statistic.name,
+            "title": TITLES[statistic.name],
+            "confidence": confidence,
+            "value": value,
+            "decides": statistic.name == fitted.statistic.name and confidence == fitted.confidence,
+        }
         for statistic in statistics
         for confidence, value in statistic.limits.items()
     ]

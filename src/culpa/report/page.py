@@ -4,9 +4,9 @@ import base64
 import hashlib
 import json
 from importlib.resources import files
+from typing import Any
 
 from culpa._core.words import share
-from culpa.report.content import Content
 
 _ASSETS = files("culpa.report") / "assets"
 _SCRIPTS = ("words", "drawing", "chart", "incidents", "story", "rows", "trends", "grids", "start")  # in this order
@@ -15,7 +15,7 @@ _SCRIPTS = ("words", "drawing", "chart", "incidents", "story", "rows", "trends",
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def to_page(content: Content) -> str:
+def to_page(content: dict[str, Any]) -> str:
     """One HTML file that needs nothing else."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -34,9 +34,9 @@ def to_page(content: Content) -> str:
     )
 
 
-def to_json(content: Content) -> str:
+def to_json(content: dict[str, Any]) -> str:
     """The same content as data."""
-    return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=vars)
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
 def _script() -> str:

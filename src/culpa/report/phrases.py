@@ -1,12 +1,13 @@
 """Small words and numbers for the page, and what the user calls rows."""
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from culpa._core.words import count as count
 from culpa._core.words import cut
 from culpa.monitoring import digits
 from culpa.monitoring.when import LONGEST_LABEL
@@ -14,6 +15,24 @@ from culpa.plots.content import RowAxis
 from culpa.plots.text import are_days, moment, row_label
 
 Label = str | int | float
+Number = float | None
+
+
+def number(value: Any, digits: int | None = None) -> Number:
+    """A float, to so many significant digits; ``None`` for what is no finite number.
+
+    >>> number(1 / 3), number(1234.5678, 6), number(float("nan"))
+    (0.3333333333333333, 1234.57, None)
+    """
+    value = float(value)
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else float(f"{value:.{digits}g}")
+
+
+def numbers(values: Iterable[Any], digits: int | None = None) -> list[Number]:
+    """A list of such numbers."""
+    return [number(value, digits) for value in values]
 
 
 def in_sd(deviation: float) -> str:

@@ -1,7 +1,7 @@
 """Every feature over all rows, beside what is normal: lowest and highest value of each stretch of rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,42 +9,10 @@ from culpa._core.types import Floats, Positions
 from culpa.columns import Reading
 from culpa.explainer import Explainer
 from culpa.monitoring import Incident
-from culpa.report.numbers import Number, number, numbers
-from culpa.report.phrases import Label, Labels
+from culpa.report.phrases import Labels, Number, number, numbers
 
 _FEWEST, _MOST = 60, 1000  # stretches
 _DIGITS = 6
-
-
-@dataclass(frozen=True)
-class Trend:
-    """A feature: its lowest and highest value in every stretch (``high`` is empty where a stretch is one row).
-
-    ``mean`` and ``sd`` are those of normal rows, one value, or one for each stretch where they depend on the row: on its
-    context, or on how many rows were averaged.
-    """
-
-    feature: int
-    low: list[Number]
-    high: list[Number]
-    mean: list[Number]
-    sd: list[Number]
-
-
-@dataclass(frozen=True)
-class Trends:
-    """Trends of features over stretches of ``step`` rows that begin in the rows ``row``; ``n_left_out`` have none.
-
-    ``x`` has the places of their middle rows, or is ``None`` where these are positions.
-    """
-
-    step: int
-    row: list[int]
-    middle: list[int]
-    x: list[Label] | None
-    label: list[Label] | None
-    features: list[Trend]
-    n_left_out: int
 
 
 def trends(
@@ -54,8 +22,12 @@ def trends(
     listed: Sequence[Incident],
     labels: Labels,
     cap: int,
-) -> Trends:
-    """Trends of as many features, called ``names``, as there is room for; those first that moved in incidents."""
+) -> dict[str, Any]:
+    """Trends of as many features, called ``names``, as there is room for; those first that moved in incidents.
+
+    Stretches of ``step`` rows begin in the rows ``row``; ``x`` has the places of their middle rows, or is ``None`` where
+    these are positions. ``n_left_out`` features have no trend.
+    """
     n, d = reading.cells.shape
     per_value = 1 if n <= min(cap // max(d, 1), _MOST) else 2
     stretches = int(np.clip(cap // (per_value * max(d, 1)), _FEWEST, _MOST))
@@ -64,15 +36,15 @@ def trends(
     shown = _most_moved(names, listed)[: cap // (per_value * len(starts))]
     middle = np.minimum(starts + step // 2, n - 1)
     mean, sd = _normal(explainer, reading.choose(middle))
-    return Trends(
-        step,
-        labels.rows(starts),
-        labels.rows(middle),
-        labels.places(middle),
-        labels.texts(middle),
-        [_trend(k, reading.cells[:, k], starts, mean[:, k], sd[:, k]) for k in sorted(shown)],
-        d - len(shown),
-    )
+    return {
+        "step": step,
+        "row": labels.rows(starts),
+        "middle": labels.rows(middle),
+        "x": labels.places(middle),
+        "label": labels.texts(middle),
+        "features": [_trend(k, reading.cells[:, k], starts, mean[:, k], sd[:, k]) for k in sorted(shown)],
+        "n_left_out": d - len(shown),
+    }
 
 
 def _most_moved(names: Sequence[str], listed: Sequence[Incident]) -> list[int]:
@@ -95,12 +67,20 @@ def _normal(explainer: Explainer, reading: Reading) -> tuple[Floats, Floats]:
     return np.asarray(mean, dtype=np.float64), np.abs(np.asarray(above - mean, dtype=np.float64))
 
 
-def _trend(feature: int, values: Floats, starts: Positions, mean: Floats, sd: Floats) -> Trend:
+def _trend(feature: int, values: Floats, starts: Positions, mean: Floats, sd: Floats) -> dict[str, Any]:
+    """Lowest and highest value of every stretch (``high`` is empty where a stretch is one row).
+
+    ``mean`` and ``sd`` are those of normal rows, one value, or one for each stretch where they depend on the row: on its
+    context, or on how many rows were averaged.
+    """
     low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
-    single = len(starts) == len(values)
-    return Trend(
-        feature, numbers(low, _DIGITS), [] if single else numbers(high, _DIGITS), _one_or_all(mean), _one_or_all(sd)
-    )
+    return {
+        "feature": feature,
+        "low": numbers(low, _DIGITS),
+        "high": [] if len(starts) == len(values) else numbers(high, _DIGITS),
+        "mean": _one_or_all(mean),
+        "sd": _one_or_all(sd),
+    }
 
 
 def _one_or_all(values: Floats) -> list[Number]:

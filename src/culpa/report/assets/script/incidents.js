@@ -5,12 +5,12 @@ const list = { key: "score", falling: true, page: 0, words: "", order: [] };
 const selected = { row: null, x: null, incident: null }; // the row, where it lies, and the incident, -1 for none
 
 const culpritsOf = (story) => (story.onset.culprits.length ? story.onset.culprits : story.worst?.culprits ?? []);
-const culprit = (story) => (culpritsOf(story).length ? playerName(culpritsOf(story)[0].player) : "");
+const culprit = (story) => (culpritsOf(story).length ? playerName(culpritsOf(story)[0].feature) : "");
 const sortKey = (story) => (list.key === "culprit" ? culprit(story) : story[list.key]);
 const incidentOf = (row) => incidents.findIndex((story) => story.first <= row && row <= story.last);
 
 function mentions(story, words) {
-  const names = [...story.onset.culprits, ...(story.worst?.culprits ?? [])].map((one) => playerName(one.player));
+  const names = [...story.onset.culprits, ...(story.worst?.culprits ?? [])].map((one) => playerName(one.feature));
   return [story.sentence, when(story), ...names].some((text) => text.toLowerCase().includes(words));
 }
 

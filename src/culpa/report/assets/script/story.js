@@ -17,16 +17,16 @@ function trendButton(feature, name) {
 }
 
 function culpritLines(one) {
-  const feature = features[one.feature], line = element("tr"), name = element("th", undefined, { scope: "row" });
-  name.append(trendButton(one.feature, playerName(one.player)));
-  if (report.members[one.player].length > 1) name.append(element("small", ` (${featureName(one.feature)})`));
+  const at = featureOf(one), feature = features[at], line = element("tr"), name = element("th", undefined, { scope: "row" });
+  name.append(trendButton(at, playerName(one.feature)));
+  if (report.members[one.feature].length > 1) name.append(element("small", ` (${featureName(at)})`));
   const expected = dataCell(one.expected, withUnit(one.shown[1], feature), "Expected");
   if (!one.expected_was_seen) expected.append(element("small", "never seen in training", { class: "warn" }));
   line.append(name, dataCell(one.probability, chance(one.probability), "Probability"), dataCell(one.actual, withUnit(one.shown[0], feature), "Actual"),
     expected, dataCell(one.deviation, one.shown[2], "Off by"), element("td", one.against === "others" ? `other ${report.noun}s` : "normal rows", { "data-label": "Compared with" }));
   const remarks = [];
   if (one.instead.length) remarks.push(`${one.instead.map((player) => cut(playerName(player), 60)).join(" or ")} instead would explain it as well: the data cannot tell which.`);
-  if (one.disagrees_with.length) remarks.push(`Disagrees with ${listed(one.disagrees_with.map(([other, , , , text]) => `${featureName(other)} (which alone implies ${text})`))}.`);
+  if (one.disagrees_with.length) remarks.push(`Disagrees with ${listed(one.disagrees_with.map((other) => `${featureName(featureAt(other.feature))} (which alone implies ${other.shown})`))}.`);
   return [line, ...remarks.map((text) => {
     const remark = element("tr", undefined, { class: "remark" });
     remark.append(element("td", text, { colspan: 6, dir: "auto" }));
@@ -50,8 +50,9 @@ function howExpected(culprits) {
 }
 
 function remedy({ to_fix, score_if_fixed }) {
-  if (!to_fix.length) return `No fix of up to eight ${report.noun}s would have cleared the alarm in this row.`;
-  const values = to_fix.map(([feature, value]) => `${featureName(feature)} at ${withUnit(reading(value, features[feature]), features[feature])}`);
+  const fixes = to_fix.map(([name, value]) => [featureAt(name), value]);
+  if (!fixes.length) return `No fix of up to eight ${report.noun}s would have cleared the alarm in this row.`;
+  const values = fixes.map(([feature, value]) => `${featureName(feature)} at ${withUnit(reading(value, features[feature]), features[feature])}`);
   const shown = values.length > 8 ? [...values.slice(0, 8), `${values.length - 8} more`] : values;
   return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.limit)}.`;
 }
@@ -65,27 +66,27 @@ function fillPoint(id, point) {
   $(id).replaceChildren(...nodes);
 }
 
-function fillReached({ reached, n_reached }) {
+function fillReached({ spread, n_spread }) {
   const groups = new Map();
-  for (const [feature, row, label] of reached) groups.set(row, { label, names: [...(groups.get(row)?.names ?? []), featureName(feature)] });
+  for (const { feature, row, label } of spread) groups.set(row, { label, names: [...(groups.get(row)?.names ?? []), featureName(featureAt(feature))] });
   const found = [...groups.values()], times = shortened(found.map((group) => group.label));
   const lines = found.map((group, k) => {
     const line = element("li");
     line.append(element("span", chart.time ? times[k] : rowWord(times[k]), { class: "when" }), element("span", group.names.join(", "), { dir: "auto" }));
     return line;
   });
-  if (n_reached > reached.length) lines.push(element("li", `and ${n_reached - reached.length} more`));
-  $("reached-part").hidden = !reached.length;
-  $("reached-count").textContent = `${plural(n_reached, report.noun)} went far outside the training range after the onset`;
+  if (n_spread > spread.length) lines.push(element("li", `and ${n_spread - spread.length} more`));
+  $("reached-part").hidden = !spread.length;
+  $("reached-count").textContent = `${plural(n_spread, report.noun)} went far outside the training range after the onset`;
   $("reached").replaceChildren(...lines);
 }
 
-function fillMoved({ moved }) {
-  const labels = shortened(moved.map(([, , label]) => label));
-  $("moved-part").hidden = !moved.length;
-  $("moved").replaceChildren(...moved.map(([feature, deviation], k) => {
-    const item = element("li");
-    item.append(trendButton(feature, featureName(feature)), element("span", ` ${inSd(deviation)}, ${chart.time ? labels[k] : rowWord(labels[k])}`));
+function fillMoved({ ranking }) {
+  const labels = shortened(ranking.map(({ label }) => label));
+  $("moved-part").hidden = !ranking.length;
+  $("moved").replaceChildren(...ranking.map(({ feature, deviation }, k) => {
+    const item = element("li"), at = featureAt(feature);
+    item.append(trendButton(at, featureName(at)), element("span", ` ${inSd(deviation)}, ${chart.time ? labels[k] : rowWord(labels[k])}`));
     return item;
   }));
 }
@@ -99,22 +100,33 @@ function fillStory(story) {
   $("worst").hidden = story.first === story.last;
   if (story.worst) fillPoint("worst", story.worst);
   else $("worst").replaceChildren(element("p", `${capital(rowWord(story.peak_label))}: the same row.`, { class: "hint", dir: "auto" }));
-  $("course-part").hidden = !story.course;
-  if (story.course) {
-    fillReached(story.course);
-    fillMoved(story.course);
+  $("course-part").hidden = !story.timeline.length;
+  if (story.timeline.length) {
+    fillReached(story);
+    fillMoved(story);
   }
   chooseHistory(story);
 }
 
+// lines of blame over time, in the order of the largest share that a player ever had: those of a short onset do not drown
+const MOST_PLAYERS = 15;
+function blameLines(timeline) {
+  const lines = report.players.map((name, k) => ({ name, shares: timeline.map(({ shares }) => shares[k] ?? 0) }));
+  const largest = ({ shares }) => Math.max(...shares);
+  lines.sort((a, b) => largest(b) - largest(a));
+  const others = lines.splice(MOST_PLAYERS);
+  if (others.length) lines.push({ name: `${others.length} others`, shares: timeline.map((_, j) => others.reduce((sum, { shares }) => sum + shares[j], 0)) });
+  return lines;
+}
+
 function drawBlame() {
-  const blame = incidents[shown?.incident]?.course?.blame;
-  $("blame-part").hidden = !blame || blame.first.length < 2;
-  if (!blame || blame.first.length < 2) return;
-  const names = blame.player.map(playerName);
+  const timeline = incidents[shown?.incident]?.timeline ?? [];
+  $("blame-part").hidden = timeline.length < 2;
+  if (timeline.length < 2) return;
+  const lines = blameLines(timeline), values = lines.map(({ shares }) => shares);
   drawGrid("blame", {
-    columns: shortened(blame.start), rows: names, values: blame.share, scale: Math.max(...blame.share.flat().map(Math.abs)), axis: chart.time ? "time" : safe(chart.word.trim()),
-    hover: names.map((name, k) => blame.first.map((_, j) => `${wrapped(name)}<br>${safe(capital(span(blame.start[j], blame.end[j])))}, ${plural(blame.n_flagged[j], "flagged row")}<br>${percent(blame.share[k][j])} of the scores`)),
+    columns: shortened(timeline.map(({ start }) => start)), rows: lines.map(({ name }) => name), values, scale: Math.max(...values.flat().map(Math.abs)), axis: chart.time ? "time" : safe(chart.word.trim()),
+    hover: lines.map(({ name, shares }) => timeline.map((stage, j) => `${wrapped(name)}<br>${safe(capital(span(stage.start, stage.end)))}, ${plural(stage.n_flagged, "flagged row")}<br>${percent(shares[j])} of the scores`)),
     bar: { tickformat: ".0%" },
   });
   if (blameListens) return;
@@ -125,8 +137,8 @@ function drawBlame() {
 let blameListens = false;
 
 function openStage(j) {
-  const { first, last } = incidents[shown.incident].course.blame;
-  show(nearest((first[j] + last[j]) / 2, within(shown.incident)), shown.incident, "");
+  const { first, last } = incidents[shown.incident].timeline[j];
+  show(nearest((first + last) / 2, within(shown.incident)), shown.incident, "");
   revealSoon($("row-part"));
 }
 

@@ -17,7 +17,7 @@ function chooseTrend(feature, byHand = true) {
 // an incident that is opened brings its first culprit, unless somebody has chosen a feature
 function followTrend(story) {
   const first = culpritsOf(story)[0];
-  if (first && !trendByHand) chooseTrend(first.feature, false);
+  if (first && !trendByHand) chooseTrend(featureOf(first), false);
 }
 
 // the places, values and hover texts of a line through lowest and highest value of every stretch

@@ -62,6 +62,11 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // somebody who can be blamed; a text stands for itself, such as a sum of others
 const playerName = (player) => (typeof player === "number" ? report.players[player] : player);
+// incidents have names as positions: those of players come first, then those of other features
+const names = [...new Set([...report.players, ...features.map((feature) => feature.name)])];
+const featureOfName = new Map(features.map((feature, k) => [feature.name, k]));
+const featureAt = (name) => featureOfName.get(names[name]);
+const featureOf = ({ feature, member }) => featureAt(member === "" ? feature : member) ?? report.members[feature][0];
 const featureName = (feature) => cut(features[feature].name, 60);
 const tickName = (name) => cut(name, narrow() && !printing ? 13 : 30);
 const withUnit = (text, feature) => (feature.unit ? `${text} ${feature.unit}` : text);

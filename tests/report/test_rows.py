@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culpa.report.detailed_rows import rows_to_explain
+from culpa.report.rows import rows_to_explain
 
 
 def table(seed, n=400):
