@@ -74,7 +74,7 @@ def test_incidents_and_report(case):
             unblamed = base[rows].sum() / why.score[rows].sum()
             assert sum(stage.shares.values()) + unblamed == pytest.approx(1, abs=0.05)  # small shares are left out
     assert seen
-    for detail in detector.report(new).content.details.rows:
-        shown = sum(value for value in detail.value if value is not None)
-        assert detail.base_value + shown == pytest.approx(detail.score, rel=1e-5)
-        assert detail.score == pytest.approx(why.score[detail.row], rel=1e-5)
+    for detail in detector.report(new).content["details"]["rows"]:
+        shown = sum(value for value in detail["value"] if value is not None)
+        assert detail["base_value"] + shown == pytest.approx(detail["score"], rel=1e-5)
+        assert detail["score"] == pytest.approx(why.score[detail["row"]], rel=1e-5)
