@@ -1,15 +1,12 @@
 """`culpa info`: what is in a model file?"""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
 from culpa.cli.console import count, plain
-
-if TYPE_CHECKING:
-    from culpa.jobs import Description
 
 
 @command
@@ -28,60 +25,60 @@ def info(
 
     about = describe(model)
     if json:
-        from dataclasses import asdict
         from json import dumps
 
-        typer.echo(dumps(asdict(about), indent=2, ensure_ascii=False))
+        typer.echo(dumps(about, indent=2, ensure_ascii=False))
     else:
         _print(about)
 
 
-def _modes(about: "Description") -> dict[str, str]:
-    if about.modes is None:
+def _modes(about: dict[str, Any]) -> dict[str, str]:
+    if about["modes"] is None:
         return {}
     each = (
         f"{mode['mode']} ({mode['share']:.0%} of the rows, {count(mode['components'], 'component')})"
-        for mode in about.modes
+        for mode in about["modes"]
     )
     return {"modes": ", ".join(each)}
 
 
-def _print(about: "Description") -> None:
+def _print(about: dict[str, Any]) -> None:
     from culpa.columns.units import short_names
 
-    past = f" with {count(about.lags, 'lag')}" if about.lags else ""
-    if about.given:
-        past += f", given {', '.join(about.given)}"
-    if about.smooth is not None:
-        past += f"; rows smoothed with weight {about.smooth:g}"
-    explain = "explains" if about.components == 1 else "explain"
-    model = about.model
-    if about.degrees_of_freedom is not None:
-        model += f" with {about.degrees_of_freedom:.3g} degrees of freedom"
+    past = f" with {count(about['lags'], 'lag')}" if about["lags"] else ""
+    if about["given"]:
+        past += f", given {', '.join(about['given'])}"
+    if about["smooth"] is not None:
+        past += f"; rows smoothed with weight {about['smooth']:g}"
+    explain = "explains" if about["components"] == 1 else "explain"
+    model = about["model"]
+    if about["degrees_of_freedom"] is not None:
+        model += f" with {about['degrees_of_freedom']:.3g} degrees of freedom"
     lines = {
-        "trained on": f"{about.rows:,.0f} rows, {len(about.features)} features{past}",
-        "components": f"{about.components}, which {explain} {about.explained_variance:.1%} of the variance",
+        "trained on": f"{about['rows']:,.0f} rows, {len(about['features'])} features{past}",
+        "components": f"{about['components']}, which {explain} {about['explained_variance']:.1%} of the variance",
         **_modes(about),
-        "score": f"{about.statistic}, flagged above {about.limit:.6g} ({about.limit_kind}, {about.confidence:.4g})",
-        "false alarms": about.false_alarms or "not known, because the limit is a formula",
-        "model": f"{model}, noise x{about.noise:g}, shrinkage {about.shrinkage:g}",
-        "blame": f"{about.game} game, features ranked by {about.ranking}",
-        "explainer": about.explainer,
-        "format": f"{about.format}, written by culpa {about.culpa}",
+        "score": f"{about['statistic']}, flagged above {about['limit']:.6g} "
+        f"({about['limit_kind']}, {about['confidence']:.4g})",
+        "false alarms": about["false_alarms"] or "not known, because the limit is a formula",
+        "model": f"{model}, noise x{about['noise']:g}, shrinkage {about['shrinkage']:g}",
+        "blame": f"{about['game']} game, features ranked by {about['ranking']}",
+        "explainer": about["explainer"],
+        "format": f"{about['format']}, written by culpa {about['culpa']}",
     }
     for name, text in lines.items():
         _echo(f"{name:<14}{text}")
     _echo(f"\n{'feature':<24}{'mean':>14}{'std':>14}  unit")
-    for feature, name in zip(about.features, short_names([each["name"] for each in about.features]), strict=True):
+    for feature, name in zip(about["features"], short_names([each["name"] for each in about["features"]]), strict=True):
         shown = name if feature["unit"] else feature["name"]  # the unit has a column of its own
         _echo(f"{shown:<24}{feature['mean']:>14.6g}{feature['std']:>14.6g}  {feature['unit']}".rstrip())
-    if about.groups:
+    if about["groups"]:
         _echo(f"\n{'group':<24}features")
-        for name, members in about.groups.items():
+        for name, members in about["groups"].items():
             _echo(f"{name:<24}{', '.join(members)}")
-    for suggestion in about.suggestions:
+    for suggestion in about["suggestions"]:
         _echo(f"\n{suggestion}")
-    for warning in about.warnings:
+    for warning in about["warnings"]:
         _echo(f"\nWarning: {warning}")
 
 

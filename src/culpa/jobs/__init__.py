@@ -8,7 +8,7 @@ Spark calls these, and so can any other engine.
 from culpa.jobs.answers import explain, score
 from culpa.jobs.batches import Summary
 from culpa.jobs.comparing import compare
-from culpa.jobs.describing import Description, describe, describe_detector
+from culpa.jobs.describing import describe, describe_detector
 from culpa.jobs.fitting import check_columns, fit, sample
 from culpa.jobs.incident_stream import incidents
 from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
@@ -18,7 +18,6 @@ from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
 from culpa.jobs.updating import Update, update
 
 __all__ = [
-    "Description",
     "HashedPlaces",
     "OrderedPlaces",
     "Pass",

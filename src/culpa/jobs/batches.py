@@ -64,6 +64,18 @@ def codes_for(fitted: FittedDetector) -> Codes:
     return Codes(model.centre[:n], std[:n])
 
 
+def judged_batches(
+    fitted: FittedDetector, following: Following, carried: Sequence[str], report: Report
+) -> Iterator[Batch]:
+    """The rows of a table that a detector judges; ``report`` receives warnings about numbers like -9999 among them."""
+    columns, codes = fitted.columns, codes_for(fitted)
+    for batch in following.batches(columns.inputs, carried):
+        codes.add(batch.rows, batch.X[:, columns.positions])
+        yield batch
+    for text in codes.sentences(columns.names, following.source.name, ADVICE.missing):
+        report(text)
+
+
 def scored_batches(
     fitted: FittedDetector,
     source: RowSource,
@@ -77,20 +89,16 @@ def scored_batches(
 
     Rows are those of ``following``, if there is one.
     """
-    columns, codes = fitted.columns, codes_for(fitted)
-    arrange = columns.stream()
+    columns, arrange = fitted.columns, fitted.columns.stream()
     following = following or Following(source, time_of(source, columns), looks=remembers(columns))
-    for batch in following.batches(columns.inputs, carried):
+    for batch in judged_batches(fitted, following, carried, report):
         scored = score_batch(fitted, batch, arrange, source.name)
         summary.rows += len(scored.rows)
         summary.anomalies += int(scored.anomaly.sum())
         summary.empty += int(np.isnan(scored.rows.score).sum())
         summary.skipped = following.skipped
-        codes.add(batch.rows, batch.X[:, columns.positions])
         yield scored
         progress(summary)
-    for text in codes.sentences(columns.names, source.name, ADVICE.missing):
-        report(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
         yield score_batch(fitted, batch, arrange, source.name)

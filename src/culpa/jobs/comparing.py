@@ -9,7 +9,7 @@ from culpa._core.threads import one_blas_thread
 from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.batches import judged_batches
 from culpa.jobs.following import Following, time_of
 from culpa.monitoring.comparison import Comparison, compare_periods
 from culpa.monitoring.periods import Period
@@ -27,18 +27,15 @@ def compare(
     explainer, periods, done = fitted.explainer(), [], 0
     with one_blas_thread():
         for source in (before, after):
-            period, arrange, codes = Period(explainer), fitted.columns.stream(), codes_for(fitted)
-            for batch in Following(source, time_of(source, fitted.columns)).batches(fitted.columns.inputs):
+            period, arrange = Period(explainer), fitted.columns.stream()
+            for batch in judged_batches(fitted, Following(source, time_of(source, fitted.columns)), (), report):
                 features, cells, shrink = arrange(batch.X, batch.missing)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
                     period.add(Reading(features, cells, batch.rows, shrink=shrink))
-                codes.add(batch.rows, batch.X[:, fitted.columns.positions])
                 done += len(batch.X)
                 progress(done)
             _check(period, source)
             periods.append(period)
-            for text in codes.sentences(fitted.columns.names, source.name, ADVICE.missing):
-                report(text)
         return compare_periods(*periods)
 
 

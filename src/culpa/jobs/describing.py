@@ -1,6 +1,5 @@
 """What a model file holds, for people: the facts, and what looks odd about them."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +13,7 @@ from culpa.models import MixturePPCA
 from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 
 
-@dataclass(frozen=True)
-class Description:
-    """A model in plain numbers and texts."""
-
-    format: int
-    culpa: str
-    rows: float  # the sum of their weights
-    features: list[dict[str, Any]]
-    model: str
-    degrees_of_freedom: float | None  # of a Student model
-    components: int
-    explained_variance: float
-    noise_variance: float
-    modes: list[dict[str, Any]] | None  # share of the rows, components, noise variance and limit of each, or None
-    scaled: bool
-    lags: int
-    given: list[str]
-    smooth: float | None
-    statistic: str
-    limit: float
-    limit_kind: str
-    false_alarm_rate: dict[str, float] | None  # of held-out rows, with a 95% interval
-    false_alarms: str
-    confidence: float
-    noise: float
-    shrinkage: float
-    game: str
-    ranking: str
-    groups: dict[str, list[str]]
-    suggested_groups: list[dict[str, Any]]  # features and the partial correlation that joins them
-    suggestions: list[str]  # the same in words
-    explainer: str
-    warnings: list[str]
-
-
-def describe(path: Path) -> Description:
+def describe(path: Path) -> dict[str, Any]:
     """Read a model file and say what it is."""
     detector, header = open_model(path)
     return describe_detector(detector.fitted, header["format"], header["culpa"])
@@ -79,45 +43,50 @@ def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
     ]
 
 
-def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> Description:
-    """Say what a detector is; ``format`` and ``culpa`` are those of its file."""
+def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> dict[str, Any]:
+    """What a detector is, in plain numbers and texts; ``format`` and ``culpa`` are those of its file.
+
+    ``rows`` is the sum of their weights, ``false_alarm_rate`` that of held-out rows with a 95% interval. ``modes`` has the
+    share of the rows, components, noise variance and limit of each mode, ``suggested_groups`` features and the partial
+    correlation that joins them, and ``suggestions`` the same in words.
+    """
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
     mean, std = fitted.model.centre, np.sqrt(ppca.sample_.diagonal) * fitted.model.scale
     if fitted.model.margins is not None:
         mean, std = fitted.model.usual, fitted.model.usual_spread
-    return Description(
-        format=format,
-        culpa=culpa,
-        rows=ppca.n_samples_,
-        features=[
+    return {
+        "format": format,
+        "culpa": culpa,
+        "rows": ppca.n_samples_,
+        "features": [
             {"name": name, "mean": float(middle), "std": float(spread), "unit": fitted.units.get(name, "")}
             for name, middle, spread in zip(fitted.columns.names, mean, std, strict=False)  # present values
         ],
-        model=fitted.settings.model,
-        degrees_of_freedom=fitted.degrees_of_freedom,
-        components=fitted.n_components,
-        explained_variance=fitted.explained_variance,
-        noise_variance=noise_variance(fitted),
-        modes=describe_modes(fitted),
-        scaled=fitted.settings.scale,
-        lags=fitted.columns.lags,
-        given=[name for name in fitted.columns.inputs if name not in fitted.columns.names],
-        smooth=fitted.columns.smooth,
-        statistic=fitted.statistic.name,
-        limit=fitted.limit,
-        limit_kind=fitted.limit_kind,
-        false_alarm_rate=None if rate is None else rate._asdict(),
-        false_alarms=rate_in_words(fitted),
-        confidence=fitted.confidence,
-        noise=ppca.noise,
-        shrinkage=ppca.shrinkage,
-        game=fitted.settings.game,
-        ranking=fitted.settings.ranking,
-        groups=fitted.groups,
-        suggested_groups=[
+        "model": fitted.settings.model,
+        "degrees_of_freedom": fitted.degrees_of_freedom,
+        "components": fitted.n_components,
+        "explained_variance": fitted.explained_variance,
+        "noise_variance": noise_variance(fitted),
+        "modes": describe_modes(fitted),
+        "scaled": fitted.settings.scale,
+        "lags": fitted.columns.lags,
+        "given": [name for name in fitted.columns.inputs if name not in fitted.columns.names],
+        "smooth": fitted.columns.smooth,
+        "statistic": fitted.statistic.name,
+        "limit": fitted.limit,
+        "limit_kind": fitted.limit_kind,
+        "false_alarm_rate": None if rate is None else rate._asdict(),
+        "false_alarms": rate_in_words(fitted),
+        "confidence": fitted.confidence,
+        "noise": ppca.noise,
+        "shrinkage": ppca.shrinkage,
+        "game": fitted.settings.game,
+        "ranking": fitted.settings.ranking,
+        "groups": fitted.groups,
+        "suggested_groups": [
             {"features": list(group.features), "strength": group.strength} for group in fitted.suggested_groups()
         ],
-        suggestions=ties_in_words(fitted),
-        explainer="not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
-        warnings=oddities(fitted, ON_THE_COMMAND_LINE),
-    )
+        "suggestions": ties_in_words(fitted),
+        "explainer": "not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
+        "warnings": oddities(fitted, ON_THE_COMMAND_LINE),
+    }

@@ -10,7 +10,7 @@ from culpa._core.continuity import RowOrder
 from culpa._core.validation import Table
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import ADVICE, codes_for
+from culpa.jobs.batches import judged_batches
 from culpa.jobs.following import Following, advice_on_order, time_of
 from culpa.monitoring.incidents import Search
 from culpa.monitoring.times import read_times
@@ -29,27 +29,23 @@ def content_of_table(
     **options: Any,
 ) -> dict[str, Any]:
     """Read all rows and say what there is to say; ``time`` and ``id`` are columns with the rows' times and names."""
-    names = fitted.columns.names
     carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
-    rows, parts, cuts, codes = [], [], [], codes_for(fitted)
+    rows, parts, cuts = [], [], []
     missing: list[Any] = []
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     times: list[Any] = []
     ordered = Following(source, time or time_of(source, fitted.columns), ascending=time is not None, report=report)
-    for batch in ordered.batches(fitted.columns.inputs, carried):
+    for batch in judged_batches(fitted, ordered, carried, report):
         rows.append(batch.rows)
         parts.append(batch.X)
         missing.append(batch.missing)
         cuts.append(np.zeros(len(batch.rows), dtype=bool) if batch.cut is None else batch.cut)
-        codes.add(batch.rows, batch.X[:, fitted.columns.positions])
         times += [] if time is None or batch.times is None else [batch.times()]
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
     if not sum(map(len, rows)):
         raise TableError(f"{source.name}: there are no rows to report on.")
-    for text in codes.sentences(names, source.name, ADVICE.missing):
-        report(text)
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}
     order = RowOrder(np.concatenate(missing), np.concatenate(cuts), np.concatenate(rows))
     index = order.places if id is None else joined[id]

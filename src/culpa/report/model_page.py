@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from culpa._core.version import __version__
 from culpa._core.words import count, share
 from culpa.fitted import FittedDetector
-from culpa.jobs import Description, describe_detector
+from culpa.jobs import describe_detector
 from culpa.models import MixturePPCA
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
@@ -32,32 +32,32 @@ def model_page(
     about = describe_detector(fitted)
     shown = Loadings.of(fitted.model.in_mode(0), n_components=_COMPONENTS, max_features=_FEATURES)
     likelihood = Components.of_fitted(fitted)
-    left_out = [] if about.modes is None else ["mode 1"]
-    if about.components > _COMPONENTS:
-        left_out.append(f"first {_COMPONENTS} of {about.components} components")
+    left_out = [] if about["modes"] is None else ["mode 1"]
+    if about["components"] > _COMPONENTS:
+        left_out.append(f"first {_COMPONENTS} of {about['components']} components")
     if shown.n_other:
-        left_out.append(f"{len(shown.names)} of {len(about.features)} features, those that vary most with them")
-    explain = "explains" if about.components == 1 else "explain"
+        left_out.append(f"{len(shown.names)} of {len(about['features'])} features, those that vary most with them")
+    explain = "explains" if about["components"] == 1 else "explain"
     own = {
-        "trained on": f"{about.rows:,.0f} rows of {len(about.features)} features",
+        "trained on": f"{about['rows']:,.0f} rows of {len(about['features'])} features",
         **_modes(about),
-        "components": f"{about.components}, which {explain} {share(about.explained_variance)} of the variance",
-        "distribution": about.model
-        if about.degrees_of_freedom is None
-        else f"{about.model}, {about.degrees_of_freedom:.3g} degrees of freedom",
-        "noise variance": f"{about.noise_variance:.6g}",
-        "columns scaled": "to standard deviation 1" if about.scaled else "no",
-        "given": ", ".join(about.given) or "nothing",
-        "smoothing": "none" if about.smooth is None else f"weight {about.smooth:g}",
-        "statistic": f"{TITLES[about.statistic]}, flagged above {about.limit:.6g}",
+        "components": f"{about['components']}, which {explain} {share(about['explained_variance'])} of the variance",
+        "distribution": about["model"]
+        if about["degrees_of_freedom"] is None
+        else f"{about['model']}, {about['degrees_of_freedom']:.3g} degrees of freedom",
+        "noise variance": f"{about['noise_variance']:.6g}",
+        "columns scaled": "to standard deviation 1" if about["scaled"] else "no",
+        "given": ", ".join(about["given"]) or "nothing",
+        "smoothing": "none" if about["smooth"] is None else f"weight {about['smooth']:g}",
+        "statistic": f"{TITLES[about['statistic']]}, flagged above {about['limit']:.6g}",
         "limit": _limit_in_words(fitted),
-        "false alarms": about.false_alarms or "not known, because the limit is a formula",
+        "false alarms": about["false_alarms"] or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in vars(fitted.settings).items()),
         "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
     }
     return {
-        "features": [feature | {"unit": unit} for feature, unit in zip(about.features, units, strict=True)],
-        "n_components": about.components,
+        "features": [feature | {"unit": unit} for feature, unit in zip(about["features"], units, strict=True)],
+        "n_components": about["components"],
         "explained_variance_ratio": numbers(_explained(fitted)),
         "likelihood": [] if likelihood is None else numbers(likelihood.log_likelihood, 6),
         "loadings": [numbers(line, 5) for line in shown.values],
@@ -65,7 +65,7 @@ def model_page(
         "loadings_note": f"Shown: {' and '.join(left_out)}." if left_out else "",
         "limits": limits(fitted, statistics),
         "settings": [fact(name, value) for name, value in {**own, **settings}.items()],
-        "warnings": about.warnings,
+        "warnings": about["warnings"],
         "versions": {"culpa": __version__, "Python": platform.python_version()}
         | {name: version(name) for name in _PARTS},
     }
@@ -76,13 +76,13 @@ def fact(name: str, value: str, note: str = "") -> dict[str, str]:
     return {"name": name, "value": value, "note": note}
 
 
-def _modes(about: Description) -> dict[str, str]:
+def _modes(about: dict[str, Any]) -> dict[str, str]:
     """Share of the rows and components of each mode; nothing where modes are not told apart."""
-    if about.modes is None:
+    if about["modes"] is None:
         return {}
     each = (
         f"mode {mode['mode']}: {share(mode['share'])} of the rows, {count(mode['components'], 'component')}"
-        for mode in about.modes
+        for mode in about["modes"]
     )
     return {"operating modes": "; ".join(each)}
 
