@@ -143,7 +143,7 @@ def test_a_detector_is_what_its_calls_made_of_it(seed, tmp_path):
     assert [digest(X) for X in tables] == digests
 
 
-@pytest.mark.parametrize("options", [*SETTINGS[:6], {"given": [0]}, {"groups": {"g": [1, 2]}}, *SETTINGS[8:10]])
+@pytest.mark.parametrize("options", [*SETTINGS[:5], {"given": [0]}, {"groups": {"g": [1, 2]}}, *SETTINGS[8:10]])
 def test_rows_in_reused_memory_and_settings_in_reused_lists(options):
     """Everything that was handed over is overwritten afterwards."""
     rng = np.random.default_rng(0)

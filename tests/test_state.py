@@ -242,7 +242,7 @@ class TestFiles:
             detector.save(tmp_path / "m.culpa")
         assert not list(tmp_path.iterdir())
 
-    @pytest.mark.parametrize("options", [{}, {"smooth": 0.2}, {"lags": 1}, {"given": [0]}, {"n_components": 2}])
+    @pytest.mark.parametrize("options", [{}, {"lags": 1}, {"given": [0]}, {"n_components": 2}])
     @pytest.mark.parametrize("n", [40, 900])
     def test_learning_goes_on_after_loading(self, tmp_path, options, n):
         here, there = PCADetector(**options), PCADetector(**options)

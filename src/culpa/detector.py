@@ -40,6 +40,7 @@ from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
 from culpa.fitting.learning import Recipe, SecondPass
+from culpa.fitting.limits import InOrder
 from culpa.fitting.normal_rows import NormalRows
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
@@ -149,7 +150,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """Learn from normal rows; missing cells are allowed, except with weights.
 
         ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
-        other weights only the proportions matter. They apply to the model, the number of components and the limit.
+        other weights only the proportions matter. They apply to the model, the number of components, the limit and, where
+        they are whole, the range of normal rows.
         """
         with all_or_nothing(self, anew=True) as draft:
             with without_warnings(ConvergenceWarning):  # what is odd about the model is said once, below
@@ -182,17 +184,18 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 f"only {count(int(used.sum()), 'row')} of X follow {count(self.lags, 'other row')} each. If rows whose "
                 "labels jump do follow each other, reset the index."
             )
-        rows, labels = recipe.columns.read(given).features[used], given.row_labels()[used]
+        rows = InOrder(recipe.columns.read(given).features, recipe.columns.missing(given)).pick(used)
+        labels = given.row_labels()[used]
         if weights is None:
             fitted = recipe.fit_rows(rows, labels)
         else:
             check_weighted(recipe.settings)
             complete_rows(table, "sample_weight")
-            fitted = fit_weighted(recipe, rows, weights[used], labels, np.flatnonzero(used))
+            fitted = fit_weighted(recipe, rows.rows, weights[used], labels, np.flatnonzero(used))
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
-        fitted = NormalRows(len(rows), self.n_features_in_).add(rows).taught(fitted)
+        fitted = NormalRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted)
         self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
 
@@ -205,8 +208,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         the model of the blocks that it is not in, and these scores join those of before, so the limit keeps the rate of
         false alarms. As long as 4,096 rows or fewer have come by ``partial_fit`` alone, they are kept, and the limit is
         that of ``fit``. After ``fit``, an automatic number of components is chosen from other blocks than ``fit`` has.
-        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past.
-        Parameters must be those of the calls before: to change them, use ``fit``.
+        With lags, the rows of each call must be consecutive, and the first ones serve only as the others' past. Detectors
+        with ``smooth`` learn from all rows at once, with ``fit``. Parameters must be those of the calls before: to change
+        them, use ``fit``.
 
         Parameters
         ----------
@@ -253,6 +257,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return self
 
     def _learn(self, recipe: Recipe, rows: Floats, forget: float) -> None:
+        check_moments(recipe.settings, in_pieces=True)
         fitted = self.fitted if hasattr(self, "model_") else None
         before = BlockMoments.of(rows[:0]) if fitted is None else self.blocks_so_far()
         self._set_fitted(learn_more(recipe, fitted, rows, before, forget))
@@ -349,7 +354,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         check_width(table, model.gaussian.n_features, model.feature_names, "normal")
         complete_rows(table, "from_pca")
         fitted = adopt(detector._recipe(), pca, estimator, model, table)
-        detector._set_fitted(NormalRows(len(table.array), len(table.array.T)).add(table.array).taught(fitted))
+        detector._set_fitted(NormalRows(len(table.array), len(table.array.T)).add(InOrder(table.array)).taught(fitted))
         return detector._warned([])
 
     @classmethod

@@ -12,6 +12,9 @@ from scipy.signal import lfilter
 import culpa
 from culpa import FitWarning, PCADetector
 from culpa.columns import Smoother
+from culpa.columns.smoothing import clustering, dependence
+from culpa.models import Moments
+from culpa.scores import HeldOutScores
 
 
 def by_hand(X, weight, reference):
@@ -116,16 +119,6 @@ def test_a_weight_of_one_is_no_smoothing():
     )
 
 
-def test_moments_in_pieces_give_the_same_limit():
-    from culpa.models.blocks import BlockMoments
-
-    rows = rows_of(700)
-    whole = PCADetector(smooth=0.3).fit(rows)
-    X = rows.to_numpy()
-    pieces = PCADetector(smooth=0.3).fit_moments(BlockMoments.of(X), tuple(rows.columns), np.array_split(X, 9))
-    assert pieces.limit_ == pytest.approx(whole.limit_, rel=1e-8)
-
-
 def test_goes_with_given_and_not_with_lags():
     rows = rows_of(600)
     why = PCADetector(smooth=0.2, given=["a"]).fit(rows).explain(rows_of(20, seed=3))
@@ -174,3 +167,81 @@ def test_few_averages_are_warned_about():
     rows = lfilter([1.0], [1.0, -0.7], np.random.default_rng(0).normal(size=(500, 5)), axis=0)
     with pytest.warns(FitWarning, match="rows, which after smoothing are worth about"):
         PCADetector(smooth=0.1).fit(rows)
+
+
+def with_holes(n, seed, weight=0.9):
+    """Rows that resemble each other, in stretches of 40 that are hours apart."""
+    rng = np.random.default_rng(seed)
+    rows = lfilter([1.0], [1.0, -weight], rng.normal(size=(n + 500, 6)), axis=0)[500:]
+    place = np.arange(n) + 1000 * (np.arange(n) // 40)
+    rows += rng.normal(size=(n // 40 + 1, 6))[np.arange(n) // 40] * 3  # what was before a hole says nothing
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(place, unit="min")
+    return pd.DataFrame(rows, columns=list("abcdef"), index=times)
+
+
+def fitted(options, rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PCADetector(2, smooth=0.2, statistic="mahalanobis", **options).fit(rows)
+
+
+def scores(detector, rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return -detector.score_samples(rows)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_limits_of_a_fit_are_those_of_averages_that_start_anew_after_holes(missing):
+    rows = with_holes(2000, 0)
+    if missing:
+        rows.iloc[::7, 1] = np.nan
+    found = fitted({"confidence": 0.9}, rows)
+    values, block = [], np.arange(len(rows)) // 200
+    for k in range(10):
+        others = fitted({"limit": "formula"}, rows[block != k])
+        values.append(scores(others, rows[block == k])[10:])  # 2 / 0.2 rows settle
+    held_out = np.concatenate(values)
+    alone = HeldOutScores.of(
+        held_out, np.repeat(np.arange(10), 190), clustering=clustering(0.2), dependence=dependence(0.2, held_out)
+    )
+    assert found.limit_ == pytest.approx(alone.limit(0.9).value, rel=0.02 if missing else 1e-9)
+    with pytest.warns(UserWarning, match="starts anew"):
+        seen = found.fitted.model.standardise(found.fitted.read(rows).features)
+    np.testing.assert_allclose(found.fitted.normal_range.high, np.nanmax(seen, axis=0))
+
+
+def test_quantiles_of_averages_are_of_those_that_start_anew_after_holes():
+    rows = with_holes(2000, 0)
+    found = fitted({"limit": "empirical", "confidence": 0.9}, rows)
+    assert found.limit_ == pytest.approx(np.quantile(scores(found, rows), 0.9), rel=1e-9)
+    calibrated = fitted({"limit": "conformal", "confidence": 0.9}, rows)
+    held_out = np.sort(scores(calibrated, rows[1600:]))
+    assert calibrated.limit_ == pytest.approx(held_out[int(np.ceil(401 * 0.9)) - 1], rel=1e-9)
+
+
+def test_only_fit_smooths(tmp_path):
+    rows = rows_of(300)
+    detector = PCADetector(smooth=0.2).fit(rows)
+    for call in (
+        lambda: detector.partial_fit(rows),
+        lambda: detector.learn_features(rows.to_numpy()),
+        lambda: detector.fit_moments(Moments.of(rows.to_numpy())),
+    ):
+        with pytest.raises((ValueError, AttributeError)) as told:
+            call()
+        assert "smooth=0.2 needs all training rows at once" in f"{told.value} {told.value.__cause__}"
+    assert PCADetector(smooth=1).partial_fit(rows).partial_fit(rows).model_.n_samples_ == 600
+
+
+@pytest.mark.parametrize("weight", [0.2, 0.05])
+def test_few_averages_do_not_flag_more_than_asked(weight):
+    """Independent rows: a quantile of few averages that resemble each other lies too low on average."""
+    rates = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        W = rng.normal(size=(2, 6))
+        rows, new = (rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, 6)) for n in (300, 6000))
+        detector = fitted({"confidence": 0.95}, rows).set_params(smooth=weight).fit(rows)
+        rates.append((detector.predict(new) == -1).mean())
+    assert np.mean(rates) < 0.05 + 1.5 * np.std(rates) / 5

@@ -22,6 +22,9 @@ def test_whole_weights_are_repeated_rows(n_components, limit):
     for name in ("mean_", "scale_", "limit_"):
         np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-10)
     np.testing.assert_allclose(weighted.score_samples(X), repeated.score_samples(X), rtol=1e-7)
+    one, other = (detector.fitted.normal_range.to_arrays() for detector in (weighted, repeated))
+    for name, array in one.items():
+        np.testing.assert_allclose(array, other[name], rtol=1e-7)
 
 
 def test_held_out_limits_count_weights():

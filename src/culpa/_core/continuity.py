@@ -84,6 +84,19 @@ class Continuity:
         return missing
 
 
+def missing_between(missing: Floats, kept: Mask) -> Floats:
+    """The missing rows before each of those that are kept, where the others are left out.
+
+    >>> import numpy as np
+    >>> missing_between(np.array([0.0, 0.0, 5.0, 0.0]), np.array([True, False, True, True]))
+    array([0., 6., 0.])
+    """
+    at = np.flatnonzero(kept)
+    if not len(at):
+        return np.zeros(0)
+    return np.asarray(np.add.reduceat(missing[: at[-1] + 1] + 1, np.append(0, at[:-1] + 1)) - 1)
+
+
 def order_of(labels: Any) -> Floats | None:
     """The missing rows before each row of a whole table, by times or numbers that label its rows; else ``None``."""
     numbers = as_numbers(labels)

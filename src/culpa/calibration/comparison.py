@@ -34,6 +34,7 @@ from culpa.columns import Lagged
 from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
+from culpa.fitting.limits import InOrder
 from culpa.scores import HeldOutScores
 from culpa.scores.held_out import Rate
 
@@ -153,7 +154,7 @@ def n_judged(detector: PCADetector, n_columns: int) -> int:
 
 def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:
     """Fit to features, which with lags include past values."""
-    return recipe.fit_rows(features, np.arange(len(features)))
+    return recipe.fit_rows(InOrder(features), np.arange(len(features)))
 
 
 def own_setting(detector: PCADetector, n_features: int) -> Setting:

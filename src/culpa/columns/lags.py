@@ -134,7 +134,7 @@ class Lagged(Columns):
         """A table of consecutive rows; the values before its first row are missing cells."""
         table = read_table(X, min_rows=0)
         check_width(table, len(self._inputs), self._known_inputs)
-        missing = self._missing(table)
+        missing = self.missing(table)
         if table.order is None and missing is not None:
             _warn_about_jumps(missing, self.lags, self.smooth)
         names = None if table.names is None else tuple(table.names[i] for i in self._positions)
@@ -144,9 +144,9 @@ class Lagged(Columns):
     def whole(self, X: Any) -> Mask:
         """Which rows of a table have their whole past in it."""
         table = read_table(X, min_rows=0)
-        return History(self.lags, 0).join_whole(table.array[:, :0], self._missing(table))[1]
+        return History(self.lags, 0).join_whole(table.array[:, :0], self.missing(table))[1]
 
-    def _missing(self, table: Table) -> Floats | None:
+    def missing(self, table: Table) -> Floats | None:
         """The missing rows before each row, where rows are remembered."""
         if not self.lags and not self.smooth:
             return None

@@ -9,7 +9,7 @@ from culpa._core.validation import Table
 from culpa._core.words import kind_of
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
-from culpa.fitting.limits import Judge, in_blocks, limits_by_holding_out, range_of
+from culpa.fitting.limits import InOrder, Judge, in_blocks, limits_by_holding_out, range_of
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
@@ -71,8 +71,8 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
             "limit='conformal' needs rows that the PCA was not fitted to, and these are the rows that it was fitted to: "
             "pass others, or use limit='auto'."
         )
-    portions = in_blocks([(X, np.arange(len(X)))], blocks.sizes, recipe.columns)
-    limits = recipe.limits(own, lambda: limits_by_holding_out(own, judge, blocks.sizes, portions), [X])
+    portions = in_blocks([(InOrder(X), np.arange(len(X)))], blocks.sizes, recipe.columns)
+    limits = recipe.limits(own, lambda: limits_by_holding_out(own, judge, blocks.sizes, portions), [InOrder(X)])
     return recipe.limited(
         FittedDetector(
             own,
@@ -82,13 +82,13 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
             limits,
             0.0,
             recipe.settings,
-            normal_range=range_of(own, X),
+            normal_range=range_of(own, InOrder(X)),
             abnormal_training_rows=abnormal_rows(
                 own, X, np.ones(len(X), dtype=bool), table.row_labels(), recipe.settings.confidence
             ),
             blocks=blocks,
         ),
-        X,
+        statistic(own.standardise(X)),
     )
 
 

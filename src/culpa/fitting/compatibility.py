@@ -68,10 +68,11 @@ _OF_ROWS = {
     "trim": _not(0),
     "contamination": _not(None),
     "limit": _is("conformal"),
+    **_SMOOTHED,
 }
 _WITH_WEIGHTS: Clashes = {
     f"sample_weight cannot be combined with {name}={{{name}!r}}: leave one of them out.": {name: test}
-    for name, test in (_OF_ROWS | _SMOOTHED).items()
+    for name, test in _OF_ROWS.items()
 }
 # what a mean and a covariance do not tell, however often the rows are read
 _FROM_MOMENTS: Clashes = {

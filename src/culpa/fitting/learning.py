@@ -26,6 +26,7 @@ from culpa.columns import Lagged, lagged_names
 from culpa.columns.units import units_in_headers
 from culpa.fitted import FittedDetector
 from culpa.fitting.limits import (
+    InOrder,
     Judge,
     Places,
     RangeWatcher,
@@ -33,7 +34,6 @@ from culpa.fitting.limits import (
     limits_by_holding_out,
     limits_from_rows,
     range_of,
-    standardiser,
 )
 from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
@@ -117,27 +117,28 @@ class Recipe:
         kind = self.settings.limit
         return kind if isinstance(kind, str) else "auto"
 
-    def limited(self, fitted: FittedDetector, X: Floats | None = None, score: Floats | None = None) -> FittedDetector:
+    def limited(self, fitted: FittedDetector, score: Floats | None = None) -> FittedDetector:
         """With the limit that was asked for: a number, by the confidence, or the share of training rows to flag.
 
-        These are ``X``, or have these scores.
+        The last one needs the scores of these rows, and is left open without them.
         """
         number, share = self.settings.limit, self.settings.contamination
         if not isinstance(number, str):
             return replace(fitted, limit=float(number), limit_source="given")
-        if share is not None and X is not None:
-            score = fitted.statistic(standardiser(fitted.model)(X))
-        if share is not None and score is not None:
-            # as scikit-learn's detectors do
-            return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
-        return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))
+        if share is None:
+            return replace(fitted, limit=fitted.limits(fitted.statistic, fitted.confidence))
+        if score is None:
+            return fitted
+        # as scikit-learn's detectors do
+        return replace(fitted, limit=float(-np.nanpercentile(-score, 100 * share)), limit_source="contamination")
 
-    def fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
+    def fit_rows(self, table: InOrder, labels: NDArray[Any]) -> FittedDetector:
         """Learn from rows at hand, some of whose cells may be missing; ``labels`` are what the user calls them."""
-        with one_blas_thread(len(X) if X.shape[1] <= _NARROW else 0):
-            return self._fit_rows(X, labels)
+        with one_blas_thread(len(table.rows) if table.rows.shape[1] <= _NARROW else 0):
+            return self._fit_rows(table, labels)
 
-    def _fit_rows(self, X: Floats, labels: NDArray[Any]) -> FittedDetector:
+    def _fit_rows(self, table: InOrder, labels: NDArray[Any]) -> FittedDetector:
+        X = table.rows
         n = len(X) - (math.ceil(self.settings.holdout * len(X)) if self.limit_kind == "conformal" else 0)
         if n < 2:
             raise ValueError(
@@ -148,14 +149,16 @@ class Recipe:
         rows, confidence = X[:n], self.settings.confidence
         learned, kept = fit_without_worst(self.learn, rows, self.settings.trim, confidence)
         if self.settings.modes is not None:
-            return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]), X)
+            return self.limited(self._fit_modes(learned, rows, kept, X[n:], labels[:n]))
         # of the user's numbers, which say nothing about normal scores
         described = not np.isnan(rows).any() and self.settings.model != "copula"
-        blocks = BlockMoments.of(_picked(rows, kept)) if described else None
-        limits = self._limits_of_rows(learned, rows, kept, X[n:], blocks)
+        first = np.arange(len(X)) < n
+        learnable, held_out = table.pick(first), table.pick(~first)
+        blocks = BlockMoments.of(learnable.pick(kept).rows) if described else None
+        limits = self._limits_of_rows(learned, learnable, kept, held_out, blocks)
         abnormal = abnormal_rows(learned.model, rows, kept, labels[:n], confidence)
-        seen = range_of(learned.model, _picked(rows, kept))
-        return self.limited(self._fitted(learned, limits, blocks, seen, abnormal), X)
+        seen = range_of(learned.model, learnable.pick(kept))
+        return self.limited(self._fitted(learned, limits, blocks, seen, abnormal))
 
     def fit_blocks(
         self, blocks: BlockMoments, batches: Iterable[Floats] | SecondPass | None, p: int | None = None
@@ -177,12 +180,12 @@ class Recipe:
             limits, seen = batches(self, learned, blocks)
             return self.limited(self._fitted(learned, limits, blocks, seen, None))
         watcher = RangeWatcher(learned.model, round(blocks.total.n))
-        batches = None if batches is None else watcher.watch(batches)
-        if kind == "empirical" and batches is None:
+        watched = None if batches is None else watcher.watch(map(InOrder, batches))
+        if kind == "empirical" and watched is None:
             raise ValueError(
                 f"limit={kind!r} needs the scores of the training rows. Pass the rows again as batches, or use fit."
             )
-        limits = self.limits(learned.model, lambda: self._cross_validated(learned, blocks, batches), batches or ())
+        limits = self.limits(learned.model, lambda: self._cross_validated(learned, blocks, watched), watched or ())
         seen = watcher.range.finish() if watcher.rows_seen else None
         return self.limited(self._fitted(learned, limits, blocks, seen, None))
 
@@ -250,7 +253,7 @@ class Recipe:
         else:
             within = held_out if kind == "conformal" else rows[judged]
             kind = "empirical" if kind == "auto" else kind
-            limits = limits_from_rows(learned.model, self._score(learned.model), kind, [within])
+            limits = limits_from_rows(learned.model, self._score(learned.model), kind, [InOrder(within)])
         seen, of_modes = mode_ranges(learned.model, Z[kept])
         return replace(self._fitted(learned, limits, None, seen, abnormal), mode_ranges=of_modes)
 
@@ -310,7 +313,7 @@ class Recipe:
             normal_range=seen or NormalRange.of_model(learned.model),
         )
 
-    def limits(self, model: FittedModel, held_out: Callable[[], Limits], rows: Iterable[Floats]) -> Limits:
+    def limits(self, model: FittedModel, held_out: Callable[[], Limits], rows: Iterable[InOrder]) -> Limits:
         """Limits of the kind that was asked for: ``held_out`` makes those of "auto", and ``rows`` are for quantiles."""
         kind = self.limit_kind
         if kind == "auto":
@@ -318,18 +321,19 @@ class Recipe:
         return limits_from_rows(model, self._score(model), kind, rows) if kind in FROM_ROWS else Limits(model, kind)
 
     def _limits_of_rows(
-        self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, blocks: BlockMoments | None
+        self, learned: Learned, table: InOrder, kept: Mask, held_out: InOrder, blocks: BlockMoments | None
     ) -> Limits:
+        rows = table.rows
         judged = in_limit(learned.model, rows, kept, self.settings.confidence)
 
         def hold_out() -> Limits:
             if blocks is not None and kept.all() and self.settings.model == "ppca":
-                return self._cross_validated(learned, blocks, [rows])
+                return self._cross_validated(learned, blocks, [table])
             if (np.isnan(rows).mean(axis=1) <= _MOST_MISSING).sum() < FEWEST_ROWS:
                 return Limits(learned.model, "formula")
             sizes = block_sizes(len(rows))
             block = np.repeat(np.arange(len(sizes)), sizes)
-            portions = in_blocks([(_picked(rows, judged), np.flatnonzero(judged))], sizes, self.columns)
+            portions = in_blocks([(table.pick(judged), np.flatnonzero(judged))], sizes, self.columns)
             return limits_by_holding_out(
                 learned.model,
                 lambda k: self.judge(self._relearned(learned, rows[kept & (block != k)])),
@@ -337,10 +341,10 @@ class Recipe:
                 portions,
             )
 
-        scored = held_out if self.limit_kind == "conformal" else _picked(rows, judged)
+        scored = held_out if self.limit_kind == "conformal" else table.pick(judged)
         return self.limits(learned.model, hold_out, [scored])
 
-    def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[Floats] | None) -> Limits:
+    def _cross_validated(self, learned: Learned, blocks: BlockMoments, batches: Iterable[InOrder] | None) -> Limits:
         if batches is None or len(blocks) == 1:
             for _ in batches or ():  # somebody watches them
                 pass
@@ -387,18 +391,13 @@ class Recipe:
         return seen.scaled(ppca, self.columns)
 
 
-def _picked(rows: Floats, chosen: Mask) -> Floats:
-    """Some of the rows; without a copy, where these are all."""
-    return rows if chosen.all() else rows[chosen]
-
-
 def _spread_of(X: Floats, context: Context | None) -> Floats | None:
     """Standard deviations before the context is accounted for."""
     return None if context is None else np.nanstd(X[:, context.others], axis=0)
 
 
-def _numbered(batches: Iterable[Floats]) -> Iterator[tuple[Floats, Places]]:
+def _numbered(batches: Iterable[InOrder]) -> Iterator[tuple[InOrder, Places]]:
     done = 0
-    for rows in batches:
-        yield rows, np.arange(done, done + len(rows))
-        done += len(rows)
+    for table in batches:
+        yield table, np.arange(done, done + len(table.rows))
+        done += len(table.rows)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.types import Floats
+from culpa._core.continuity import missing_between
+from culpa._core.types import Floats, Mask
 from culpa.columns import Columns
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import charted
@@ -27,18 +28,31 @@ _ROWS_PER_CHUNK = 1 << 16
 Places = NDArray[np.integer[Any]]
 
 
-def standardiser(model: FittedModel) -> Callable[[Floats], Floats]:
+class InOrder(NamedTuple):
+    """Rows in order, and how many rows are missing before each; ``None`` where that does not matter."""
+
+    rows: Floats
+    missing: Floats | None = None
+
+    def pick(self, chosen: Mask) -> "InOrder":
+        """Some of the rows, without a copy where these are all; those that were left out are missing before the next."""
+        if chosen.all():
+            return self
+        return InOrder(self.rows[chosen], None if self.missing is None else missing_between(self.missing, chosen))
+
+
+def standardiser(model: FittedModel) -> Callable[[InOrder], Floats]:
     """A function that turns the next rows of a table into what the model judges: standardised, and smoothed if it is so."""
     if model.columns.smooth is None:
-        return model.standardise
+        return lambda table: model.standardise(table.rows)
     arrange = model.columns.stream()  # as new rows are, also where cells are missing
-    return lambda X: model.standardise(arrange(X).features)
+    return lambda table: model.standardise(arrange(*table).features)
 
 
 class Scorer(Protocol):
     """Scores rows that its model did not see."""
 
-    def scores(self, rows: Floats) -> Mapping[str, Floats]:
+    def scores(self, table: InOrder) -> Mapping[str, Floats]:
         """Of the next rows, by statistic."""
         ...
 
@@ -52,9 +66,9 @@ class Judge:
         self.statistics = {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
         self._standardise = standardiser(model)
 
-    def scores(self, rows: Floats) -> dict[str, Floats]:
+    def scores(self, table: InOrder) -> dict[str, Floats]:
         """Of the next rows of the block, by statistic."""
-        standard = self._standardise(rows)
+        standard = self._standardise(table)
         return {name: statistic(standard) for name, statistic in self.statistics.items()}
 
     def mean_scores(self, rows: Moments) -> dict[str, float]:
@@ -79,22 +93,22 @@ class Judge:
 class Portion(NamedTuple):
     """Rows in order, the block of each, and how often it counts: 0 times where it shares values with another block."""
 
-    rows: Floats
+    table: InOrder
     block: Places
     times: Places
 
 
 def in_blocks(
-    batches: Iterable[tuple[Floats, Places]], sizes: NDArray[np.int64], columns: Columns
+    batches: Iterable[tuple[InOrder, Places]], sizes: NDArray[np.int64], columns: Columns
 ) -> Iterator[Portion]:
     """Rows and their positions, in consecutive blocks of these sizes."""
     ends, lags = np.cumsum(sizes), columns.lags
     starts, settling = ends - sizes, settling_rows(columns.smooth, int(sizes.min()))
-    for rows, at in batches:
+    for table, at in batches:
         block = np.searchsorted(starts, at, side="right") - 1
         after, before = at - starts[block], ends[block] - at
         counts = (after >= np.maximum(lags * (block > 0), settling)) & (before > lags * (block < len(starts) - 1))
-        yield Portion(rows, block, counts.astype(np.int64))
+        yield Portion(table, block, counts.astype(np.int64))
 
 
 def can_hold_out(sizes: Places, lags: int) -> bool:
@@ -109,16 +123,16 @@ def held_out_scores(
     judges: dict[int, Scorer] = {}
     found: dict[str, list[Floats]] = {}
     where: list[Places] = []
-    for rows, block, times in portions:
+    for table, block, times in portions:
         for k in np.unique(block).tolist():
             if k not in judges:
                 try:
                     judges[k] = judge_without(k)
                 except (NothingVariesError, StarvedModeError):  # but within one block
                     return None
-            here = np.flatnonzero(block == k)
+            here = block == k
             count = np.maximum(times[here], 1)
-            for name, values in judges[k].scores(rows[here]).items():
+            for name, values in judges[k].scores(table.pick(here)).items():
                 values[times[here] == 0] = np.nan
                 found.setdefault(name, []).append(np.repeat(values, count, axis=0))
             where.append(np.full(count.sum(), k))
@@ -154,7 +168,7 @@ def limits_by_holding_out(
     return Limits(model, "formula") if found is None else held_out_limits(model, *found, unit)
 
 
-def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[Floats]) -> Limits:
+def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: Iterable[InOrder]) -> Limits:
     """Limits that are quantiles of the scores of some rows, "empirical" or "conformal"."""
     rows = map(standardiser(model), batches)
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
@@ -167,24 +181,31 @@ class RangeWatcher:
         self._standardise, self._distance = standardiser(model), named_score("mahalanobis", model)
         self.range, self.rows_seen = RangeGatherer(n_rows, model.gaussian.n_features), 0
 
-    def add(self, X: Floats) -> None:
+    def add(self, table: InOrder) -> None:
         """Look at the next rows."""
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
-            Z = self._standardise(X[start : start + _ROWS_PER_CHUNK])
+        for start in range(0, len(table.rows), _ROWS_PER_CHUNK):
+            here = slice(start, start + _ROWS_PER_CHUNK)
+            Z = self._standardise(InOrder(table.rows[here], None if table.missing is None else table.missing[here]))
             self.range.add(Z, self._distance(Z))
-        self.rows_seen += len(X)
+        self.rows_seen += len(table.rows)
 
-    def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
+    def watch(self, batches: Iterable[InOrder]) -> Iterator[InOrder]:
         """Pass batches on, and look at them."""
         for batch in batches:
             self.add(batch)
             yield batch
 
 
-def range_of(model: FittedModel, X: Floats) -> NormalRange:
+def range_of(model: FittedModel, table: InOrder) -> NormalRange:
     """The range of rows at hand, as a model standardises them."""
-    watcher = RangeWatcher(model, len(X))
-    watcher.add(X)
+    return range_of_pieces(model, [table], len(table.rows))
+
+
+def range_of_pieces(model: FittedModel, tables: Iterable[InOrder], n_rows: int) -> NormalRange:
+    """The same of rows that come in pieces."""
+    watcher = RangeWatcher(model, n_rows)
+    for table in tables:
+        watcher.add(table)
     found = watcher.range.finish()
     # the mean distance of Student-t rows is that of the farthest ones, and their model expects them
     return replace(found, inflation=1.0) if model.gaussian.tail else found

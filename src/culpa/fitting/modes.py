@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table
-from culpa.fitting.limits import Places, Portion, held_out_scores
+from culpa.fitting.limits import InOrder, Places, Portion, held_out_scores
 from culpa.models import Distribution, FittedModel, MixturePPCA, mixture_em
 from culpa.models.blocks import N_BLOCKS, BlockMoments
 from culpa.models.components import choose_components
@@ -78,7 +78,9 @@ def mode_limits(
     def judge_without(k: int) -> _MixtureJudge:
         return _MixtureJudge(refined_without(mixture, Z[kept & (block != k)], settings), names)
 
-    found = held_out_scores(judge_without, [Portion(Z[judged], block[judged], np.ones(judged.sum(), dtype=np.int64))])
+    found = held_out_scores(
+        judge_without, [Portion(InOrder(Z[judged]), block[judged], np.ones(judged.sum(), dtype=np.int64))]
+    )
     if found is None:
         return ModeLimits(by_formula, {})
     parts, of_row = found
@@ -122,8 +124,9 @@ class _MixtureJudge:
         self._mixture = mixture
         self._scores = {name: MixtureScore.weighted(name, mixture, OF_A_MODE[name]) for name in names}
 
-    def scores(self, rows: Floats) -> dict[str, Floats]:
-        """Of rows, (n, modes) each."""
+    def scores(self, table: InOrder) -> dict[str, Floats]:
+        """Of standardised rows, (n, modes) each."""
+        rows = table.rows
         parts = {name: score.parts(rows) for name, score in self._scores.items()}
         return {_WEIGHTS: self._mixture.responsibilities(rows), **parts}
 

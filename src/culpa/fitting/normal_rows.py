@@ -11,7 +11,7 @@ import numpy as np
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
-from culpa.fitting.limits import standardiser
+from culpa.fitting.limits import InOrder, standardiser
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
 from culpa.scores.consistency import Consistency
@@ -28,31 +28,32 @@ class NormalRows:
         self._size = max(1, min(_PIECE, -(-n_rows // _FEWEST_PIECES)))
         self._n_pieces = -(-n_rows // self._size)
         self._n_columns, self._n_rows, self._signals = n_columns, 0, SignalsLearner(n_columns)
-        self._pieces: dict[int, list[Floats]] = {}
+        self._pieces: dict[int, list[InOrder]] = {}
 
-    def add(self, X: Floats) -> "NormalRows":
+    def add(self, table: InOrder) -> "NormalRows":
         """The next rows."""
+        X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         self._signals.add(X[:, : self._n_columns])
         wanted = self._wanted(X.shape[1])
         ends = np.arange(self._size - self._n_rows % self._size, len(X), self._size)
-        for part in np.split(X, ends):
+        for part in map(InOrder, np.split(X, ends), np.split(missing, ends)):
             piece = self._n_rows // self._size
-            if len(part) and piece in wanted:
+            if len(part.rows) and piece in wanted:
                 self._pieces.setdefault(piece, []).append(part)
-            self._n_rows += len(part)
+            self._n_rows += len(part.rows)
         return self
 
     def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
         """Pass batches on, and look at them."""
         for batch in batches:
-            self.add(batch)
+            self.add(InOrder(batch))
             yield batch
 
     def taught(self, fitted: FittedDetector) -> FittedDetector:
         """The detector that was fitted to these rows, with what they showed."""
         if not self._n_rows:
             return fitted
-        pieces = [np.concatenate(parts) for parts in self._pieces.values()]
+        pieces = [InOrder(*map(np.concatenate, zip(*parts, strict=True))) for parts in self._pieces.values()]
         with one_blas_thread():
             return replace(fitted, signals=self._signals.finish(), consistency=consistency_of(fitted.model, pieces))
 
@@ -63,10 +64,10 @@ class NormalRows:
         return frozenset(np.linspace(0, self._n_pieces - 1, most).astype(int).tolist())
 
 
-def consistency_of(model: FittedModel, pieces: list[Floats]) -> Consistency | None:
+def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | None:
     """Of the present values of columns in rows of features; ``None`` for several modes, and for few rows or columns."""
     main = [members[0] for members in model.columns.members]
-    if model.n_modes > 1 or sum(map(len, pieces)) < _FEWEST_ROWS or len(main) < 2:
+    if model.n_modes > 1 or sum(len(piece.rows) for piece in pieces) < _FEWEST_ROWS or len(main) < 2:
         return None
     gaussian = model.gaussian
     rows = [gaussian.impute(standardiser(model)(piece))[:, main] for piece in pieces]

@@ -11,6 +11,7 @@ held-out rows fit better. A block that the new model finds much less normal than
 usual mean score: what the process no longer does must not raise the limit.
 
 Where the blocks of earlier rows are not known, new rows are scored by the model of before, which has not seen them either.
+The limit stays a formula until these are 200: a quantile of fewer rows is often the score of the worst one.
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
-from culpa.fitting.limits import Judge, Portion, held_out_scores, range_of
+from culpa.fitting.limits import InOrder, Judge, Portion, held_out_scores, range_of
 from culpa.fitting.normal_rows import NormalRows
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
@@ -74,7 +74,9 @@ def learn_more(
         placed = gathered is not None and before.cut_anew(gathered.finish(), len(rows))
         updated = _updated(recipe, fitted, Update(rows, before, placed or before.then_placed(rows, forget), forget))
     seen = rows if held is None else held
-    updated = NormalRows(len(seen), len(recipe.columns.inputs)).add(seen).taught(replace(updated, gathered=gathered))
+    updated = (
+        NormalRows(len(seen), len(recipe.columns.inputs)).add(InOrder(seen)).taught(replace(updated, gathered=gathered))
+    )
     if fitted is None:
         return updated
     if held is None:
@@ -103,7 +105,7 @@ def _updated(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> F
 
 
 def _range(fitted: FittedDetector | None, updated: FittedDetector, update: Update) -> NormalRange:
-    new = range_of(updated.model, update.rows)
+    new = range_of(updated.model, InOrder(update.rows))
     if fitted is None:
         return new
     left = (1 - update.forget) ** len(update.rows)
@@ -121,11 +123,10 @@ def _limits(recipe: Recipe, fitted: FittedDetector | None, updated: FittedDetect
     if fitted is not None and tails and len(update.before) > 1:
         seen = _seen(_judges(recipe, update.before, fitted.n_components), judges, update)
         tails = {name: _restated(tail, seen[name], update) for name, tail in tails.items()}
-    none, smooth, after = HeldOutScores.none(len(update.before)), recipe.columns.smooth, update.after
+    none, after = HeldOutScores.none(len(update.before)), update.after
     scores = {}
     for name, values in ({} if found is None else found[0]).items():
-        new = replace(none, clustering=clustering(smooth), dependence=dependence(smooth, values))
-        scores[name] = tails.get(name, new).then(values, after.rows, after.before, update.forget)
+        scores[name] = tails.get(name, none).then(values, after.rows, after.before, update.forget)
     return Limits(updated.model, "held-out", scores)
 
 
@@ -139,9 +140,8 @@ def _kept_scores(fitted: FittedDetector, n_blocks: int) -> dict[str, HeldOutScor
         if fitted.limits.kind == "held-out" and len(tail.n_per_block) == n_blocks:
             kept[name] = tail
         elif fitted.limits.kind in ("held-out", "conformal"):
-            alike, n = clustering(fitted.columns.smooth), round(tail.n)
-            counts = np.bincount(np.arange(n) % n_blocks, minlength=n_blocks)
-            kept[name] = HeldOutScores(counts, tail.largest, np.arange(len(tail.largest)) % n_blocks, alike)
+            counts = np.bincount(np.arange(round(tail.n)) % n_blocks, minlength=n_blocks)
+            kept[name] = HeldOutScores(counts, tail.largest, np.arange(len(tail.largest)) % n_blocks)
     return kept
 
 
@@ -151,17 +151,14 @@ def _judges(recipe: Recipe, blocks: BlockMoments, p: int) -> list[Judge]:
 
 
 def _portion(update: Update, recipe: Recipe) -> Portion:
-    """New rows in their blocks; those count that share no values with another block, and once an average has begun."""
-    columns, place, here = recipe.columns, update.after.rows, np.arange(len(update.rows))
+    """New rows in their blocks; those count that share no values with another block."""
+    place, here = update.after.rows, np.arange(len(update.rows))
     counts = np.ones(len(here), dtype=np.int64)
-    for step in range(1, columns.lags + 1):
+    for step in range(1, recipe.columns.lags + 1):
         counts[
             (place[np.maximum(here - step, 0)] != place) | (place[np.minimum(here + step, len(here) - 1)] != place)
         ] = 0
-    for k in np.unique(place).tolist():
-        own = np.flatnonzero(place == k)
-        counts[own[: settling_rows(columns.smooth, len(own))]] = 0
-    return Portion(update.rows, place, counts)
+    return Portion(InOrder(update.rows), place, counts)
 
 
 class _Seen(NamedTuple):

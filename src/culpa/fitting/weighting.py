@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Learned, Recipe
-from culpa.fitting.limits import Portion, limits_by_holding_out, range_of
+from culpa.fitting.limits import InOrder, Portion, limits_by_holding_out, range_of_pieces
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.normal_range import NormalRange
 from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits
 
+_PIECE = 1 << 16  # rows
 _STEPS = 16  # of a mean weight, to which weights of scores that are no whole numbers are rounded
 
 
@@ -62,15 +63,23 @@ def fit_weighted(
                 _portions(X, parts, at, lags, unit),
                 unit,
             ),
-            # a quantile of the rows' own scores needs the rows, each as often as it counts
-            (np.repeat(X, each, axis=0) for each in [times]),
+            _repeated(X, times),  # a quantile of the rows' own scores needs each of them as often as it counts
         )
-        return limits, range_of(learned.model, X)
+        counted = times if unit == 1.0 else np.ones(len(X), dtype=np.int64)
+        return limits, range_of_pieces(learned.model, _repeated(X, counted), int(counted.sum()))
 
     blocks = BlockMoments(tuple(Moments.of(X[part.rows], X[0], part.weights) for part in parts))
     fitted = recipe.fit_blocks(blocks, second_pass)
     everything = np.ones(len(X), dtype=bool)
     return replace(fitted, abnormal_training_rows=abnormal_rows(fitted.model, X, everything, labels, fitted.confidence))
+
+
+def _repeated(X: Floats, times: NDArray[np.int64]) -> Iterator[InOrder]:
+    """The rows in pieces, each row as often as it counts."""
+    ends = np.cumsum(times)
+    for start in range(0, int(ends[-1]), _PIECE):
+        here = np.arange(start, min(start + _PIECE, int(ends[-1])))
+        yield InOrder(X[np.searchsorted(ends, here, side="right")])
 
 
 class _Part(NamedTuple):
@@ -115,4 +124,4 @@ def _portions(X: Floats, parts: list[_Part], at: NDArray[np.intp], lags: int, un
         after = at[parts[k + 1].rows[0]] if k + 1 < len(parts) else np.inf
         if lags:
             times[(here - before <= lags) | (after - here <= lags)] = 0
-        yield Portion(X[rows], np.full(len(rows), k), times)
+        yield Portion(InOrder(X[rows]), np.full(len(rows), k), times)

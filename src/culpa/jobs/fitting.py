@@ -2,7 +2,7 @@
 
 The first pass gathers the mean and the covariance of each block, and isolated values at the ends of the columns. The second
 pass scores the rows of each block with the model of the other blocks. Missing cells (expectation-maximisation), trimming,
-robust fits, conformal limits, Student models and copulas keep the features in memory instead.
+robust fits, conformal limits, smoothing, Student models and copulas keep the features in memory instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core import memory
-from culpa._core.continuity import RowOrder
+from culpa._core.continuity import RowOrder, missing_between
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
@@ -86,7 +86,7 @@ def _fit(job: _Job) -> list[str]:
         raise TableError(
             f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."
         )
-    whole = detector.model != "ppca" or detector.modes is not None
+    whole = detector.model != "ppca" or detector.modes is not None or detector.smooth not in (None, 1)
     if detector.limit == "conformal" or detector.trim or detector.robust or detector.contamination or whole:
         return _fit_whole(job)
     with one_blas_thread():
@@ -158,7 +158,7 @@ def _fit_whole(job: _Job) -> list[str]:
                 "combined with --trim, --robust, --model or --limit conformal. Leave out one of these options."
             )
         complete = ~np.isnan(X).any(axis=1)
-        X, places, missing = X[complete], places[complete], missing[complete]
+        X, places, missing = X[complete], places[complete], missing_between(missing, complete)
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         raise TableError(

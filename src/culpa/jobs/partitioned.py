@@ -16,7 +16,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.detector import PCADetector
 from culpa.fitting.learning import Learned, Recipe
-from culpa.fitting.limits import in_blocks, limits_by_holding_out, range_of
+from culpa.fitting.limits import InOrder, in_blocks, limits_by_holding_out, range_of
 from culpa.jobs.partial_moments import MomentsPass
 from culpa.jobs.places import HashedPlaces, Integers, Places
 from culpa.jobs.sampled_rows import RowsPass, is_chosen, share_of
@@ -83,15 +83,15 @@ def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, s
         if len(blocks) < 2:
             return Limits(model, "formula")
         p = model.standard.n_components
-        portions = in_blocks([(X, np.arange(len(X)))], sizes, recipe.columns)
+        portions = in_blocks([(InOrder(X), np.arange(len(X)))], sizes, recipe.columns)
         return limits_by_holding_out(model, lambda k: recipe.judge_without(blocks, k, p), sizes, portions)
 
-    return recipe.limits(model, hold_out, [X])
+    return recipe.limits(model, hold_out, [InOrder(X)])
 
 
 def _range(model: FittedModel, sample: RowsPass, X: Floats) -> NormalRange:
     """The range of sampled rows; only neighbours in the table tell how alike successive rows are."""
-    seen = range_of(model, X)
+    seen = range_of(model, InOrder(X))
     if sample.places.order is None:
         return replace(seen, dependence=1.0)
     distance = named_score("mahalanobis", model)(model.standardise(X))

@@ -36,6 +36,7 @@ from culpa._core.types import Floats
 from culpa.scores.tails import Levels, levels_beyond, rates_of
 
 FEWEST_ROWS = 30  # below that, a limit is better left to a formula
+_FEWEST_OF_ONE_BLOCK = 200
 
 Counts = NDArray[np.int64]
 
@@ -148,6 +149,11 @@ class HeldOutScores(CopiedInUse):
         """Number of rows; where old rows are forgotten, the sum of their weights."""
         return int(self.n_per_block.sum()) if self.weights is None else float(self._rows.sum())
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether a limit should rest on these scores: with one block, there is a model of many more rows."""
+        return self.n >= (FEWEST_ROWS if len(self.n_per_block) > 1 else _FEWEST_OF_ONE_BLOCK)
+
     def reaches(self, confidence: float) -> bool:
         """Whether enough of the largest scores were kept for so little confidence."""
         return bool(len(self.largest)) and self._n_above(1 - confidence) < len(self.largest)
@@ -227,10 +233,11 @@ class HeldOutScores(CopiedInUse):
     def _alike(self) -> float:
         """Scores that count as one when a limit is set.
 
-        Averages of independent rows need no correction, because a quantile of them is right on average. The more the rows
-        themselves resemble each other, the fewer averages there are that differ.
+        A quantile of scores that resemble each other varies as that of fewer ones does, and so lies too low on average, by
+        half as much as if scores were equal in groups. Where the rows themselves resemble each other, nobody knows how
+        much, and all of it counts.
         """
-        return 1 + (self.clustering * self.dependence - 1) * (1 - 1 / self.dependence)
+        return 1 + (self.clustering * self.dependence - 1) * (1 - 0.5 / self.dependence)
 
     @cached_property
     def _weights(self) -> Floats:

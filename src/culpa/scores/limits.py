@@ -13,7 +13,7 @@ from scipy import stats
 from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
-from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
+from culpa.scores.held_out import HeldOutScores
 from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score
 
@@ -128,7 +128,7 @@ class Limits:
     def _has_rows(self, score: Score) -> bool:
         """Whether there are scores to take a limit from; held-out ones may still be too few after an update."""
         tail = self.tails.get(score.name)
-        return tail is not None and (self.kind != "held-out" or tail.n >= FEWEST_ROWS)
+        return tail is not None and (self.kind != "held-out" or tail.are_enough)
 
     @staticmethod
     def tails_of(statistics: Iterable[Score], batches: Iterable[Floats]) -> dict[str, HeldOutScores]:
