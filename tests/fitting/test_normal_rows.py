@@ -75,7 +75,9 @@ def test_damaged_counts_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("cuts", [[], [1, 2, 90, 91, 1500]])
 def test_kept_stretches_follow_each_other(n_rows, cuts, monkeypatch):
     seen, fitted = [], PCADetector().fit(ROWS).fitted
-    monkeypatch.setattr(normal_rows, "consistency_of", lambda model, pieces: seen.extend(piece.rows for piece in pieces))
+    monkeypatch.setattr(
+        normal_rows, "consistency_of", lambda model, pieces: seen.extend(piece.rows for piece in pieces)
+    )
     rows = np.arange(2.0 * n_rows).reshape(-1, 2)
     gathered = normal_rows.NormalRows(n_rows, 2)
     assert [len(part) for part in gathered.watch(np.split(rows, cuts))] == [len(part) for part in np.split(rows, cuts)]
