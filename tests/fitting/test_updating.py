@@ -212,13 +212,14 @@ class TestRealisedRates:
         assert 0.015 <= np.mean(rates) <= 0.1
 
     def test_one_odd_row_among_few_is_not_the_limit_of_a_model_of_many(self):
-        detector, limits = PCADetector(2).fit_moments(Moments.of(plant(1000, 0))), []
+        detector, limits, odd = PCADetector(2).fit_moments(Moments.of(plant(1000, 0))), [], None
         for seed, n in enumerate((60, 60, 100)):
             X = plant(n, 1 + seed)
             X[20, 2] += 10000 * (seed == 0)
+            odd = X[20] if seed == 0 else odd
             limits.append(detector.partial_fit(X).limit_)
         assert detector.limit_kind_ == "held-out"
-        assert max(limits) < 1e-3 * -detector.score_samples([np.eye(6)[2] * 10000 + plant(1, 0)[0]])[0]
+        assert max(limits) < 0.2 * -detector.score_samples(odd[None])[0]
 
     def test_calls_change_the_limit_little_where_much_is_remembered(self):
         """As docs/keeping-up.md says."""
