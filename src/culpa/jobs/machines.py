@@ -6,8 +6,8 @@ follow each other, so that memory does not grow with the rows of a machine, exce
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from typing import Any
+from itertools import chain, groupby, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,17 +24,35 @@ from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
 from culpa.io.tables import Batch
 from culpa.jobs.batches import joined
 from culpa.jobs.following import Following
-from culpa.jobs.incident_stream import incidents
+from culpa.jobs.incident_stream import incident_schema, incidents
 from culpa.jobs.record_batches import THE_TABLE, RecordBatchScorer, read_features, to_record_batch
 
 Key = tuple[Any, ...]
 
 
-def by_machine(batches: Iterable[Any], by: Sequence[str]) -> Iterator[tuple[Key, Iterator[Any]]]:
-    """Machines of a sorted stream, each with its record batches; read the batches of one before you ask for the next."""
+FIT_COLUMNS = {"model": pa.binary(), "rows": pa.int64(), "limit": pa.float64(), "error": pa.string()}
+SCORE_COLUMNS = {"score": pa.float64(), "limit": pa.float64(), "anomaly": pa.bool_(), "p_value": pa.float64()}
+
+
+class Machine(NamedTuple):
+    """A machine of a sorted stream: its key, the columns of its record batches, and these."""
+
+    key: Key
+    schema: pa.Schema
+    batches: Iterator[Any]
+
+    def fields(self, by: Sequence[str]) -> dict[str, pa.DataType]:
+        """Types of the columns that tell machines apart."""
+        return {name: self.schema.field(name).type for name in by}
+
+
+def by_machine(batches: Iterable[Any], by: Sequence[str]) -> Iterator[Machine]:
+    """Machines of a sorted stream; read the batches of one before you ask for the next."""
     runs = (run for batch in batches for run in _runs(batch, by))
     for key, group in groupby(runs, key=lambda run: run[0]):
-        yield key, (batch for _, batch in group)
+        rows = (batch for _, batch in group)
+        first = next(rows)
+        yield Machine(key, first.schema, chain([first], rows))
 
 
 def _runs(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[Key, Any]]:
@@ -77,17 +95,26 @@ class _Collected:
         self.written.append(columns)
 
 
+def incident_columns(by: Sequence[str], time: pa.DataType, *, modes: bool) -> dict[str, pa.DataType]:
+    """The columns of incidents of machines, whose times are of this type, after the columns ``by``."""
+    fields = incident_schema(time, modes=modes)
+    names = list(joined(dict.fromkeys(by), dict.fromkeys(fields.names)))[len(by) :]
+    return dict(zip(names, fields.types, strict=True))
+
+
 def machine_incidents(
-    fitted: FittedDetector, batches: Iterable[Any], by: Sequence[str], time: str, schema: pa.Schema, **grouping: Any
+    fitted: FittedDetector, batches: Iterable[Any], by: Sequence[str], time: str, **grouping: Any
 ) -> Iterator[Any]:
     """Incidents of each machine of a sorted stream, beside its key; options are those of `culpa.jobs.incidents`."""
-    for key, stream in by_machine(batches, by):
+    for machine in by_machine(batches, by):
         found = _Collected()
-        incidents(fitted, _MachineRows(stream, _named(by, key)), found, time=time, **grouping)
+        incidents(fitted, _MachineRows(machine.batches, _named(by, machine.key)), found, time=time, **grouping)
+        of_times = machine.schema.field(time).type
+        schema = machine.fields(by) | incident_columns(by, of_times, modes=fitted.n_modes is not None)
         for columns in found.written:
             n = len(columns["sentence"])
-            keys = {name: [value] * n for name, value in zip(by, key, strict=True)}
-            yield to_record_batch(joined(keys, columns), schema)
+            keys = {name: [value] * n for name, value in zip(by, machine.key, strict=True)}
+            yield to_record_batch(joined(keys, columns), pa.schema(schema))
 
 
 def machine_fits(
@@ -95,15 +122,14 @@ def machine_fits(
     by: Sequence[str],
     names: tuple[str, ...],
     options: Mapping[str, Any],
-    schema: pa.Schema,
     time: str | None = None,
 ) -> Iterator[Any]:
     """One line per machine of a sorted stream: its model file, its rows and its limit, or why there is no model.
 
     The column ``time`` shows where rows are missing.
     """
-    for key, stream in by_machine(batches, by):
-        rows = list(Following(_MachineRows(stream, _named(by, key)), time).batches(names))
+    for machine in by_machine(batches, by):
+        rows = list(Following(_MachineRows(machine.batches, _named(by, machine.key)), time).batches(names))
         X = np.concatenate([np.empty((0, len(names))), *(batch.X for batch in rows)])
         order = RowOrder(np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)]))
         found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}
@@ -112,7 +138,8 @@ def machine_fits(
             found |= {"model": detector_to_bytes(detector.fitted), "limit": detector.limit_}
         except ValueError as error:  # one machine must not stop the others
             found["error"] = str(error)
-        line = dict(zip(by, key, strict=True)) | found
+        line = dict(zip(by, machine.key, strict=True)) | found
+        schema = pa.schema(machine.fields(by) | FIT_COLUMNS)
         yield to_record_batch({name: [value] for name, value in line.items()}, schema)
 
 
@@ -123,23 +150,24 @@ def _fit(table: Table, options: Mapping[str, Any]) -> PCADetector:
         return PCADetector(**options).fit(table)
 
 
-def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str, schema: pa.Schema) -> Iterator[Any]:
+def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str) -> Iterator[Any]:
     """Scores of the rows of each machine by its own model.
 
     The column ``model`` holds the model file in the first row of a machine, which has nothing else, and is null in the rows
     to score. If a machine has several models, the first one counts. Rows of a machine without a model get no score.
     """
-    for _, stream in by_machine(batches, by):
+    for machine in by_machine(batches, by):
         scorer: RecordBatchScorer | None = None
-        for batch in stream:
+        kept = {field.name: field.type for field in machine.schema if field.name != model}
+        schema = pa.schema(joined(kept, SCORE_COLUMNS))
+        for batch in machine.batches:
             files = batch.column(model).drop_null()
             rows = batch.filter(batch.column(model).is_null()).drop_columns([model])
             if scorer is None and len(files):
                 scorer = RecordBatchScorer(detector_from_bytes(files[0].as_py()).fitted, rows.schema)
             if rows.num_rows:
                 answer = rows if scorer is None else scorer(rows)
-                columns = dict(zip(answer.schema.names, answer.columns, strict=True))
-                yield to_record_batch(columns, schema)
+                yield to_record_batch(dict(zip(answer.schema.names, answer.columns, strict=True)), schema)
 
 
 def _named(by: Sequence[str], key: Key) -> str:

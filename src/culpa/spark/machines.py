@@ -9,8 +9,14 @@ import pyarrow as pa
 from culpa.detector import PCADetector
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
 from culpa.jobs.batches import joined
-from culpa.jobs.incident_stream import incident_schema
-from culpa.jobs.machines import machine_fits, machine_incidents, machine_scores
+from culpa.jobs.machines import (
+    FIT_COLUMNS,
+    SCORE_COLUMNS,
+    incident_columns,
+    machine_fits,
+    machine_incidents,
+    machine_scores,
+)
 from culpa.spark.frames import (
     DataFrame,
     check_features,
@@ -23,8 +29,6 @@ from culpa.spark.frames import (
 )
 
 _MODEL = "__culpa_model"
-_FIT_COLUMNS = {"model": pa.binary(), "rows": pa.int64(), "limit": pa.float64(), "error": pa.string()}
-_SCORE_COLUMNS = {"score": pa.float64(), "limit": pa.float64(), "anomaly": pa.bool_(), "p_value": pa.float64()}
 
 
 def incidents(
@@ -46,15 +50,11 @@ def incidents(
     require_pyspark()
     keys, features = key_names(df, by), detector.fitted.columns.inputs
     check_features(df, features)
-    fields = incident_schema(pa.null(), modes=detector.fitted.n_modes is not None)
-    names = list(joined(dict.fromkeys(keys), dict.fromkeys(fields.names)))
-    new = [pa.field(name, field.type) for name, field in zip(names[len(keys) :], fields, strict=True)]
-    struct = struct_of([df.schema[key] for key in keys], [field for field in new if field.type != pa.null()])
-    moment = df.schema[key_names(df, time)[0]].dataType
-    struct = _with_times(struct, [field.name for field in new], keys, moment)
+    columns = incident_columns(keys, pa.null(), modes=detector.fitted.n_modes is not None)
+    struct = _with_times(df, keys, columns, df.schema[key_names(df, time)[0]].dataType)
     rows = _together(df.select(*map(column, dict.fromkeys((*keys, time, *features)))), keys, [time])
     grouping = {"gap": gap, "min_length": min_length, "baseline": baseline}
-    task = partial(_incidents, detector_to_bytes(detector.fitted), keys, time, names, grouping)
+    task = partial(_incidents, detector_to_bytes(detector.fitted), by=keys, time=time, **grouping)
     return map_arrow(rows, task, struct)
 
 
@@ -76,10 +76,10 @@ def fit_many(
     keys = key_names(df, by)
     names = feature_names(df, columns, *keys, time)
     PCADetector(**detector_options)  # refuses unknown options before anything runs
-    struct = struct_of([df.schema[key] for key in keys], pa.schema(_FIT_COLUMNS))
+    struct = struct_of([df.schema[key] for key in keys], pa.schema(FIT_COLUMNS))
     ordered = [] if time is None else [time]
     rows = _together(df.select(*map(column, dict.fromkeys((*keys, *ordered, *names)))), keys, ordered)
-    return map_arrow(rows, partial(_fits, keys, names, detector_options, time), struct)
+    return map_arrow(rows, partial(machine_fits, by=keys, names=names, options=detector_options, time=time), struct)
 
 
 def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
@@ -92,12 +92,11 @@ def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> Dat
 
     require_pyspark()
     keys = key_names(df, by)
-    new = list(joined(dict.fromkeys(df.columns), dict.fromkeys(_SCORE_COLUMNS)))[len(df.columns) :]
-    added = [pa.field(name, kind) for name, kind in zip(new, _SCORE_COLUMNS.values(), strict=True)]
+    added = list(pa.schema(joined(dict.fromkeys(df.columns, pa.null()), SCORE_COLUMNS)))[len(df.columns) :]
     known = models.where(F.col("model").isNotNull()).select(*map(column, keys), F.col("model").alias(_MODEL))
     rows = df.withColumn(_MODEL, F.lit(None).cast("binary")).unionByName(known, allowMissingColumns=True)
     rows = _together(rows, keys, [F.col(_MODEL).isNull()])  # the model comes first
-    return map_arrow(rows, partial(_scores, keys, new), struct_of(df.schema, added))
+    return map_arrow(rows, partial(machine_scores, by=keys, model=_MODEL), struct_of(df.schema, added))
 
 
 def _together(rows: DataFrame, keys: Sequence[str], order: Sequence[Any]) -> DataFrame:
@@ -108,44 +107,17 @@ def _together(rows: DataFrame, keys: Sequence[str], order: Sequence[Any]) -> Dat
     return moved.sortWithinPartitions(*machines, *order) if machines or order else moved
 
 
-def _with_times(struct: Any, names: Sequence[str], keys: Sequence[str], moment: Any) -> Any:
-    """Spark's schema of incidents, whose times have the type of the column of times."""
-    from pyspark.sql.types import StructField, StructType
+def _with_times(df: DataFrame, keys: Sequence[str], columns: dict[str, pa.DataType], moment: Any) -> Any:
+    """Spark's schema of incidents, whose times, of type null in ``columns``, have the type of the column of times."""
+    from pyspark.sql.types import StructField
 
-    known = {field.name: field for field in struct}
-    return StructType([known.get(name, StructField(name, moment)) for name in (*keys, *names)])
-
-
-def _incidents(
-    model: bytes, keys: Sequence[str], time: str, names: Sequence[str], grouping: Any, batches: Iterable[Any]
-) -> Iterator[Any]:
-    """Runs in a Python process of Spark, for each partition; so do the functions below."""
-    batches = iter(batches)
-    for first in batches:
-        fitted = kept_detector(model).fitted
-        fields = incident_schema(first.schema.field(time).type, modes=fitted.n_modes is not None)
-        kinds = [*(first.schema.field(key).type for key in keys), *fields.types]
-        schema = pa.schema(list(zip(names, kinds, strict=True)))
-        yield from machine_incidents(fitted, _again(first, batches), keys, time, schema, **grouping)
+    fields = [
+        StructField(name, moment) if kind == pa.null() else next(iter(struct_of([], [pa.field(name, kind)])))
+        for name, kind in columns.items()
+    ]
+    return struct_of([*(df.schema[key] for key in keys), *fields], [])
 
 
-def _fits(
-    keys: Sequence[str], names: tuple[str, ...], options: Any, time: str | None, batches: Iterable[Any]
-) -> Iterator[Any]:
-    batches = iter(batches)
-    for first in batches:
-        schema = pa.schema({**{key: first.schema.field(key).type for key in keys}, **_FIT_COLUMNS})
-        yield from machine_fits(_again(first, batches), keys, names, options, schema, time)
-
-
-def _scores(keys: Sequence[str], new: Sequence[str], batches: Iterable[Any]) -> Iterator[Any]:
-    batches = iter(batches)
-    for first in batches:
-        kept = [field for field in first.schema if field.name != _MODEL]
-        added = [pa.field(name, kind) for name, kind in zip(new, _SCORE_COLUMNS.values(), strict=True)]
-        yield from machine_scores(_again(first, batches), keys, _MODEL, pa.schema([*kept, *added]))
-
-
-def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
+def _incidents(model: bytes, batches: Iterable[Any], **options: Any) -> Iterator[Any]:
+    """Runs in a Python process of Spark, for each partition."""
+    return machine_incidents(kept_detector(model).fitted, batches, **options)
