@@ -16,12 +16,12 @@ TAGS = 50
 
 READ = """
 import json, sys, time
-from culpa.io.tables import Options, Selection, open_table
+from culpa.io.tables import Options, open_table
 path, options, tags = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 def read():
     start = time.process_time()
-    table = open_table([path], Options(**options), Selection(), print)
+    table = open_table([path], Options(**options), print)
     rows = sum(len(batch.X) for batch in table.batches(tags, []))
     return rows, time.process_time() - start
 runs = [read() for _ in range(3)]  # the first one also imports and warms the file cache

@@ -16,12 +16,14 @@ from culpa._core.parameters import (
     PPCA_PARAMETERS,
     STUDENT_PARAMETERS,
 )
+from culpa.io.reading import READING
 
 _EXPLAINERS = "`detector.explain(X, ...)`, `detector.explainer(...)`, `Explainer(model, ...)`"
 _HEAD = f"""# Parameters
 
-This page lists every parameter of the detector, the explainer, the calibration and the models. It is generated from
-`src/culpa/_core/parameters.py`. The checks of parameters and the options of the command line use the same file.
+This page lists every parameter of the detector, the explainer, the calibration and the models, and every option for reading
+tables. It is generated from `src/culpa/_core/parameters.py` and `src/culpa/io/reading.py`. The checks of parameters and the
+options of the command line use the same files.
 
 | what | in Python | on the command line |
 | --- | --- | --- |
@@ -31,6 +33,7 @@ This page lists every parameter of the detector, the explainer, the calibration 
 | [model](#ppca) | `PPCA(...)` | |
 | [model with several modes](#mixtureppca) | `MixturePPCA(...)` | |
 | [robust model](#studentppca) | `StudentPPCA(...)` | |
+| [reading tables](#reading) | | all commands that read tables, and the section `reading` of `culpa.toml` |
 
 If you pass an unknown name or a value out of range, the error message says what is allowed.
 """
@@ -42,6 +45,8 @@ _ABOUT = {
     "the score of the detector, so they take neither `score` nor `features`. On the command line, `culpa explain` has "
     "`--upstream feed:reactor:product` and `--tolerance`.",
     "calibrate": "On the command line, `n_trials` is `--trials` and `at_once` is `--at-once`.",
+    "reading": "These are options of the command line: `time_format` is `--time-format`. In `culpa.toml`, keys have "
+    "underscores, and several texts are a list. [plant-tables.md](plant-tables.md) explains them.",
     "PPCA": "The detector passes `n_components`, `noise` and `shrinkage` on to this model.",
     "MixturePPCA": "The detector uses this model if `modes` is set, and passes `n_components`, `noise` and `shrinkage` on.",
     "StudentPPCA": 'With `model="student"`, the detector passes `n_components`, `noise` and `shrinkage` on to this model.',
@@ -50,7 +55,7 @@ _ABOUT = {
 
 def page() -> str:
     """The whole page."""
-    listed = (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS, STUDENT_PARAMETERS, MIXTURE_PARAMETERS)
+    listed = (DETECTOR, EXPLAINER, CALIBRATION, PPCA_PARAMETERS, STUDENT_PARAMETERS, MIXTURE_PARAMETERS, READING)
     parts = [_section(parameters) for parameters in listed]
     return "\n".join([_HEAD, *parts])
 
@@ -65,12 +70,19 @@ def _section(parameters: Parameters) -> str:
 
 def _names(parameter: Parameter) -> str:
     alias = f" (also `{parameter.alias}`)" if parameter.alias else ""
-    return f"`{parameter.name}`{alias}"
+    return f"`{_own_name(parameter)}`{alias}"
+
+
+def _own_name(parameter: Parameter) -> str:
+    """Options of readers have no names in Python."""
+    return parameter.variable.rstrip("_") if parameter.name in READING else parameter.name
 
 
 def _default(parameter: Parameter) -> str:
     if isinstance(parameter.default, tuple) and len(parameter.default) > 3:
         return "all"
+    if parameter.name in READING and parameter.default in (None, ()):
+        return parameter.shown or "none"
     return "`" + (f"{parameter.default:g}" if isinstance(parameter.default, float) else f"{parameter.default!r}") + "`"
 
 
@@ -80,7 +92,7 @@ def _details(parameters: Parameters) -> Iterator[str]:
         if isinstance(each.kind, Choice):
             values = ", ".join(f"`{name!r}`" for name in each.kind.names) + " or `None`" * each.optional
         more = f" {each.more}" if each.more else ""
-        yield f"- `{each.name}`: {values}.{more}"
+        yield f"- `{_own_name(each)}`: {values}.{more}"
     yield ""
 
 

@@ -12,10 +12,9 @@ and split each row's score fairly among its features with Shapley values that re
 True
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from culpa._core.choices import suggestion
+from culpa._core.lazy import lazy
 from culpa._core.version import __version__
 
 # Public names and the modules that hold them. They are loaded on first use (PEP 562), so that `culpa --help`
@@ -64,13 +63,7 @@ if TYPE_CHECKING:
     from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
     from culpa.piping import PipelineDetector
 else:  # a type checker must see the names above, and that there are no others
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module 'culpa' has no attribute {name!r}{suggestion(name, __all__)}")
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ import culpa
 from culpa._core.parameters import CALIBRATION, DETECTOR
 from culpa.cli import app
 from culpa.cli.command import Described, command
+from culpa.io.reading import READING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +93,19 @@ def test_help_has_every_parameter_of_the_detector():
     assert CALIBRATION["n_trials"].help in help_of("calibrate")
 
 
-@pytest.mark.parametrize("name", ["fit", "calibrate", "score", "explain", "incidents", "report"])
+@pytest.mark.parametrize("name", ["fit", "calibrate", "score", "explain", "incidents", "report", "compare", "update"])
 def test_all_commands_read_tables_in_the_same_way(name):
     text = help_of(name)
-    for option in ("input-format", "delimiter", "decimal", "encoding", "missing", "strict", "sparse"):
-        assert f"--{option} " in text
-    assert "field delimiter" in text
+    for option in READING.values():
+        assert f"{option.flag} " in text
+        assert option.help.rstrip(".") in text
+
+
+@pytest.mark.parametrize("name", ["fit", "info"])
+def test_h_is_help(name):
+    short = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "200"})
+    assert short.output == CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+    assert CliRunner().invoke(app, ["-h"]).exit_code == 0
 
 
 def test_formats_are_checked(tmp_path):

@@ -489,7 +489,7 @@ USER_ERRORS = {
     "unit": (["fit", "normal.csv", "-o", "o", "--unit", "x=m"], "--unit"),
     "delimiter": (["fit", "normal.csv", "-o", "o", "--delimiter", "ab"], "single ASCII character"),
     "decimal": (["fit", "normal.csv", "-o", "o", "--decimal", ","], "cannot be both"),
-    "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "unknown encoding"),
+    "encoding": (["fit", "normal.csv", "-o", "o", "--encoding", "x"], "a text encoding such as utf-8"),
     "parquet pipe": (["score", "-", "-m", "plant.culpa", "--input-format", "parquet"], "Pass a file"),
     "info": (["info", "normal.csv"], "not a culpa model file"),
     "lines": (["score", "-", "-m", "plant.culpa", "--strict", "--input-format", "ndjson"], "line 1: not JSON"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import run
+from forgery import forge
 
 import culpa
 from culpa.io import save
@@ -247,7 +248,9 @@ def test_deep_nesting_is_one_sentence(folder):
 def test_reading_options_of_a_model_file_are_checked(folder, name, value):
     run("fit", "normal.csv", "-o", "m.culpa", "--drop", "site")
     fitted = culpa.load("m.culpa").fitted
-    save(replace(fitted, reading={**fitted.reading, name: value}), "m.culpa")
+    with pytest.raises(ValueError, match=name):
+        save(replace(fitted, reading={**fitted.reading, name: value}), "n.culpa")
+    forge(folder / "m.culpa", lambda arrays, header: header["reading"].update({name: value}))
     told = run("score", "new.csv", "-m", "m.culpa", code=2).stderr
     assert name in told
     assert len(told.strip().splitlines()) == 1

@@ -1,8 +1,10 @@
 """Kinds of parameter values: each knows its description, and which values it accepts. NumPy's scalars count as numbers."""
 
+import codecs
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -120,18 +122,20 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """Text with something in it."""
+    """Text; with something in it, if it must not be longer than so many characters."""
 
-    longest: int
+    longest: int | None = None
 
     @property
     def description(self) -> str:
         """How long it may be."""
-        return f"text of 1 to {self.longest} characters"
+        return "text" if self.longest is None else f"text of 1 to {self.longest} characters"
 
     def accepts(self, value: object) -> bool:
         """Blanks alone are not a word."""
-        return isinstance(value, str) and bool(value.strip()) and len(value) <= self.longest
+        if self.longest is None or not isinstance(value, str):
+            return isinstance(value, str)
+        return bool(value.strip()) and len(value) <= self.longest
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,22 @@ def top_of(value: object) -> int | None:
     return int(digits) if digits.isdecimal() and digits.isascii() and 0 < int(digits) < 1000 else None
 
 
+def _is_mark(value: object) -> bool:
+    return isinstance(value, str) and (len(value.encode()) == 1 or value in ("\u00a0", "\u202f", "’"))
+
+
+def _is_codec(value: object) -> bool:
+    """Whether an encoding is one of texts, unlike rot13."""
+    try:
+        with suppress(UnicodeError):
+            b"a".decode(str(value))
+        codecs.lookup(str(value))
+        codecs.getincrementaldecoder(str(value))
+    except (LookupError, ValueError):
+        return False
+    return isinstance(value, str)
+
+
 FRACTION = Number(above=0, below=1, note="0.99 means 99%")
 SHARE = Number(at_least=0, at_most=1)
 POSITIVE = Number(above=0)
@@ -223,6 +243,10 @@ FEATURES = Checked("a list of names or positions of features", _are_features)
 GROUPS = Checked("a dict of group name to list of features", _are_groups)
 CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)
 FUNCTION = Checked("a function", callable)
+MARK = Checked("a single ASCII character", _is_mark)
+CODEC = Checked("a text encoding such as utf-8 or cp1252", _is_codec)
+TEXTS = Checked("a list of texts", _list_of(Text()))
+NAMES = Checked("a list of names", _list_of(Text()))
 
 
 def anything(words: str) -> Kind:

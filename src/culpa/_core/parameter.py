@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field
@@ -20,7 +21,7 @@ class Parameter:
 
     With ``optional``, ``None`` is a value, too. ``alias`` is a second name that other libraries use for it; the default
     in signatures is ``None`` then, so that giving both names is noticed. ``option`` is its name on the command line,
-    where that differs.
+    where that differs, and ``shown`` is what help says there about a default that says nothing.
     """
 
     name: str
@@ -31,6 +32,18 @@ class Parameter:
     optional: bool = False
     alias: str = ""
     option: str = ""
+    shown: str = ""
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line, with dashes."""
+        return f"--{(self.option or self.name).replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """Its name as that of a variable, as project files and signatures of commands have it."""
+        name = self.flag[2:].replace("-", "_")
+        return f"{name}_" if keyword.iskeyword(name) else name
 
     @property
     def values(self) -> str:
@@ -52,10 +65,9 @@ class Parameter:
         return next((given for given in (value, other) if given is not None), self.default)
 
 
-def value(kind: Kind, default: Any, *, optional: bool = False, alias: str = "", option: str = "") -> Any:
+def value(kind: Kind, default: Any, **more: Any) -> Any:
     """The values that a parameter takes, as a field of a class whose docstring explains it; see `Parameter`."""
-    known = {"kind": kind, "default": default, "optional": optional, "alias": alias, "option": option}
-    return field(default=default, metadata=known)
+    return field(default=default, metadata={"kind": kind, "default": default, **more})
 
 
 class Parameters(Mapping[str, Parameter]):
@@ -89,7 +101,7 @@ class Parameters(Mapping[str, Parameter]):
         text = inspect.cleandoc(described.__doc__ or "")  # python -OO has none
         entries = dict(re.findall(r"^(\w+)\n((?:(?: .*)?\n?)+)", text, re.MULTILINE))
         fields = getattr(described, "__dataclass_fields__", vars(described))
-        values = {name: each.metadata for name, each in fields.items() if isinstance(each, Field)}
+        values = {name: each.metadata for name, each in fields.items() if isinstance(each, Field) and each.metadata}
         return cls(owner, [_explained(name, known, entries.get(name, "")) for name, known in values.items()])
 
     def __getitem__(self, name: str) -> Parameter:

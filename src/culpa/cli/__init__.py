@@ -34,6 +34,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=True,
     pretty_exceptions_enable=False,
 )

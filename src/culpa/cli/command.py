@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from culpa._core.kinds import FEATURES, GROUPS, AnyOf, Choice, Flag, Kind, Number, Whole
+from culpa._core.kinds import FEATURES, GROUPS, NAMES, TEXTS, AnyOf, Choice, Flag, Kind, Number, Whole
 from culpa._core.parameter import Parameter, Parameters
 from culpa._core.words import split_list
 from culpa.cli.console import guarded
@@ -61,13 +61,31 @@ def _expand(name: str, hint: Any, default: Any) -> tuple[Flat, Callable[[Mapping
     described = [item for item in get_args(hint)[1:] if isinstance(item, Described)] if _is_annotated(hint) else []
     if described:
         parameters, panel = described[0].chosen(), described[0].panel
-        options = {_variable(parameter): _option_of(parameter, panel) for parameter in parameters}
+        options = {parameter.variable: _option_of(parameter, panel) for parameter in parameters}
         return options, lambda given: {parameter.name: _value(parameter, given) for parameter in parameters}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        types = get_type_hints(hint, include_extras=True)
-        options = {field.name: _option_in(field, types[field.name]) for field in dataclasses.fields(hint)}
-        return options, lambda given: hint(**{name: given[name] for name in options})
+        return _expand_block(hint)
     return {name: _option(name, hint, default)}, lambda given: given[name]
+
+
+def _expand_block(block: Any) -> tuple[Flat, Callable[[Mapping[str, Any]], Any]]:
+    """The options of a block; those that its ``described`` names are parameters of the library."""
+    described: Described = getattr(block, "described", Described(Parameters("", [])))
+    known = {parameter.name: parameter for parameter in described.chosen()}
+    types = get_type_hints(block, include_extras=True)
+    own = [
+        field
+        for field in dataclasses.fields(block)
+        if field.name not in known and (OPTION in field.metadata or _is_annotated(types[field.name]))
+    ]
+    options = {parameter.variable: _option_of(parameter, described.panel) for parameter in known.values()}
+    options |= {field.name: _option_in(field, types[field.name]) for field in own}
+
+    def build(given: Mapping[str, Any]) -> Any:
+        values = {name: _value(parameter, given) for name, parameter in known.items()}
+        return block(**values, **{field.name: given[field.name] for field in own})
+
+    return options, build
 
 
 def _is_annotated(hint: Any) -> bool:
@@ -98,46 +116,46 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
         help = f"{help} Write the columns as 'a,b'."
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
-    info = typer.Option(help=help, rich_help_panel=panel, autocompletion=(lambda: names) if names else None)
+    if kind is TEXTS:
+        help = f"{help} Repeatable."
+    both = isinstance(kind, Flag) and parameter.default  # there is --no-..., too
+    info = typer.Option(
+        *([] if both else [parameter.flag]),
+        help=help,
+        show_default=parameter.shown or parameter.default not in ((), False),
+        rich_help_panel=panel,
+        autocompletion=(lambda: names) if names else None,
+    )
     as_text = isinstance(kind, AnyOf) and parameter.default is not None
-    default = str(parameter.default) if as_text else parameter.default
-    type_of_value: Any = _type_of(kind) | None if parameter.optional else _type_of(kind)
-    return _option(_variable(parameter), Annotated[type_of_value, info], default)
+    default = str(parameter.default) if as_text else None if parameter.default == () else parameter.default
+    type_of_value: Any = _type_of(kind) | None if default is None else _type_of(kind)
+    return _option(parameter.variable, Annotated[type_of_value, info], default)
 
 
 def _type_of(kind: Kind) -> Any:
-    return (
-        list[str]
-        if kind is GROUPS
-        else bool
-        if isinstance(kind, Flag)
-        else int
-        if isinstance(kind, Whole)
-        else float
-        if isinstance(kind, Number)
-        else str
-    )
+    if kind in (GROUPS, TEXTS, NAMES):
+        return list[str]
+    return next((type for each, type in _TYPES.items() if isinstance(kind, each)), str)
 
 
-def _variable(parameter: Parameter) -> str:
-    return parameter.option or parameter.name
+_TYPES: dict[type[Kind], Any] = {Flag: bool, Whole: int, Number: float}
 
 
 def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     """The checked value of an option."""
-    value = given[_variable(parameter)]
+    value = given[parameter.variable]
     if isinstance(parameter.kind, AnyOf):
         value = None if value is None else _number(value)
     elif parameter.kind is FEATURES and value is not None:
         value = [name for name in split_list(value) if name]
+    elif parameter.kind is TEXTS:
+        value = tuple(value or ())
+    elif parameter.kind is NAMES:
+        value = tuple(name for text in value or () for name in split_list(text))
     elif parameter.kind is GROUPS:
-        value = _groups(value or [], _flag(parameter)) or None
-    dataclasses.replace(parameter, name=_flag(parameter)).check(value)
+        value = _groups(value or [], parameter.flag) or None
+    dataclasses.replace(parameter, name=parameter.flag).check(value)
     return value
-
-
-def _flag(parameter: Parameter) -> str:
-    return f"--{_variable(parameter).replace('_', '-')}"
 
 
 def _groups(given: list[str], flag: str) -> dict[str, list[str]]:

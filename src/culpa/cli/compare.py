@@ -37,7 +37,7 @@ def compare(
     from culpa.jobs import compare as run
 
     fitted = load(model).fitted
-    before, after = tables.open_both(options.memory_of(fitted))
+    before, after = tables.open_both(fitted)
     for table in (before, after):
         console.tell_reading(table, quiet=quiet)
     fitted = fitted.without_groups() if no_groups else fitted

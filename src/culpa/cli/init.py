@@ -7,6 +7,7 @@ import typer
 
 from culpa.cli import console, options, project
 from culpa.cli.command import command
+from culpa.io.reading import READING
 
 if TYPE_CHECKING:
     from culpa.io.tables import TimedTable
@@ -45,11 +46,9 @@ def init(
 
 def _text(source: "TimedTable", table: options.TableOptions, new: list[str]) -> str:
     given = source.options.remembered() | ({"time": source.time} if source.time else {})
-    given |= {"time_format": table.time_format} if table.time_format else {}
-    given |= {"from": table.since} if table.since else {}
-    given |= {"to": table.until} if table.until else {}
-    given |= {"exclude": list(table.exclude)} if table.exclude else {}
-    given |= {"exclude_file": str(table.exclude_file)} if table.exclude_file else {}
+    for name in ("time_format", "since", "until", "exclude", "exclude_file"):
+        if told := getattr(table, name):
+            given[READING[name].variable.rstrip("_")] = told
     columns = {name: column for name, column in source.columns().items() if name != source.time}
     features = [name for name, column in columns.items() if column.kind == "number" or column.row is not None]
     left_out = [name for name in columns if name not in features]

@@ -2,30 +2,29 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from culpa._core.choices import INPUT_FORMATS, TABLE_FORMATS, one_of
-from culpa._core.words import split_list
+from culpa._core.choices import TABLE_FORMATS, one_of
 from culpa.cli import console, project
-from culpa.cli.command import OPTION
+from culpa.cli.command import OPTION, Described
+from culpa.io.reading import READING, Options
 
 if TYPE_CHECKING:
     from culpa.detector import PCADetector
     from culpa.fitted import FittedDetector
-    from culpa.io.tables import Options, Selection, Sink, Source, TimedTable
+    from culpa.io.tables import Sink, Source, TimedTable
     from culpa.jobs import Summary
 
-READING = "Reading the table"
+READING_PANEL = "Reading the table"
 COLUMNS = "Columns"
 MODEL = "Model"
 
 _FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
-_INPUT_FORMATS = ", ".join(INPUT_FORMATS[:-1]) + f" or {INPUT_FORMATS[-1]}"
 
 FOUND = 3  # exit code if there is an anomaly, with --fail-on-anomaly
 
@@ -65,7 +64,9 @@ NoGroups = Annotated[
 ]
 CompleteOnly = Annotated[
     bool,
-    typer.Option("--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING, show_default=False),
+    typer.Option(
+        "--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING_PANEL, show_default=False
+    ),
 ]
 Id = Annotated[
     list[str] | None,
@@ -85,114 +86,42 @@ def _option(
     return field(default=default, metadata={OPTION: option})
 
 
-_reading = partial(_option, panel=READING)
 _columns = partial(_option, panel=COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingOptions:
-    """How to read a table; a model file remembers these, except for the format."""
+class ReadingOptions(Options):
+    """How to read a table; a model file remembers most of it."""
 
-    input_format: str | None = _reading(
-        f"Override the file extension: {_INPUT_FORMATS}.",
-        shown="file extension; '-' by its first line",
-        autocompletion=lambda: list(INPUT_FORMATS),
+    described: ClassVar = Described(READING, panel=READING_PANEL)
+    no_header: bool = _option(
+        "CSV, Excel: there is no header; columns are called c1, c2, ...",
+        "--no-header",
+        default=False,
+        panel=READING_PANEL,
     )
-    time: str | None = _reading(
-        "Column with the times of the rows, in ascending order; 'none' for none.", shown="found, or the model's"
-    )
-    time_format: str | None = _reading(
-        "How times are written: dmy, mdy, ymd, iso, s or ms since 1970, or a pattern such as '%d.%m.%Y %H:%M'.",
-        shown="recognised",
-    )
-    missing: list[str] | None = _reading(
-        "Value that means a missing cell, in addition to 'NA', 'Bad Input' and similar texts: a number such as "
-        "-9999, or a text. Repeatable."
-    )
-    delimiter: str | None = _reading("CSV: field delimiter; '\\t' for a tab, ' ' for blanks.", shown="detected")
-    decimal: str | None = _reading("CSV: decimal mark, '.' or ','.", shown="detected")
-    thousands: str | None = _reading("CSV: character that groups thousands.", shown="detected")
-    encoding: str = _reading("CSV: text encoding.", default="utf-8")
-    header_rows: int | None = _reading("CSV, Excel: number of header rows.", shown="counted", min=0)
-    no_header: bool = _reading(
-        "CSV, Excel: there is no header; columns are called c1, c2, ...", "--no-header", default=False
-    )
-    names: list[str] | None = _reading("CSV, Excel: names of all columns, as 'a,b,c', if there is no header.")
-    sheet: str | None = _reading("Excel: name of the sheet.", shown="the first")
-    long: str | None = _reading(
-        "The table has one reading per line: its columns of tag, time, value and (optional) quality, as "
-        "'tag,time,value,quality'."
-    )
-    every: str | None = _reading(
-        "Long tables: average the readings of each interval, such as '1min'.", shown="one row per time"
-    )
-    hold: str | None = _reading(
-        "Long tables: a reading stays valid for so long, such as '10min', until the next one.", shown="its own interval"
-    )
-    good: list[str] | None = _reading(
-        "Long tables: quality of good readings; others are missing. Repeatable.", shown="'Good' and similar"
-    )
-    strict: bool = _reading("NDJSON: stop at a line that cannot be read.", "--strict", default=False)
-    sparse: bool = _reading("NDJSON: treat absent fields as missing cells.", "--sparse", default=False)
-    skip_ragged: bool = _reading(
-        "CSV: skip rows with another number of cells than the header.", "--skip-ragged", default=False
-    )
-    since: str | None = _reading("Read rows from this time on.", "--from", shown="the first")
-    until: str | None = _reading("Read rows up to this time; a day is included.", "--to", shown="the last")
-    exclude: list[str] | None = _reading("Leave out a period, as 'START/END', or a day. Repeatable.")
-    exclude_file: Path | None = _reading("Leave out the periods in a table of their beginnings and ends.")
 
     def __post_init__(self) -> None:
-        if self.input_format is not None:
-            one_of(self.input_format, INPUT_FORMATS, "--input-format")
-
-    def reading(self) -> "Options":
-        """The options, as readers take them."""
-        from culpa.io.tables import Options, TableError
-
-        delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
+        super().__post_init__()
         if self.no_header and self.header_rows:
-            raise TableError(f"--no-header and --header-rows {self.header_rows} contradict each other.")
-        if (self.every or self.hold or self.good) and not self.long:
-            raise TableError("--every, --hold and --good are for long tables. Name their columns with --long.")
-        return Options(
-            format=self.input_format,
-            delimiter=delimiter,
-            decimal=self.decimal,
-            encoding=self.encoding,
-            missing=tuple(self.missing or ()),
-            strict=self.strict,
-            sparse=self.sparse,
-            skip_ragged=self.skip_ragged,
-            thousands=self.thousands,
-            header_rows=0 if self.no_header else self.header_rows,
-            names=_split(self.names or []),
-            sheet=self.sheet,
-            time=self.time,
-            time_format=self.time_format,
-            long=_split([self.long] if self.long else []),
-            every=self.every,
-            good=tuple(self.good or ()),
-            hold=self.hold,
-        )
+            raise ValueError(f"--no-header and --header-rows {self.header_rows} contradict each other.")
 
-    def selection(self, options: "Options") -> "Selection":
-        """The part of the rows to read."""
-        from culpa.io.tables import excluded_periods, select
-
-        listed = [] if self.exclude_file is None else excluded_periods(self.exclude_file, options)
-        return select(self.since, self.until, self.exclude or [], listed)
+    def reading(self) -> Options:
+        """The options, as readers take them."""
+        options = Options(**{each.name: getattr(self, each.name) for each in fields(Options)})
+        return replace(options, header_rows=0) if self.no_header else options
 
     def inputs(self) -> list[Path | None]:
         """All files that the command reads; ``None`` is standard input."""
-        return [] if self.exclude_file is None else [self.exclude_file]
+        return [] if self.exclude_file is None else [Path(self.exclude_file)]
 
-    def open_tables(self, tables: Sequence[str], memory: Mapping[str, Any] | None = None) -> "TimedTable":
-        """One or several tables as one; ``memory`` is how the training table of a model was read."""
+    def open_tables(self, tables: Sequence[str], fitted: "FittedDetector | None" = None) -> "TimedTable":
+        """One or several tables as one, read as the training table of a model was, if there is one."""
         from culpa.io.tables import open_table
 
-        options = self.reading().after(memory or {})
-        return open_table(tables, options, self.selection(options), console.warn)
+        options = self.reading()
+        options = options if fitted is None else options.completed_by(fitted.reading, fitted.units)
+        return open_table(tables, options, console.warn)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,9 +143,9 @@ class TableOptions(ReadingOptions):
 
         return [*super().inputs(), *expand(self.table)]
 
-    def open(self, memory: Mapping[str, Any] | None = None) -> "TimedTable":
+    def open(self, fitted: "FittedDetector | None" = None) -> "TimedTable":
         """The table."""
-        return self.open_tables(self.table, memory)
+        return self.open_tables(self.table, fitted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,9 +240,9 @@ class PeriodsOptions(ReadingOptions):
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.", show_default=False)]
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.", show_default=False)]
 
-    def open_both(self, memory: Mapping[str, Any]) -> "tuple[TimedTable, TimedTable]":
+    def open_both(self, fitted: "FittedDetector") -> "tuple[TimedTable, TimedTable]":
         """Both tables."""
-        return self.open_tables([self.before], memory), self.open_tables([self.after], memory)
+        return self.open_tables([self.before], fitted), self.open_tables([self.after], fitted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -405,17 +334,12 @@ def open_job(
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
     check_output(sinks.path if isinstance(sinks, OutputOptions) else None, rows.inputs(), force=True)
     detector = rows.detector()
-    source = rows.open(memory_of(detector))
+    source = rows.open(detector)
     remembers = detector.columns.lags or detector.columns.smooth is not None  # whose past depends on times
     source.copies_times = copies_times and not remembers
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
     with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
         yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
-
-
-def memory_of(fitted: "FittedDetector") -> dict[str, Any]:
-    """How the training table of a model was read, and the units of its columns."""
-    return {**fitted.reading, "units": fitted.units}
 
 
 def check_output(path: Path | None, inputs: Sequence[Path | None], *, force: bool) -> None:
@@ -430,7 +354,7 @@ def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> N
     from dataclasses import replace
 
     from culpa.io.model_file import save
-    from culpa.io.tables.reading import UNIT_OF
+    from culpa.io.reading import UNIT_OF
 
     own = {name: unit for name, unit in source.units.items() if detector.units_.get(name, unit) != unit}
     detected = source.detected() | {f"{UNIT_OF}{name}": unit for name, unit in own.items()}
@@ -453,10 +377,6 @@ def names_of(given: list[str] | None, source: "Source") -> list[str]:
     if not any("," in name or '"' in name for name in given or []):  # the table need not be opened for its column names
         return list(dict.fromkeys(given or []))
     return split_names(given or [], list(source.columns()))
-
-
-def _split(given: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for text in given for name in split_list(text))
 
 
 def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:

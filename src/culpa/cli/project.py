@@ -3,12 +3,15 @@
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from culpa._core.choices import suggestion
-from culpa._core.kinds import FEATURES, GROUPS, Flag
+from culpa._core.kinds import FEATURES, GROUPS, NAMES, TEXTS, Flag
+from culpa._core.parameter import Parameter
 from culpa._core.parameters import DETECTOR
 from culpa._core.words import join_list
+from culpa.io.reading import READING
 
 NAME = "culpa.toml"
 
@@ -16,16 +19,12 @@ _LEARNING = ("fit", "calibrate")
 _JUDGING = ("score", "explain", "incidents", "report")
 _READING_TABLES = (*_LEARNING, *_JUDGING, "compare", "update")
 
-_READING = {  # keys of the section and the variables of their options
-    **{name: name for name in ("time", "time_format", "missing", "delimiter", "decimal", "thousands", "encoding")},
-    **{name: name for name in ("header_rows", "names", "sheet", "every", "hold", "good", "exclude", "exclude_file")},
-    **{"long": "long", "from": "since", "to": "until"},
-}
 _LIMITS = ("confidence", "limit", "holdout")
 
 in_use: list[Path] = []  # the project file that the command reads, if there is one
 
 Defaults = dict[str, dict[str, Any]]  # by command, by the variable of the option
+Reader = Callable[[Any, Defaults, Path], None]
 
 
 def defaults(path: Path) -> Defaults:
@@ -101,20 +100,41 @@ def _model(value: Any, found: Defaults, folder: Path) -> None:
     _set(found, (*_JUDGING, "compare", "update", "info"), "model", path)
 
 
-def _reading(value: Any, found: Defaults, folder: Path) -> None:
-    _check_keys(value, _READING, "section 'reading'")
-    for key, item in value.items():
-        variable = _READING[key]
-        lists = variable in ("missing", "names", "good", "exclude")
-        commands = _LEARNING if key in ("from", "to") else _READING_TABLES  # new rows are of another time
-        if lists:
-            items = _list(item, f"'{key}'")
-            whole = variable == "names" and isinstance(item, list)
-            _set(found, commands, variable, [join_list(items)] if whole else items)
-            continue
-        is_list = variable == "long" and isinstance(item, list)
-        text = join_list(_list(item, f"'{key}'")) if is_list else _text(item, f"'{key}'")
-        _set(found, commands, variable, _in_folder(text, folder) if variable == "exclude_file" else text)
+def _as_option(parameter: Parameter, item: Any, what: str) -> Any:
+    """The value of a key as it would stand on the command line."""
+    if isinstance(parameter.kind, Flag) or isinstance(item, bool):
+        if isinstance(parameter.kind, Flag) and isinstance(item, bool):
+            return item
+        expected = "true or false" if isinstance(parameter.kind, Flag) else "a value"
+        raise ValueError(f"{what} must be {expected}, got {item!r}.")
+    if parameter.kind is GROUPS:
+        return [_pair(name, join_list(_list(items, f"group {name!r}")), "group") for name, items in item.items()]
+    if parameter.kind is TEXTS:
+        return _list(item, what)
+    if parameter.kind is NAMES:
+        return [join_list(_list(item, what)) if isinstance(item, list) else _text(item, what)]
+    return join_list(_list(item, what)) if parameter.kind is FEATURES else _text(item, what)
+
+
+def _described(
+    section: str,
+    known: Mapping[str, Parameter],
+    commands: tuple[str, ...],
+    others: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Reader:
+    """A section with parameters of the library, for some commands; for ``others``, by parameter, where that differs."""
+    names = {each.variable.rstrip("_"): each for each in known.values()}
+    flags = {f"no_{name}": name for name, each in names.items() if isinstance(each.kind, Flag) and each.default}
+
+    def read(value: Any, found: Defaults, folder: Path) -> None:
+        _check_keys(value, {**names, **flags}, f"section {section!r}")
+        for key, item in value.items():
+            each = names[flags.get(key, key)]
+            plain = _as_option(each, item, f"'{key}'")
+            plain = _in_folder(plain, folder) if each.name == "exclude_file" else plain
+            _set(found, others.get(each.name, commands), each.variable, not plain if key in flags else plain)
+
+    return read
 
 
 def _columns(value: Any, found: Defaults, folder: Path) -> None:
@@ -134,40 +154,8 @@ def _units(value: Any, found: Defaults, folder: Path) -> None:
 
 
 def _groups(value: Any, found: Defaults, folder: Path) -> None:
-    variable = DETECTOR["groups"].option or "groups"
-    groups = [_pair(name, join_list(_list(items, f"group {name!r}")), "group") for name, items in value.items()]
-    _set(found, _LEARNING, variable, groups)
-
-
-def _context(value: Any, found: Defaults, folder: Path) -> None:
-    _check_keys(value, ("given",), "section 'context'")
-    if "given" in value:
-        _set(found, _LEARNING, "given", join_list(_list(value["given"], "'given'")))
-
-
-def _limits(value: Any, found: Defaults, folder: Path) -> None:
-    _check_keys(value, _LIMITS, "section 'limits'")
-    _parameters(value, found, folder)
-
-
-def _parameters(value: Any, found: Defaults, folder: Path) -> None:
-    """Parameters of the detector, under the names of their options."""
-    names = {parameter.option or name: parameter for name, parameter in DETECTOR.items()}
-    flags = {f"no_{name}": name for name, parameter in names.items() if isinstance(parameter.kind, Flag)}
-    _check_keys(value, {**names, **flags}, "section 'detector'")
-    for key, item in value.items():
-        parameter = names[flags.get(key, key)]
-        if isinstance(parameter.kind, Flag) != isinstance(item, bool):
-            raise ValueError(
-                f"{key!r} must be {'true or false' if isinstance(parameter.kind, Flag) else 'a value'}, got {item!r}."
-            )
-        if parameter.kind is GROUPS:
-            _groups(item, found, folder)
-            continue
-        text = join_list(_list(item, f"'{key}'")) if parameter.kind is FEATURES else item
-        plain = item if isinstance(item, bool) else _text(text, f"'{key}'")
-        commands = ("fit",) if key == "smooth" else _LEARNING
-        _set(found, commands, flags.get(key, key), not plain if key in flags else plain)
+    groups = DETECTOR["groups"]
+    _set(found, _LEARNING, groups.variable, _as_option(groups, value, "'groups'"))
 
 
 def _incidents(value: Any, found: Defaults, folder: Path) -> None:
@@ -183,15 +171,16 @@ def _report(value: Any, found: Defaults, folder: Path) -> None:
         _set(found, ("report",), key, _in_folder(text, folder) if key == "output" else text)
 
 
-_TOP: dict[str, Callable[[Any, Defaults, Path], None]] = {"tables": _tables, "new": _new, "model": _model}
-_SECTIONS: dict[str, Callable[[Any, Defaults, Path], None]] = {
-    "reading": _reading,
+_TOP: dict[str, Reader] = {"tables": _tables, "new": _new, "model": _model}
+_SECTIONS: dict[str, Reader] = {
+    # new rows are of another time
+    "reading": _described("reading", READING, _READING_TABLES, {"since": _LEARNING, "until": _LEARNING}),
     "columns": _columns,
     "units": _units,
     "groups": _groups,
-    "context": _context,
-    "limits": _limits,
-    "detector": _parameters,
+    "context": _described("context", {"given": DETECTOR["given"]}, _LEARNING),
+    "limits": _described("limits", {name: DETECTOR[name] for name in _LIMITS}, _LEARNING),
+    "detector": _described("detector", DETECTOR, _LEARNING, {"smooth": ("fit",)}),
     "incidents": _incidents,
     "report": _report,
 }

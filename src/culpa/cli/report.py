@@ -63,7 +63,7 @@ def report(
         as_json = json or is_json(target)
     options.check_output(target, rows.inputs(), force=force)
     detector = rows.detector()
-    source = rows.open(options.memory_of(detector))
+    source = rows.open(detector)
     time = source.time if id is None or rows.time is not None else None  # labels are for rows without times
     console.tell_reading(source, quiet=rows.quiet)
     from culpa.report import report_on

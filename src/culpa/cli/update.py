@@ -38,7 +38,7 @@ def update(
     options.check_output(output, table.inputs(), force=force)  # may be the model, which is replaced when all is done
     detector = load(model)
     reading = detector.fitted.reading
-    source = table.open(options.memory_of(detector.fitted))
+    source = table.open(detector.fitted)
     console.tell_reading(source, quiet=quiet)
     with console.progress_bar(source, quiet=quiet) as (rows_done, note):
         done = run(

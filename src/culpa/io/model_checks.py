@@ -10,6 +10,7 @@ from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
 from culpa.columns import Columns
+from culpa.io.reading import check_memory
 from culpa.models.blocks import HELD
 from culpa.models.normal_signals import N_FIELDS
 from culpa.scores.consistency import LENGTHS
@@ -203,7 +204,6 @@ def check_header(header: dict[str, Any], d: int) -> None:
         "units": isinstance(units, dict)
         and all(isinstance(unit, str) for unit in units.values())
         and set(units) <= set(names or default_names(n_columns)),
-        "reading": _is_reading(header.get("reading", {})),
         "culpa": isinstance(header.get("culpa"), str),
         "statistic": header.get("statistic", header["parameters"]["statistic"]) in SCORE_NAMES,
         "limit": is_number(header.get("limit")) and cast(float, header["limit"]) >= 0,
@@ -225,17 +225,14 @@ def check_header(header: dict[str, Any], d: int) -> None:
     for field, holds in checks.items():
         if not holds:
             raise _wrong_field(field)
+    try:
+        check_memory(header.get("reading"))
+    except ValueError as error:
+        raise ModelFileError(f"the header's field 'reading' is missing or not valid: {error}") from None
 
 
 def _wrong_field(field: str) -> ModelFileError:
     return ModelFileError(f"the header's field {field!r} is missing or not valid.")
-
-
-def _is_reading(value: Any) -> bool:
-    """Whether these are options of readers; files from before they were kept have none."""
-    from culpa.io.tables.reading import is_memory
-
-    return is_memory(value)
 
 
 def n_columns_of(parameters: dict[str, Any], d: int) -> int:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from command_line import run
 
-from culpa.io.tables import Options, Selection, TableError, columns, open_table, text_table
+from culpa.io.tables import Options, TableError, columns, open_table, text_table
 from culpa.io.tables.columnar import ColumnarTable
 
 TAGS = ["TI101", "TI102", "TI103"]
@@ -19,7 +19,7 @@ def test_columns_are_looked_at_once_and_not_once_each(tmp_path, monkeypatch, kin
     calls, real = [], ColumnarTable.columns
     monkeypatch.setattr(ColumnarTable, "columns", lambda self: (calls.append(1), real(self))[1])
     monkeypatch.setattr(columns, "find", lambda *args: calls.append(1))
-    table = open_table([str(path)], Options(), Selection(), print)
+    table = open_table([str(path)], Options(), print)
     assert table.time is None
     (batch,) = table.batches(list(frame), ())
     np.testing.assert_array_equal(batch.X, frame)
@@ -69,6 +69,6 @@ def test_csv_files_check_their_names_once(tmp_path, monkeypatch):
     path.write_text("a,b\n1,2\n")
     calls, real = [], text_table.check_each
     monkeypatch.setattr(text_table, "check_each", lambda *args: (calls.append(1), real(*args))[1])
-    table = open_table([str(path)], Options(), Selection(), print)
+    table = open_table([str(path)], Options(), print)
     assert [list(table.columns()) for _ in range(3)] == 3 * [["a", "b"]]
     assert len(calls) == 1

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from culpa.io.tables import Options, Selection, TableError, open_table
+from culpa.io.tables import Options, TableError, open_table
 
 openpyxl = pytest.importorskip("openpyxl")
 
@@ -27,7 +27,7 @@ def sheet(path, rows, name="Daten", others=()):
 
 
 def read(path, features, **options):
-    table = open_table([str(path)], Options(**options), Selection(), print)
+    table = open_table([str(path)], Options(**options), print)
     batches = list(table.batches(features, [table.time] if table.time else []))
     return table, np.concatenate([batch.X for batch in batches]), batches
 
@@ -162,7 +162,7 @@ def test_a_number_of_400_digits(tmp_path):
     changed_xml(path, b"<v>4711</v>", b"<v>" + b"9" * 400 + b"</v>")
     with pytest.raises(TableError, match=r"column 'a' contains infinity in row 1"):
         read(path, ["a", "b"])
-    table = open_table([str(path)], Options(), Selection(), print)
+    table = open_table([str(path)], Options(), print)
     assert next(table.batches(["b"], ["a"])).carried["a"].to_pylist() == ["1", "9" * 400, "5"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from culpa.io.tables import Options, Selection, TableError, open_table
+from culpa.io.tables import Options, TableError, open_table
 
 ROLES = ("tag", "time", "value", "quality")
 
@@ -34,7 +34,7 @@ def expected(frame, every):
 def read(paths, tags, **options):
     paths = paths if isinstance(paths, list) else [paths]
     options = {"long": ROLES, "every": "1min"} | options
-    table = open_table([str(path) for path in paths], Options(**options), Selection(), print)
+    table = open_table([str(path) for path in paths], Options(**options), print)
     batches = list(table.batches(tags, ["time"]))
     index = batches[0].times().append([batch.times() for batch in batches[1:]])
     assert np.concatenate([batch.rows for batch in batches]).tolist() == list(range(len(index)))
@@ -98,7 +98,7 @@ def test_one_row_per_time(tmp_path):
 
 
 def read_short(path, tags, **options):
-    table = open_table([str(path)], Options(long=("n", "at", "x"), **options), Selection(), print)
+    table = open_table([str(path)], Options(long=("n", "at", "x"), **options), print)
     return table, np.concatenate([batch.X for batch in table.batches(tags, [])])
 
 
@@ -208,7 +208,7 @@ def test_intervals_are_those_of_local_clocks(tmp_path, kind, zone, every):
     else:
         frame.to_parquet(tmp_path / "t.parquet")
     options = Options(long=("tag", "time", "value"), every=every)
-    table = open_table([str(tmp_path / f"t.{kind}")], options, Selection(), print)
+    table = open_table([str(tmp_path / f"t.{kind}")], options, print)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the offset changes
         batches = list(table.inner.batches(["A"], ["time"]))
@@ -301,6 +301,6 @@ def test_an_unclear_mark_far_down_is_asked_about(tmp_path):
     path = tmp_path / "long.csv"
     lines = [f"{tag};2024-01-01 {i // 60:02d}:{i % 60:02d};{i}" for i in range(1400) for tag in "ab"]
     path.write_text("tag;time;value\n" + "\n".join([*lines * 20, "a;2024-01-02 00:00;1.234"]) + "\n")
-    table = open_table([str(path)], Options(long=("tag", "time", "value")), Selection(), print)
+    table = open_table([str(path)], Options(long=("tag", "time", "value")), print)
     with pytest.raises(TableError, match=r"column 'value', row 56000: '1\.234' may mean 1\.234 or 1234"):
         list(table.batches(["a", "b"], []))

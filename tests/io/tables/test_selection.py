@@ -1,13 +1,14 @@
 """Rows are chosen on the clocks of the table: days are local days, whatever the zone and however times are written."""
 
 import datetime as dt
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from culpa.io.tables import Options, TableError, open_table, select
+from culpa.io.tables import Options, TableError, open_table
 
 ZONES = [
     *("Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kolkata", "Asia/Kathmandu", "Asia/Beirut"),
@@ -28,8 +29,9 @@ def write(path, local, kind):
     return str(path / "t.csv"), Options(**options.get(kind, {}))
 
 
-def kept(path, options, *chosen):
-    table = open_table([path], options, select(*chosen), print)
+def kept(path, options, since, until, exclude):
+    options = replace(options, since=since, until=until, exclude=tuple(exclude))
+    table = open_table([path], options, print)
     return [int(value) for batch in table.batches(["a", "b"], []) for value in batch.X[:, 0]]
 
 

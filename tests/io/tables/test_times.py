@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from culpa.columns.row_numbers import is_called_time
-from culpa.io.tables import Options, Selection, TableError, open_table, select
+from culpa.io.tables import Options, TableError, open_table
+from culpa.io.tables.selection import select
 from culpa.io.tables.times import TimeFormat, epoch_unit, readings
 
 MOMENT = pd.Timestamp("2024-02-29 23:00:00")
@@ -113,7 +114,7 @@ def test_names_that_only_sound_like_times(name):
 
 def table(tmp_path, text, **options):
     (tmp_path / "t.csv").write_text(text)
-    return open_table([str(tmp_path / "t.csv")], Options(**options), Selection(), print)
+    return open_table([str(tmp_path / "t.csv")], Options(**options), print)
 
 
 def test_the_column_is_found(tmp_path):
@@ -201,16 +202,16 @@ def test_days_and_times_of_day_in_two_columns(tmp_path, kind):
         pytest.importorskip("openpyxl")
         frame.to_excel(path, index=False)
     for column in (None, "Datum,Uhrzeit"):
-        found = open_table([str(path)], Options(time=column), Selection(), print)
+        found = open_table([str(path)], Options(time=column), print)
         assert found.time_columns == ["Datum", "Uhrzeit"]
         (batch,) = found.batches(["a", "b"], ["Datum"])
         assert batch.times().tolist() == times.tolist()
         assert batch.carried["Datum"][3].as_py() in ("01.03.2024 00:01:00", "2024-03-01 00:01:00")
         memory = found.detected()
         assert memory["time"] == "Datum,Uhrzeit"
-    again = open_table([str(path)], Options(hints=memory), Selection(), print)
+    again = open_table([str(path)], Options(hints=memory), print)
     assert again.time_columns == ["Datum", "Uhrzeit"]
-    alone = open_table([str(path)], Options(time="Datum"), Selection(), print)
+    alone = open_table([str(path)], Options(time="Datum"), print)
     assert alone.time_columns == ["Datum"]
 
 

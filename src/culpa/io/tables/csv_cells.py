@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from culpa.io.reading import Options
 from culpa.io.tables import dialect
 from culpa.io.tables.lines import (
     UNCLOSED,
@@ -26,7 +27,6 @@ from culpa.io.tables.lines import (
 )
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
+from culpa.io.reading import Options
 from culpa.io.tables.converted import check_unit, in_units
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.reading import Options
-from culpa.io.tables.selection import Period, Selection
+from culpa.io.tables.selection import Period, select
 from culpa.io.tables.several import SeveralTables, expand
 from culpa.io.tables.table import Source, TableError
 from culpa.io.tables.timed import TimedTable
@@ -86,13 +86,12 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     return table(path, missing=options.missing, pipe=pipe)
 
 
-def open_table(
-    texts: Sequence[str], options: Options, selection: Selection, report: Callable[[str], None]
-) -> TimedTable:
+def open_table(texts: Sequence[str], options: Options, report: Callable[[str], None]) -> TimedTable:
     """The rows of one or several files or patterns, as one table with times."""
-    paths = expand(texts)
+    excluded = [] if options.exclude_file is None else excluded_periods(Path(options.exclude_file), options)
+    selection = select(options.since, options.until, options.exclude, excluded)
     sources, units = [], dict(options.units)
-    for path in paths:
+    for path in expand(texts):
         source = open_source(path, options, report)
         sources.append(check_unit(source, units, options.long[2]) if options.long else in_units(source, units, report))
         units = {**sources[-1].units, **units}

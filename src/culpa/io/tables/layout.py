@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from culpa.columns.units import is_unit
-from culpa.io.tables.reading import Options
+from culpa.io.reading import Options
 from culpa.io.tables.table import TableError
 from culpa.io.tables.times import is_time, readings
 

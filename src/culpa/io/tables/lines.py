@@ -8,7 +8,6 @@ by one and do not end the answers.
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -198,14 +197,8 @@ codecs.register_error("culpa.unreadable", lambda error: (UNREADABLE, error.end))
 def make_decoder(encoding: str, *, live: bool = False) -> Callable[[bytes], bytes]:
     """A function that turns pieces of a text into UTF-8; an empty piece ends it. ``live`` marks unreadable bytes."""
     errors = "culpa.unreadable" if live else "strict"
-    try:
-        with suppress(UnicodeError):
-            b"a".decode(encoding)  # refuses codecs that are not of texts, such as rot13
-        info = codecs.lookup(encoding)
-        decoder = codecs.getincrementaldecoder(encoding)(errors)
-    except (LookupError, ValueError):
-        raise TableError(f"unknown encoding {encoding!r}: try utf-8 or cp1252.") from None
-    if info.name in ("utf-8", "utf-8-sig"):
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         check = codecs.getincrementaldecoder("utf-8")(errors)
 
         def passed(chunk: bytes) -> bytes:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from culpa.io.reading import Options
 from culpa.io.tables.cells import Cells
-from culpa.io.tables.reading import Options
 from culpa.io.tables.table import TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from culpa.io.reading import Options
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.missing import KNOWN, Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.reading import Options
 from culpa.io.tables.table import LARGEST, Batch, Column, FileTable, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived

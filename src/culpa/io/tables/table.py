@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
+from culpa.io.reading import TableError as TableError
 
 Carried = Any  # an Arrow array, or a plain list from NDJSON: values that pass through untouched
 
 
 LARGEST = 1e100  # larger cells are broken rather than measured, and their squares would overflow
-
-
-class TableError(ValueError):
-    """What is wrong with a table, in one sentence that names file, column and row."""
 
 
 @dataclass(frozen=True)

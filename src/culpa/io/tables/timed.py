@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from culpa.columns.row_numbers import FEWEST, is_called_time, row_numbers
+from culpa.io.reading import Options
 from culpa.io.tables.columns import find, without_zeros
-from culpa.io.tables.reading import Options
 from culpa.io.tables.selection import Selection
 from culpa.io.tables.table import Batch, Column, Source, Stage, TableError, take
 from culpa.io.tables.times import (
