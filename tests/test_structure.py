@@ -48,18 +48,46 @@ def test_the_check_finds_what_it_looks_for(tmp_path):
         test_no_class_touches_the_underscore_attributes_of_another(tmp_path / "bad.py")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_functions_are_short(path):
-    """At most 60 lines without the docstring; kernels may call few other functions and are excepted."""
-    if path.parent.name == "_kernels":
-        return
-    long = []
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            start = node.body[0].end_lineno if ast.get_docstring(node) else node.lineno
-            if node.end_lineno - start > 60:
-                long.append(f"{node.name}: {node.end_lineno - start} lines")
-    assert not long
+# what is longer today: numbers may fall, and a name that is no longer needed goes
+LONG_FUNCTIONS = {"contrasts": 114, "order_walk": 97, "tree_kernel": 97, "tree_walk": 87}  # kernels call few others
+LARGE_CLASSES = {
+    "Engine": 42,
+    "Explainer": 27,
+    "Explanation": 35,
+    "FittedDetector": 35,
+    "HeldOutScores": 35,
+    "LatentGaussian": 45,
+    "PCADetector": 28,
+    "Recipe": 26,
+}
+
+
+def lines_of_functions(node):
+    """Names of functions with their numbers of lines, not counting docstrings."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield part.name, part.end_lineno - (part.body[0].end_lineno if ast.get_docstring(part) else part.lineno)
+
+
+def methods_of_classes(node):
+    """Names of classes with their numbers of methods, not counting overloads."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.ClassDef):
+            methods = [one for one in part.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            yield part.name, sum("overload" not in map(ast.unparse, one.decorator_list) for one in methods)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "exceptions"),
+    [(lines_of_functions, 60, LONG_FUNCTIONS), (methods_of_classes, 25, LARGE_CLASSES)],
+    ids=["functions", "classes"],
+)
+def test_functions_and_classes_are_small(sizes, most, exceptions):
+    """At most 60 lines and 25 methods, except for a few, which may only shrink."""
+    found = [each for path in MODULES for each in sizes(tree_of(path))]
+    large = {name: size for name, size in found if size > most}
+    assert {name: size for name, size in large.items() if size > exceptions.get(name, most)} == {}
+    assert set(exceptions) == set(large), "take names off the list that are no longer needed"
 
 
 def test_there_are_at_most_fourteen_layers():
