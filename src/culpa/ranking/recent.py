@@ -1,0 +1,127 @@
+"""What was usual right before an incident: recent levels of each feature, and how far it strayed from them.
+
+Normal operation drifts, so how far a feature moved is measured from its level in the normal rows before, and in units of
+what it does in normal rows. With z a standardised row, b an average of the rows before, reach and n as in
+`culpa.models.normal_range`, and l the largest distance from the slow average in the last 300 to 600 rows,
+
+    u = |z - b| / sqrt(reach^2 + (l / 2)^2 + (z - b)^2 / (n + 1)).
+
+There are two averages, a fast and a slow one. Which of them shows the movement better depends on the feature, so `evidence`
+takes the geometric mean of both. `docs/culprits.md` compares this ranking with others on known incidents.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from culpa._core.types import Floats
+from culpa.models.normal_range import NormalRange
+
+_WINDOWS = (30.0, 300.0)  # rows that the averages rest on
+_BUCKET = 300  # rows, of which the largest distance is kept
+
+
+@dataclass(frozen=True, eq=False)
+class Recent:
+    """After so many normal standardised rows: averages (2, d), and the largest distances in two periods (2, d).
+
+    The last period has ``n_rows`` so far. A state that can be written as JSON, and does not depend on how rows are cut into
+    batches.
+    """
+
+    averages: Floats
+    farthest: Floats
+    n_rows: int = 0
+
+    @classmethod
+    def none(cls, d: int) -> Self:
+        """Before any row: at the mean of the training rows."""
+        return cls(np.zeros((2, d)), np.zeros((2, d)))
+
+    def then(self, Z: Floats) -> Self:
+        """After more normal rows, in order; missing cells (NaN) change nothing.
+
+        >>> Recent.none(1).then(np.ones((400, 1))).averages.round(3).tolist()
+        [[1.0], [0.931]]
+        """
+        result = self
+        for start in _starts(self.n_rows, len(Z)):
+            result = result._in_bucket(Z[start : start + _BUCKET - result.n_rows % _BUCKET])
+        return result
+
+    def _in_bucket(self, Z: Floats) -> Self:
+        whole = ~np.isnan(Z)
+        averages, level = np.empty_like(self.averages), np.empty_like(Z)
+        for k, window in enumerate(_WINDOWS):
+            after = _averaged(Z, whole, self.averages[k], 2 / (window + 1))
+            averages[k] = after[-1]
+            if k == len(_WINDOWS) - 1:
+                level[0], level[1:] = self.averages[k], after[:-1]
+        away = np.max(np.where(whole, np.abs(np.nan_to_num(Z) - level), 0.0), axis=0)
+        before, now = self.farthest if self.n_rows % _BUCKET else (self.farthest[1], np.zeros_like(away))
+        return replace(
+            self, averages=averages, farthest=np.stack([before, np.maximum(now, away)]), n_rows=self.n_rows + len(Z)
+        )
+
+    def movement(self, Z: Floats, normal: NormalRange) -> Floats:
+        """How far features moved from each average, (2, rows, d), in units of what normal stretches show; NaN stays NaN."""
+        away = Z - self.averages[:, None]
+        strayed = self.farthest.max(axis=0) / 2
+        against = np.sqrt(normal.reach**2 + strayed**2 + away**2 / (normal.n + 1))
+        none = np.where(np.isnan(away), np.nan, 0.0)
+        return np.asarray(np.divide(np.abs(away), against, out=none, where=against > 0))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """For model files."""
+        return {"levels": np.concatenate([self.averages, self.farthest]), "rows": np.array([float(self.n_rows)])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
+        """Inverse of `to_arrays`."""
+        return cls(arrays["levels"][:2], arrays["levels"][2:], int(arrays["rows"][0]))
+
+    def to_json(self) -> dict[str, Any]:
+        """As texts that keep every digit."""
+        levels = [[number.hex() for number in row] for row in self.to_arrays()["levels"].tolist()]
+        return {"levels": levels, "rows": self.n_rows}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        levels = np.array([[float.fromhex(text) for text in row] for row in plain["levels"]])
+        return cls(levels[:2], levels[2:], plain["rows"])
+
+
+def evidence(largest: Floats) -> Floats:
+    """From the largest movement from each average, weighted towards the onset: (2, d) to (d,).
+
+    >>> evidence(np.array([[1.0, 4.0], [4.0, 4.0]]))
+    array([2., 4.])
+    """
+    return np.asarray(np.sqrt(largest.prod(axis=0)))
+
+
+def _starts(n_before: int, n: int) -> list[int]:
+    """Where rows are cut at the borders of buckets."""
+    first = _BUCKET - n_before % _BUCKET
+    return [0, *range(first, n, _BUCKET)] if n else []
+
+
+def _averaged(Z: Floats, whole: Floats, before: Floats, weight: float) -> Floats:
+    """Running averages after each row."""
+    from scipy.signal import lfilter  # takes a fifth of a second to load
+
+    def filtered(rows: Floats, start: Floats) -> Floats:
+        kept = 1 - weight
+        return np.asarray(lfilter([weight], [1.0, -kept], rows, axis=0, zi=kept * start[None])[0])
+
+    result = np.empty_like(Z)
+    complete = whole.all(axis=0)
+    result[:, complete] = filtered(Z[:, complete], before[complete])
+    for j in np.flatnonzero(~complete):
+        seen = whole[:, j]
+        known = np.append(before[j], filtered(Z[seen, j, None], before[[j]])[:, 0])
+        result[:, j] = known[np.cumsum(seen)]
+    return result
