@@ -41,7 +41,7 @@ from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
 from culpa.fitting.learning import Recipe, SecondPass
 from culpa.fitting.limits import InOrder
-from culpa.fitting.normal_rows import NormalRows
+from culpa.fitting.training_rows import TrainingRows
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.models import MixturePPCA, Moments
@@ -195,7 +195,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
-        fitted = NormalRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted)
+        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted)
         self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
         return table
 
@@ -313,7 +313,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
             n_columns = blocks.total.n_features // (draft.lags + 1)
             check_estimator_input(draft, Table(np.empty((0, n_columns)), names), reset=True)
-            rows = NormalRows(round(blocks.total.n), n_columns)
+            rows = TrainingRows(round(blocks.total.n), n_columns)
             if batches is not None and not callable(batches):
                 batches = rows.watch(batches)
             draft._set_fitted(rows.taught(draft._recipe().fit_blocks(blocks, batches)))
@@ -354,7 +354,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         check_width(table, model.gaussian.n_features, model.feature_names, "normal")
         complete_rows(table, "from_pca")
         fitted = adopt(detector._recipe(), pca, estimator, model, table)
-        detector._set_fitted(NormalRows(len(table.array), len(table.array.T)).add(InOrder(table.array)).taught(fitted))
+        detector._set_fitted(
+            TrainingRows(len(table.array), len(table.array.T)).add(InOrder(table.array)).taught(fitted)
+        )
         return detector._warned([])
 
     @classmethod

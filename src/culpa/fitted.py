@@ -32,6 +32,7 @@ from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
+from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.held_out import Rate
@@ -92,6 +93,7 @@ class FittedDetector:
     # of normal rows that came in order
     signals: NormalSignals | None = field(default=None, repr=False)  # columns by themselves
     consistency: Consistency | None = field(default=None, repr=False)  # how well the columns of stretches agree
+    recent: Recent | None = field(default=None, repr=False)  # levels of the features after the last row
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence

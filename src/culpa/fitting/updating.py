@@ -24,7 +24,7 @@ from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, Judge, Portion, held_out_scores, range_of
-from culpa.fitting.normal_rows import NormalRows
+from culpa.fitting.training_rows import TrainingRows
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
@@ -75,7 +75,9 @@ def learn_more(
         updated = _updated(recipe, fitted, Update(rows, before, placed or before.then_placed(rows, forget), forget))
     seen = rows if held is None else held
     updated = (
-        NormalRows(len(seen), len(recipe.columns.inputs)).add(InOrder(seen)).taught(replace(updated, gathered=gathered))
+        TrainingRows(len(seen), len(recipe.columns.inputs))
+        .add(InOrder(seen))
+        .taught(replace(updated, gathered=gathered))
     )
     if fitted is None:
         return updated

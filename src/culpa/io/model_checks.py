@@ -25,6 +25,7 @@ _MOST_DEGREES_OF_FREEDOM = 1e30  # with more, limits overflow
 # what is known about these rows beside their labels
 RANGE_ARRAYS = ("features", "rows")  # how far features went in training rows
 CONSISTENCY_ARRAYS = ("columns", "rows")  # of stretches of normal rows
+RECENT_ARRAYS = ("levels", "rows")  # of features after the last normal row
 MARGIN_ARRAYS = ("values", "scores", "sizes", "tails")  # of a copula
 BLOCK_ARRAYS = ("n", "mean", "scatter")  # what is known about blocks of training rows
 ABNORMAL_COLUMNS: dict[str, Any] = {
@@ -91,6 +92,7 @@ def check_arrays(
     )
     expected |= {f"range.{name}" for name in RANGE_ARRAYS} if "range.features" in arrays else set()
     expected |= {f"consistency.{name}" for name in CONSISTENCY_ARRAYS} if "consistency.rows" in arrays else set()
+    expected |= {f"recent.{name}" for name in RECENT_ARRAYS} if "recent.rows" in arrays else set()
     expected |= {f"margins.{name}" for name in MARGIN_ARRAYS} if _model(header) == "copula" else set()
     expected |= set() if header["abnormal"] is None else {"abnormal"}
     expected |= set() if header.get("suspicious") is None else {"suspicious"}
@@ -132,6 +134,10 @@ def _normal_rows_shapes(arrays: Arrays, parameters: dict[str, Any], d: int) -> d
         shapes["signals"] = (N_FIELDS, n_columns_of(parameters, d))
         if (arrays["signals"][2:] < 0).any():
             raise ModelFileError("array 'signals' contains a negative count.")
+    if "recent.rows" in arrays:
+        shapes |= {"recent.levels": (4, d), "recent.rows": (1,)}
+        if (arrays["recent.rows"] < 0).any() or (arrays["recent.levels"][2:] < 0).any():
+            raise ModelFileError("array 'recent.levels' or 'recent.rows' contains a negative number.")
     if "consistency.rows" in arrays:
         n = len(LENGTHS)
         shapes |= {"consistency.columns": (3, n, d // (parameters["lags"] + 1)), "consistency.rows": (n + 1,)}

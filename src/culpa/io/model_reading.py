@@ -20,6 +20,7 @@ from culpa.io.model_checks import (
     CONSISTENCY_ARRAYS,
     MARGIN_ARRAYS,
     RANGE_ARRAYS,
+    RECENT_ARRAYS,
     Arrays,
     ModelFileError,
     check_arrays,
@@ -38,6 +39,7 @@ from culpa.models.margins import EmpiricalMargins
 from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.scatter import Scatter
+from culpa.ranking.recent import Recent
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.limits import Limits
@@ -107,6 +109,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         components=_choice(ppca, arrays),
         signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
         consistency=_consistency(arrays),
+        recent=_recent(arrays),
         mode_ranges=ranges_from(arrays) if has_modes else (),
     )
 
@@ -128,6 +131,12 @@ def _consistency(arrays: Arrays) -> Consistency | None:
     if "consistency.rows" not in arrays:
         return None
     return Consistency.from_arrays({name: arrays[f"consistency.{name}"] for name in CONSISTENCY_ARRAYS})
+
+
+def _recent(arrays: Arrays) -> Recent | None:
+    if "recent.rows" not in arrays:
+        return None
+    return Recent.from_arrays({name: arrays[f"recent.{name}"] for name in RECENT_ARRAYS})
 
 
 def _margins(arrays: Arrays) -> EmpiricalMargins:

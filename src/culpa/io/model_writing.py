@@ -45,6 +45,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         arrays["signals"] = fitted.signals.to_array()
     if fitted.consistency is not None:
         arrays |= {f"consistency.{name}": array for name, array in fitted.consistency.to_arrays().items()}
+    if fitted.recent is not None:
+        arrays |= {f"recent.{name}": array for name, array in fitted.recent.to_arrays().items()}
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     context = fitted.model.context

@@ -11,7 +11,7 @@ from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
 from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
-from culpa.jobs.following import Following, RowSource, remembers
+from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
 from culpa.monitoring.running import RowNames
@@ -50,8 +50,7 @@ def incidents(
         live=events,
     )
     carried = [] if time is None else [time]
-    looks = baseline > 0 or remembers(fitted.columns)
-    following = Following(source, time, ascending=True, looks=looks, report=report)
+    following = Following(source, time, ascending=True, report=report)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, carried, summary, progress, report, following):
             if not len(scored.rows):
@@ -61,8 +60,6 @@ def incidents(
                 report(text)
             counts = summary.rows - len(scored.rows) + np.arange(len(scored.rows))
             finder.n_days = clock.n_days
-            if not (scored.anomaly.any() or finder.is_waiting or baseline):
-                continue
             rows = scored.batch
             names = RowNames(rows.rows, rows.rows if times is None else times, counts)
             batch = Batch(names, scored.rows, scored.anomaly, times, cut=rows.cut, missing=rows.missing)

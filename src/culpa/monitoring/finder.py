@@ -23,6 +23,7 @@ from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_
 from culpa.monitoring.story import Storyteller
 from culpa.monitoring.times import Span, Times
 from culpa.monitoring.when import Clock
+from culpa.ranking.recent import FORGOTTEN, Recent
 from culpa.scores import ScoredRows
 
 _SMALLEST_SHARE = 0.01  # that a stage mentions
@@ -96,6 +97,13 @@ class IncidentFinder:
         self._open: Draft | None = None
         self._last_time: Any = None  # of the last flagged row
         self._recent = np.zeros((0, explainer.model.standard.n_features))  # unflagged rows before, for a baseline
+        # levels in the unflagged rows before; with a baseline or modes, the mean of these is the level
+        self._follows = not baseline and n_modes == 1
+        start = (
+            fitted.recent if fitted.recent is not None and self._follows else Recent.none(len(self.fitted.model.scale))
+        )
+        self._level = self._start_level = start.of_features(self._main)
+        self._levelled = 0  # rows of the batch that the level has taken into account
 
     def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
         """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
@@ -124,7 +132,7 @@ class IncidentFinder:
 
     def finish(self) -> list[Event]:
         """The incident that the table ended in, if any."""
-        self._recent = self._recent[:0]
+        self._recent, self._level = self._recent[:0], self._start_level
         return self._close()
 
     def _meet(self, why: Explanation) -> None:
@@ -173,7 +181,9 @@ class IncidentFinder:
                 shift = np.nan_to_num(np.nanmean(before, axis=0))
         label = plain_label(batch.names.labels[first])
         names, movement = batch.names, Movement.none(len(self._main))
-        self._open = Draft(int(names.positions[first]), label, int(names.counts[first]), shift, movement, mode)
+        self._follow(batch, first)
+        origin = int(names.counts[first])
+        self._open = Draft(int(names.positions[first]), label, origin, shift, movement, self._level, mode)
 
     def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], piece: slice, begin: int) -> list[Event]:
         """Add flagged rows, and the rows between them, to the open incident."""
@@ -210,7 +220,8 @@ class IncidentFinder:
             return
         Z = (batch.rows.standard[begin:end] - self._offset[draft.mode] - draft.shift)[:, self._main]
         names = batch.names.choose(slice(begin, end))
-        movement.add(self._seen[draft.mode], Z, draft.origin, names, batch.rows.reading.cells[begin:end])
+        cells = batch.rows.reading.cells[begin:end]
+        movement.add(self._seen[draft.mode], draft.recent, Z, draft.origin, names, cells)
 
     def _after(self, batch: Batch, done: int) -> list[Event]:
         """Rows after the last flagged one: they end the incident, or wait to see whether it goes on."""
@@ -225,7 +236,20 @@ class IncidentFinder:
                 self._move(self._open.pending, batch, done, n)
         if self.baseline:
             self._recent = self._unflagged(batch, n)
+        self._follow(batch, n)
+        self._levelled = 0
         return events
+
+    def _follow(self, batch: Batch, end: int) -> None:
+        """Take the unflagged rows before a place in the batch into account; it starts anew where many rows are missing."""
+        if not self._follows:
+            return
+        start = self._levelled
+        missing = np.zeros(0) if batch.missing is None else batch.missing[start:end]
+        if (missing >= FORGOTTEN).any():
+            self._level, start = self._start_level, start + int(np.flatnonzero(missing >= FORGOTTEN)[-1])
+        rows = batch.rows.standard[start:end][~batch.flagged[start:end]]
+        self._level, self._levelled = self._level.then(rows[:, self._main]), end
 
     def _unflagged(self, batch: Batch, end: int) -> Floats:
         """As many rows as a baseline takes, of those that are not flagged, before a place in the batch.

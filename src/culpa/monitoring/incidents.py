@@ -37,6 +37,7 @@ from culpa.monitoring.times import (
     refuse_times,
 )
 from culpa.monitoring.when import Clock
+from culpa.ranking.recent import SETTLED
 from culpa.scores import ScoredRows
 from culpa.shapley.leading import Doubts, warn_about_doubts
 
@@ -167,8 +168,6 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     for members, at_all in [(flagged, np.arange(len(score)))] if stretches is None else _known(search, len(score)):
         for start in range(0, len(at_all), _ROWS_PER_CHUNK):
             at = at_all[start : start + _ROWS_PER_CHUNK]
-            if not (members[at].any() or finder.is_waiting or baseline):
-                continue
             together = int(at[-1] - at[0]) + 1 == len(at)
             part = reading.choose(slice(int(at[0]), int(at[-1]) + 1) if together else at)
             rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
@@ -200,7 +199,7 @@ def _known(search: Search, n_rows: int) -> Iterator[tuple[Mask, NDArray[np.intp]
     for first, last in stretches:
         members = np.zeros(n_rows, dtype=bool)
         members[first : last + 1] = True
-        before = np.flatnonzero(normal[:first])[-search.baseline :] if search.baseline else np.arange(0)
+        before = np.flatnonzero(normal[:first])[-max(search.baseline, SETTLED) :]
         yield members, np.append(before, np.arange(first, last + 1))
 
 

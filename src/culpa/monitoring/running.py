@@ -11,6 +11,7 @@ from culpa._core.types import Floats
 from culpa.columns import Reading
 from culpa.models.normal_range import NormalRange
 from culpa.ranking.incident_evidence import stayed, weights_since_onset
+from culpa.ranking.recent import Recent, evidence
 
 _MOST_STAGES = 32
 HEAD = 20  # flagged rows that the onset is judged by
@@ -33,8 +34,8 @@ class Snapshot:
 class Movement:
     """How far each feature moved in the rows so far, flagged or not, weighted towards the onset."""
 
-    evidence: Floats  # the largest weighted movement
-    strongest: Floats  # standardised value there
+    largest: Floats  # weighted movement from each of two recent levels, (2, d)
+    strongest: Floats  # standardised value at the largest movement from the slow one
     row: NDArray[np.int64]
     label: NDArray[Any]
     actual: NDArray[Any]  # cells there, by feature
@@ -47,23 +48,30 @@ class Movement:
         """Before the first row."""
         empty = np.full(d, None, dtype=object)
         nowhere = np.full(d, -1, dtype=np.int64)
-        return cls(np.zeros(d), np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), empty.copy())
+        largest, off_label = np.zeros((2, d)), empty.copy()
+        return cls(largest, np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), off_label)
 
-    def add(self, seen: NormalRange, Z: Floats, onset: int, rows: "RowNames", cells: NDArray[Any]) -> None:
-        """Take rows of a table that an incident began in after ``onset`` rows."""
-        movement, off = seen.movement(Z), seen.is_outside(Z)
+    @property
+    def evidence(self) -> Floats:
+        """That each feature moved, (d,)."""
+        return evidence(self.largest)
+
+    def add(
+        self, seen: NormalRange, recent: Recent, Z: Floats, onset: int, rows: "RowNames", cells: NDArray[Any]
+    ) -> None:
+        """Take rows of a table that an incident began in after ``onset`` rows, with ``recent`` levels before."""
+        movement, off = recent.movement(Z, seen), seen.is_outside(Z)
         weights = weights_since_onset(rows.counts - onset)
         weighted = np.nan_to_num(movement * weights[:, None], nan=-1.0)
-        at = weighted.argmax(axis=0)
-        each = np.arange(Z.shape[1])
-        better = np.flatnonzero(weighted[at, each] > self.evidence)
+        at = weighted[1].argmax(axis=0)
+        better = np.flatnonzero(weighted[1].max(axis=0) > self.largest[1])
         here = at[better]
-        self.evidence[better] = weighted[here, better]
+        self.largest = np.maximum(self.largest, weighted.max(axis=1))
         self.strongest[better] = Z[here, better]
         self.row[better] = rows.positions[here]
         self.label[better] = rows.some(here)
         self.actual[better] = cells[here, better]
-        self.stayed += stayed(movement, weights)
+        self.stayed += stayed(movement[1], weights)
         new = np.flatnonzero(off.any(axis=0) & (self.off_row < 0))
         first = off[:, new].argmax(axis=0)
         self.off_row[new] = rows.positions[first]
@@ -71,9 +79,10 @@ class Movement:
 
     def merge(self, later: "Movement") -> None:
         """Add rows that follow."""
-        better = later.evidence > self.evidence
-        for name in ("evidence", "strongest", "row", "label", "actual"):
+        better = later.largest[1] > self.largest[1]
+        for name in ("strongest", "row", "label", "actual"):
             getattr(self, name)[better] = getattr(later, name)[better]
+        self.largest = np.maximum(self.largest, later.largest)
         self.stayed = self.stayed + later.stayed
         new = (self.off_row < 0) & (later.off_row >= 0)
         self.off_row[new], self.off_label[new] = later.off_row[new], later.off_label[new]
@@ -174,6 +183,7 @@ class Draft:
     origin: int  # how many rows were read before the first one
     shift: Floats  # of the rows before the onset from the normal mean, where that is taken into account
     movement: Movement
+    recent: Recent  # levels before the onset
     mode: int = 0  # of the first flagged row, counted from 0; `Snapshot.standard` is around the mean of this mode
     stages: Stages = field(default_factory=Stages)
     head: list[Snapshot] = field(default_factory=list)

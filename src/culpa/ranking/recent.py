@@ -15,12 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.models.normal_range import NormalRange
 
 _WINDOWS = (30.0, 300.0)  # rows that the averages rest on
 _BUCKET = 300  # rows, of which the largest distance is kept
+FORGOTTEN = 300  # missing rows, after which earlier ones say nothing about what is usual
+SETTLED = 2000  # rows, after which earlier ones hardly matter
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +75,10 @@ class Recent:
         against = np.sqrt(normal.reach**2 + strayed**2 + away**2 / (normal.n + 1))
         none = np.where(np.isnan(away), np.nan, 0.0)
         return np.asarray(np.divide(np.abs(away), against, out=none, where=against > 0))
+
+    def of_features(self, at: NDArray[np.intp]) -> Self:
+        """The same for some features."""
+        return replace(self, averages=self.averages[:, at], farthest=self.farthest[:, at])
 
     def to_arrays(self) -> dict[str, Floats]:
         """For model files."""

@@ -1,6 +1,6 @@
-"""What is learned from the normal rows as they are, in order: their columns by themselves, and stretches of rows.
+"""What is learned from the normal rows as they are, in order: their columns by themselves, stretches of rows, last levels.
 
-Both are learned in one pass. Of a long table, stretches from all over it are kept.
+All of it is learned in one pass. Of a long table, stretches from all over it are kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.limits import InOrder, standardiser
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
+from culpa.ranking.recent import SETTLED, Recent
 from culpa.scores.consistency import Consistency
 
 _PIECE, _FEWEST_PIECES = 400, 5  # rows of a piece, at most
@@ -21,7 +22,7 @@ _MOST_ROWS, _MOST_CELLS = 8000, 1 << 22  # that are kept
 _FEWEST_ROWS = 100  # of which stretches tell something
 
 
-class NormalRows:
+class TrainingRows:
     """Takes rows of features in order, of which there will be ``n_rows``; the first ``n_columns`` are present values."""
 
     def __init__(self, n_rows: int, n_columns: int) -> None:
@@ -29,11 +30,15 @@ class NormalRows:
         self._n_pieces = -(-n_rows // self._size)
         self._n_columns, self._n_rows, self._signals = n_columns, 0, SignalsLearner(n_columns)
         self._pieces: dict[int, list[InOrder]] = {}
+        self._last: list[InOrder] = []
 
-    def add(self, table: InOrder) -> "NormalRows":
+    def add(self, table: InOrder) -> "TrainingRows":
         """The next rows."""
         X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         self._signals.add(X[:, : self._n_columns])
+        self._last = [*self._last, InOrder(X[-SETTLED:], missing[-SETTLED:])]
+        while sum(len(part.rows) for part in self._last[1:]) >= SETTLED:
+            self._last = self._last[1:]
         wanted = self._wanted(X.shape[1])
         ends = np.arange(self._size - self._n_rows % self._size, len(X), self._size)
         for part in map(InOrder, np.split(X, ends), np.split(missing, ends)):
@@ -53,15 +58,25 @@ class NormalRows:
         """The detector that was fitted to these rows, with what they showed."""
         if not self._n_rows:
             return fitted
-        pieces = [InOrder(*map(np.concatenate, zip(*parts, strict=True))) for parts in self._pieces.values()]
+        pieces = [_joined(parts) for parts in self._pieces.values()]
         with one_blas_thread():
-            return replace(fitted, signals=self._signals.finish(), consistency=consistency_of(fitted.model, pieces))
+            last = standardiser(fitted.model)(_joined(self._last))[-SETTLED:]
+            return replace(
+                fitted,
+                signals=self._signals.finish(),
+                consistency=consistency_of(fitted.model, pieces),
+                recent=Recent.none(last.shape[1]).then(last),
+            )
 
     def _wanted(self, width: int) -> frozenset[int]:
         most = max(_FEWEST_PIECES, min(_MOST_ROWS, _MOST_CELLS // width) // self._size)
         if self._n_pieces <= most:
             return frozenset(range(self._n_pieces + 1))
         return frozenset(np.linspace(0, self._n_pieces - 1, most).astype(int).tolist())
+
+
+def _joined(parts: list[InOrder]) -> InOrder:
+    return InOrder(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | None:

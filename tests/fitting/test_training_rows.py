@@ -9,10 +9,12 @@ from sklearn.preprocessing import StandardScaler
 import culpa
 from culpa import PCADetector
 from culpa.datasets import make_plant
-from culpa.fitting import normal_rows
+from culpa.fitting import training_rows
+from culpa.fitting.limits import InOrder
 from culpa.models.blocks import BlockMoments
 from culpa.models.normal_signals import NormalSignals
 from culpa.piping import PipelineDetector
+from culpa.ranking.recent import Recent
 
 ROWS = make_plant(seed=1).normal
 
@@ -74,12 +76,13 @@ def test_damaged_counts_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("n_rows", [7, 150, 399, 2100, 9000])
 @pytest.mark.parametrize("cuts", [[], [1, 2, 90, 91, 1500]])
 def test_kept_stretches_follow_each_other(n_rows, cuts, monkeypatch):
-    seen, fitted = [], PCADetector().fit(ROWS).fitted
+    table = np.random.default_rng(0).normal(size=(200, 2))
+    seen, fitted = [], PCADetector().fit(table).fitted
     monkeypatch.setattr(
-        normal_rows, "consistency_of", lambda model, pieces: seen.extend(piece.rows for piece in pieces)
+        training_rows, "consistency_of", lambda model, pieces: seen.extend(piece.rows for piece in pieces)
     )
     rows = np.arange(2.0 * n_rows).reshape(-1, 2)
-    gathered = normal_rows.NormalRows(n_rows, 2)
+    gathered = training_rows.TrainingRows(n_rows, 2)
     assert [len(part) for part in gathered.watch(np.split(rows, cuts))] == [len(part) for part in np.split(rows, cuts)]
     gathered.taught(fitted)
     assert all((np.diff(piece[:, 0]) == 2).all() for piece in seen)
@@ -96,3 +99,27 @@ def test_consistency_is_kept_in_files_and_by_updates(tmp_path):
     for again in (culpa.load(tmp_path / "model.culpa"), PCADetector().fit(ROWS).partial_fit(ROWS[:50])):
         for name, part in vars(detector.fitted.consistency).items():
             assert np.array_equal(part, getattr(again.fitted.consistency, name))
+
+
+@pytest.mark.parametrize("options", [{}, {"smooth": 0.1}, {"lags": 2}])
+def test_recent_levels_are_those_of_the_last_rows(options, tmp_path):
+    rows = make_plant(n_normal=5000).normal
+    detector = PCADetector(**options).fit(rows)
+    model, last = detector.fitted.model, rows[-2000 - options.get("lags", 0) :]
+    expected = Recent.none(len(model.scale)).then(
+        model.standardise(detector.fitted.columns.read(last).features)[-2000:]
+    )
+    detector.save(tmp_path / "model.culpa")
+    for one in (detector, culpa.load(tmp_path / "model.culpa")):
+        assert (one.fitted.recent.averages == expected.averages).all()
+        assert (one.fitted.recent.farthest == expected.farthest).all()
+        assert one.fitted.recent.n_rows == 2000
+
+
+def test_recent_levels_do_not_depend_on_batches(monkeypatch):
+    rows = make_plant(n_normal=5000).normal
+    fitted = PCADetector().fit(rows).fitted
+    gathered = training_rows.TrainingRows(5000, 12)
+    for piece in np.split(rows, [1, 2500, 2600, 2601, 4000, 4999]):
+        gathered.add(InOrder(piece))
+    assert (gathered.taught(fitted).recent.averages == fitted.recent.averages).all()
