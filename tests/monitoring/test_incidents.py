@@ -658,5 +658,5 @@ def test_midnight_is_told_unless_rows_are_days(frequency, when, label):
     detector = PCADetector(2).fit(pd.DataFrame(X, columns=new.columns))
     assert detector.incidents(new)[0].sentence.startswith(when)
     report = detector.report(new).content
-    assert report.incidents[0].sentence.startswith(when)
-    assert report.incidents[0].start == label
+    assert report["incidents"][0]["sentence"].startswith(when)
+    assert report["incidents"][0]["start"] == label
