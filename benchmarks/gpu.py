@@ -13,7 +13,7 @@ import numpy as np
 
 from culpa import Explainer, LatentGaussian, shapley
 from culpa._core.threads import n_threads
-from culpa._kernels import gpu
+from culpa._kernels.cuda import device as gpu
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU

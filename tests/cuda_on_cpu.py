@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from culpa._kernels import gpu
+from culpa._kernels.cuda import device as gpu
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
@@ -89,7 +89,7 @@ extern "C" void launch_{name}(long long blocks, long long threads, {parameters})
 
 
 class OnCpu:
-    """A `culpa._kernels.gpu.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN.
+    """A `culpa._kernels.cuda.device.Device` of NumPy arrays. ``most`` bytes of memory; new arrays start with NaN.
 
     ``options`` are for all programs. Without them, programs are compiled as for a GPU.
     """
@@ -111,7 +111,7 @@ class OnCpu:
 
 
 class ProgramOnCpu:
-    """A `culpa._kernels.gpu.Program`."""
+    """A `culpa._kernels.cuda.device.Program`."""
 
     def __init__(self, device, name):
         self.device, self.name, self.n_threads = device, name, device.n_threads

@@ -1,6 +1,7 @@
 """The structure of the code: what the architecture page promises, checked on the source."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -99,6 +100,16 @@ def test_there_are_at_most_fourteen_layers():
         f"culpa.{path.stem}" for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
     assert parts - {"culpa.__init__", "culpa.__main__"} == listed
+
+
+def test_one_module_uses_the_kernels_for_gpus():
+    room = SOURCE / "_kernels" / "cuda"
+    users = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if room not in path.parents and re.search(r"import cuda\b|^from culpa._kernels.cuda", path.read_text(), re.M)
+    }
+    assert users == {"shapley/on_gpu.py"}
 
 
 # tests that look at several modules of a room together

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
-from culpa._kernels import gpu
+from culpa._kernels.cuda import device as gpu
 from culpa.games import Conditional, Game, conditional
 from culpa.games.game import Axes
 from culpa.shapley import QuadraticForms, on_gpu

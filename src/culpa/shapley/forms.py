@@ -24,12 +24,12 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.form_evaluation import evaluate_elsewhere, evaluate_threaded, n_products, upper
-from culpa.shapley.form_sums_on_gpu import FormSums, form_sums_on_gpu
 from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
 from culpa.shapley.rules import Rule
 from culpa.shapley.shares import Players, Progress, Shares
 
-_FORM_NUMBERS = 1 << 22  # numbers of linear forms held at a time while a rule is compiled
+# numbers of linear forms held at a time while a rule is compiled, and of those by replicate on a GPU
+_FORM_NUMBERS, _FORM_NUMBERS_ON_GPU = 1 << 22, 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,57 +159,75 @@ def compile_rule(
     there = None
     if d == game.n_features:  # the kernels know no rows that lack features
         there = on_gpu.order_walk(game, unit, operations, device, rule.n_replicates * float(d) ** 3)
-    sums: FormSums | _FormSums
-    if there is None:
-        sums = _form_sums(game, unit, players, rule, n_jobs, progress)
-    else:
-        sums = form_sums_on_gpu(there, players, rule, progress)
-    coefficients, constants = _packed(sums.matrices.transpose(2, 0, 1, 3)), sums.constants
+    sums = _form_sums(game, unit, players, rule, there, n_jobs, progress)
+    coefficients = _packed(on_gpu.to_numpy(sums.matrices).transpose(2, 0, 1, 3))
+    constants = on_gpu.to_numpy(sums.constants)
     # what the weights leave over of the score is shared out equally, as when the rule is walked
-    coefficients += (_packed(sums.total) / len(rule.orders) - coefficients.sum(axis=1))[:, None, :] / n_players
+    coefficients += (_packed(on_gpu.to_numpy(sums.total)) / len(rule.orders) - coefficients.sum(axis=1))[
+        :, None, :
+    ] / n_players
     constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
     return QuadraticForms(np.ascontiguousarray(coefficients), constants, d, rule.n_evaluations, _coordinates(game))
 
 
 def _form_sums(
-    game: Game, unit: Floats, players: Players, rule: Rule, n_jobs: int | None, progress: Progress | None
+    game: Game,
+    unit: Floats,
+    players: Players,
+    rule: Rule,
+    there: on_gpu.OrdersOnGpu | None,
+    n_jobs: int | None,
+    progress: Progress | None,
 ) -> "_FormSums":
-    sums = _FormSums(players, rule, len(unit))
-    batch = max(n_threads(n_jobs), _FORM_NUMBERS // game.n_features**2)
+    """Sums over all orders; ``there`` is their walk on a GPU, if one does it."""
+    d = len(unit)
+    if there is None:
+        sums = _FormSums(np, players, rule, d)
+        batch = max(n_threads(n_jobs), _FORM_NUMBERS // game.n_features**2)
+    else:
+        sums = _FormSums(there.xp, players, rule, d)
+        batch = max(1, _FORM_NUMBERS_ON_GPU // (rule.n_replicates * d**2))
     for start in range(0, len(rule.orders), batch):
         which = slice(start, start + batch)
-        sums.add(which, _linear_forms(game, unit, steps(players, rule.orders[which])[0], n_jobs), n_jobs)
+        queues = steps(players, rule.orders[which])[0]
+        if there is None:
+            sums.add(which, _linear_forms(game, unit, queues, n_jobs), n_jobs)
+        else:
+            sums.add(which, there.factors(queues), 1)
         if progress is not None:
             progress(min(1.0, (start + batch) / len(rule.orders)), None)
     return sums
 
 
 class _FormSums:
-    """Weighted sums over orders of products of linear forms, by player, and their unweighted total."""
+    """Weighted sums over orders of products of linear forms, by player, and their unweighted total.
 
-    def __init__(self, players: Players, rule: Rule, d: int) -> None:
-        self._players, self._rule, self._d = players, rule, d
-        self.matrices = np.zeros((len(players), d, rule.n_replicates, d))
-        self.constants = np.zeros((rule.n_replicates, len(players)))
-        self.total, self.total_constant = np.zeros((d, d)), 0.0
+    They are arrays of ``xp``: NumPy, or the library of a GPU.
+    """
 
-    def add(self, which: slice, forms: tuple[Floats, Floats, Floats], n_jobs: int | None) -> None:
+    def __init__(self, xp: Any, players: Players, rule: Rule, d: int) -> None:
+        self._xp, self._players, self._rule, self._d = xp, players, rule, d
+        self.matrices = xp.zeros((len(players), d, rule.n_replicates, d))
+        self.constants = xp.zeros((rule.n_replicates, len(players)))
+        self.total, self.total_constant = xp.zeros((d, d)), 0.0
+
+    def add(self, which: slice, forms: tuple[Any, Any, Any], n_jobs: int | None) -> None:
         """Add the orders ``which`` with these linear forms."""
         delta, slope, constant = forms
         d, n_replicates = self._d, self._rule.n_replicates
 
         def add_player(player: int) -> None:
-            weights = self._rule.weights[:, which, player]  # (replicates, B)
-            for left, right, rest in zip(*(form[self._players[player]] for form in forms), strict=True):
-                weighted = weights.T[:, :, None] * right[:, None, :]  # (B, replicates, d)
-                product = left.T @ weighted.reshape(len(weighted), n_replicates * d)
+            weights = self._xp.asarray(self._rule.weights[:, which, player])  # (replicates, B)
+            for feature in self._players[player]:
+                weighted = weights.T[:, :, None] * slope[feature][:, None, :]  # (B, replicates, d)
+                product = delta[feature].T @ weighted.reshape(len(weighted), n_replicates * d)
                 self.matrices[player] += product.reshape(d, n_replicates, d)
-                self.constants[:, player] += weights @ rest
+                self.constants[:, player] += weights @ constant[feature]
 
         in_threads(add_player, range(len(self._players)), n_jobs)
         with one_blas_thread():
             self.total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
-        self.total_constant += constant.sum()
+        self.total_constant += float(constant.sum())
 
 
 def _packed(matrices: Floats) -> Floats:

@@ -2,8 +2,8 @@
 
 | what | kernels | for which games |
 | --- | --- | --- |
-| exact values | `culpa._kernels.gpu_tree` | minimal, and conditional unless noise is tiny and differs between features |
-| sampled orders | `culpa._kernels.gpu_orders` | with a compiled walk over orders: `Game.order_walk` |
+| exact values | `culpa._kernels.cuda.tree` | minimal, and conditional unless noise is tiny and differs between features |
+| sampled orders | `culpa._kernels.cuda.orders` | with a compiled walk over orders: `Game.order_walk` |
 | compiled forms | those of CuPy | all |
 
 All others stay on the processor.
@@ -16,9 +16,10 @@ from array_api_compat import is_cupy_array, is_torch_array, to_device
 
 from culpa._core.choices import DeviceName
 from culpa._core.types import Array, Floats
-from culpa._kernels import gpu, gpu_tree
-from culpa._kernels.gpu_orders import OrdersOnGpu
-from culpa._kernels.gpu_states import kind_of
+from culpa._kernels.cuda import device as gpu
+from culpa._kernels.cuda.orders import OrdersOnGpu as OrdersOnGpu
+from culpa._kernels.cuda.states import kind_of
+from culpa._kernels.cuda.tree import walk_on_gpu
 from culpa.games import Game
 from culpa.games.arrays import as_array_like
 from culpa.shapley.shares import Players, Progress, queue_of
@@ -74,7 +75,7 @@ def values(
         return None
     report = None if progress is None else lambda share: progress(share, None)
     sizes = [len(player) for player in players]
-    found = gpu_tree.walk_on_gpu(gpu.LOADING.device(), kind, job.prepare(), weights(len(players)), sizes, report)
+    found = walk_on_gpu(gpu.LOADING.device(), kind, job.prepare(), weights(len(players)), sizes, report)
     return as_array_like(found, X)
 
 

@@ -13,7 +13,6 @@ from array_api_compat import array_namespace
 from culpa._core.choices import DeviceName
 from culpa._core.threads import in_threads, n_threads
 from culpa._core.types import Array, Floats, Positions
-from culpa._kernels.gpu_orders import OrdersOnGpu
 from culpa._kernels.orders import OrderWalk
 from culpa.games import Coalitions, Game
 from culpa.games.arrays import as_array_like, row_chunks
@@ -113,7 +112,7 @@ def _operations(game: Game, n: int, rule: Rule) -> float:
     return rule.n_evaluations * (game.cost.order_coalition + n * game.cost.order_row)
 
 
-def _replicates_on_gpu(walk: OrdersOnGpu, X: Array, players: Players, rule: Rule) -> Array:
+def _replicates_on_gpu(walk: on_gpu.OrdersOnGpu, X: Array, players: Players, rule: Rule) -> Array:
     values, total = walk.changes(*steps(players, rule.orders), rule.weights)
     return as_array_like(_adding_up(values, total / len(rule.orders)), X)
 

@@ -1,7 +1,7 @@
 // Exact Shapley values on a GPU: the walk over the tree of all coalitions.
 //
-// `gpu_tree.py` launches this file, and docs/gpu.md explains it. How a feature joins is defined by the steps in front of this
-// file, `gpu_elimination.cu` or `gpu_factors.cu`.
+// `tree.py` launches this file, and docs/gpu.md explains it. How a feature joins is defined by the steps in front of this
+// file, `elimination.cu` or `factors.cu`.
 //
 // The first players decide breadth first, with the states of all their coalitions in memory. Feature j decides in N states. If
 // it is the first of a player, each state c becomes two: c itself, in which it waits no longer, and N + c, in which it has
@@ -15,7 +15,7 @@
 //                `walk_rows`, one thread per coalition and ROWS rows, reads them; ROWS_BOTTOM players depth first
 //
 // Sums are those with the member weights. Values add up to what the full coalition is worth, which gives the sum with the
-// common weights (see `gpu_tree.py`).
+// common weights (see `tree.py`).
 
 // ---------------------------------------------------------------------------------------------------------- one row
 

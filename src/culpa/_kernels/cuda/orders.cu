@@ -1,4 +1,4 @@
-// Sampled orders on a GPU: the steps of `orders.py`, which derives them. This file continues `gpu_base.cu`.
+// Sampled orders on a GPU: the steps of `culpa._kernels.orders`, which derives them. This file continues `base.cu`.
 //
 // The covariance of the latent variables does not depend on rows. So `follow_orders` computes the gains y and the variance of
 // every step once, one block for each order, and `pay_orders` uses them for all rows, one thread for each order and row.

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats, Positions
-from culpa._kernels.gpu import Device, on_cpu
-from culpa._kernels.gpu_states import Kind, State
+from culpa._kernels.cuda.device import Device, on_cpu
+from culpa._kernels.cuda.states import Kind, State
 from culpa._kernels.tree import TreeModel
 
-_TILE = 128  # as in `gpu_elimination.cu`
+_TILE = 128  # as in `elimination.cu`
 _ROWS_PER_BLOCK = 128  # at most: more would leave less memory for coalitions
 _FEWEST_ROWS_TOGETHER = 3  # for fewer, the table of steps does not pay, and of many players not for a few more
 _MANY_PLAYERS, _FEWEST_ROWS_OF_MANY_PLAYERS = 28, 9
@@ -62,7 +62,7 @@ def walk_on_gpu(
 
 
 class _Places(NamedTuple):
-    """Where the numbers of each feature are: see "Memory" in `gpu_states.cu`."""
+    """Where the numbers of each feature are: see "Memory" in `states.cu`."""
 
     pairs_at: Positions  # (m,)
     rows_at: Positions
@@ -240,7 +240,7 @@ def _subtree_weights(weights: Floats, most: int) -> Floats:
 
 
 def _tiles(n: int) -> int:
-    """Threads that go with n coalitions: see `TILE` in `gpu_tree.cu`."""
+    """Threads that go with n coalitions: see `TILE` in `tree.cu`."""
     return -(-n // _TILE) * _TILE
 
 

@@ -15,9 +15,9 @@ MISSING = (
 )
 ProgramName = Literal["elimination", "factors", "orders"]
 SOURCES: dict[ProgramName, tuple[str, ...]] = {  # in this order; each program is compiled at its first use
-    "elimination": ("gpu_base.cu", "gpu_states.cu", "gpu_elimination.cu", "gpu_tree.cu", "gpu_rows.cu"),
-    "factors": ("gpu_base.cu", "gpu_states.cu", "gpu_factors.cu", "gpu_tree.cu", "gpu_rows.cu"),
-    "orders": ("gpu_base.cu", "gpu_orders.cu"),
+    "elimination": ("base.cu", "states.cu", "elimination.cu", "tree.cu", "rows.cu"),
+    "factors": ("base.cu", "states.cu", "factors.cu", "tree.cu", "rows.cu"),
+    "orders": ("base.cu", "orders.cu"),
 }
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
@@ -71,7 +71,7 @@ class Options(NamedTuple):
         return 8 * self.THREADS * (self.ROWS_BOTTOM - 1)
 
     def _table_size(self, m: int) -> int:
-        """As in `gpu_rows.cu`, with the records of `gpu_states.cu`."""
+        """As in `rows.cu`, with the records of `states.cu`."""
         if m < 2:
             return m
         return (1 + self.OWN) * m + 1 + 2 * self._table_size(m - 1)
@@ -158,7 +158,7 @@ class CudaProgram:
 
 def source(name: ProgramName) -> str:
     """The text of a program."""
-    folder = files("culpa._kernels")
+    folder = files("culpa._kernels.cuda")
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in SOURCES[name])
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from culpa import Explainer, LatentGaussian, scores, shapley
-from culpa._kernels import gpu
-from culpa._kernels.gpu_orders import OrdersOnGpu
+from culpa._kernels.cuda import device as gpu
+from culpa._kernels.cuda.orders import OrdersOnGpu
 from culpa.games import Conditional
 from culpa.shapley.forms import compile_rule
 from culpa.shapley.rules import default_rule
@@ -84,7 +84,7 @@ class TestArithmetic:
 
     @pytest.mark.parametrize("players", [single(9), GROUPS], ids=["single", "groups"])
     def test_forms(self, with_gpu, monkeypatch, players):
-        monkeypatch.setattr("culpa.shapley.form_sums_on_gpu._NUMBERS", 6 * 81 * 8)  # several batches
+        monkeypatch.setattr("culpa.shapley.forms._FORM_NUMBERS_ON_GPU", 6 * 81 * 8)  # several batches
         assert_same_forms(*case(), players)
         assert with_gpu.launched.count("pay_orders") > 1
 

@@ -6,9 +6,10 @@ import pytest
 from cuda_on_cpu import SMALL
 
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
-from culpa._kernels import gpu, gpu_tree
+from culpa._kernels.cuda import device as gpu
+from culpa._kernels.cuda import tree as gpu_tree
+from culpa._kernels.cuda.states import Eliminating, kind_of
 from culpa._kernels.elimination_steps import ELIMINATION
-from culpa._kernels.gpu_states import Eliminating, kind_of
 from culpa._kernels.kernel import Kernel
 from culpa.games import Conditional, Minimal
 from culpa.shapley.exact import size_weights

@@ -1,4 +1,4 @@
-// States of coalitions on a GPU: what the steps (`gpu_elimination.cu` or `gpu_factors.cu`) and the walks have in common.
+// States of coalitions on a GPU: what the steps (`elimination.cu` or `factors.cu`) and the walks have in common.
 //
 // Features are numbered from the one that decides last, so the features that still wait are always 0 to m - 1, and a state
 // of fewer features is the beginning of a longer one. A state has two numbers for each pair of features, OWN more for each
@@ -50,5 +50,5 @@ template <int M> INLINE void skip_row(const Row<M> &x, Row<M - 1> &y) {
   }
 }
 
-// Records of the joins, for many rows: see `gpu_rows.cu`, which says where they lie and what the weights are.
+// Records of the joins, for many rows: see `rows.cu`, which says where they lie and what the weights are.
 INLINE constexpr int record_size(int m) { return m == 1 ? 1 : (1 + OWN) * m + 1; }  // in twos

@@ -168,7 +168,7 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
 
 // --------------------------------------------------------------------------------------------- the first players
 
-// Feature j decides: see `gpu_tree.cu`. There is one thread for each coalition, which leaves the step for the rows in `steps`:
+// Feature j decides: see `tree.cu`. There is one thread for each coalition, which leaves the step for the rows in `steps`:
 // (gain_e, u_e), (pull_e, v_e) and room for sums of each feature e, then (2 inverse, kappa) and (constant, nothing).
 // Numbers are loaded AT_ONCE at a time, because a load that follows a store waits for it.
 constexpr int AT_ONCE = 4;

@@ -1,6 +1,6 @@
 // Exact Shapley values of many rows on a GPU: what does not depend on rows is computed once for all of them.
 //
-// This file continues `gpu_tree.cu`. A player's joining changes the value of a row. The change counts for all coalitions of
+// This file continues `tree.cu`. A player's joining changes the value of a row. The change counts for all coalitions of
 // the subtree below it. To players who wait it makes no difference, because half of these coalitions are with them and half
 // without. For the players who have decided it counts with m if they joined, and with -b for everybody, where m and b are sums
 // of the member weights and of the common weights over the subtree. These depend on the size of the coalition and on how many

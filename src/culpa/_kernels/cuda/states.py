@@ -1,7 +1,7 @@
-"""States of coalitions for `culpa._kernels.gpu_tree`, in NumPy: what goes to the GPU, and how players above decide.
+"""States of coalitions for `culpa._kernels.cuda.tree`, in NumPy: what goes to the GPU, and how players above decide.
 
 There is a class for each kind of steps. Features are numbered from the one that decides last, so the one that decides next
-is the last of those that wait. `gpu_states.cu` has a table of the numbers.
+is the last of those that wait. `states.cu` has a table of the numbers.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from culpa._core.types import Floats
+from culpa._kernels.cuda.device import ProgramName
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
-from culpa._kernels.gpu import ProgramName
 from culpa._kernels.tree import Steps, TreeModel
 
 

@@ -104,7 +104,7 @@ template <int M> INLINE double join_linear(const Linear<M> &x, const Record<M> &
 
 // --------------------------------------------------------------------------------------------- the first players
 
-// Feature j decides: see `gpu_tree.cu`. There is one thread for each coalition and each feature a that waits. Threads of a tile
+// Feature j decides: see `tree.cu`. There is one thread for each coalition and each feature a that waits. Threads of a tile
 // share coalitions, so that what they read is near. Each computes what it needs of the step, so nothing is kept in `steps`.
 constexpr int TILE = 128;
 struct Pivot { double inverse, kappa; };

@@ -1,4 +1,4 @@
-"""Sampled orders on a GPU: the Python side of `gpu_orders.cu`.
+"""Sampled orders on a GPU: the Python side of `orders.cu`.
 
 | name | meaning |
 | --- | --- |
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats, Positions
-from culpa._kernels.gpu import Device, on_cpu
+from culpa._kernels.cuda.device import Device, on_cpu
 from culpa._kernels.orders import OrderWalk
 
 _SHARE_OF_BYTES = 0.25  # of what the device may use, for gains and for changes of value
@@ -45,15 +45,6 @@ class OrdersOnGpu:
     def xp(self) -> Any:
         """CuPy, or what stands for it."""
         return self._device.xp
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the walk."""
-        return len(self._walk.rows)
-
-    def to_numpy(self, array: Any) -> Floats:
-        """An array of the device as a NumPy array."""
-        return on_cpu(array)
 
     def changes(self, queues: Positions, paid: Positions, weights: Floats) -> tuple[Floats, Floats]:
         """`OrderWalk.changes`: weighted changes of value (replicates, players, n), and their unweighted total (n,)."""
