@@ -232,11 +232,9 @@ def test_machines_restart_at_holes():
     from culpa.jobs.machines import machine_fits
 
     table = with_hole(plant(300, 0), 150).assign(machine="m")
-    fields = {"machine": pa.string(), "model": pa.binary(), "rows": pa.int64(), "limit": pa.float64()}
-    schema = pa.schema({**fields, "error": pa.string()})
     batch = pa.RecordBatch.from_pandas(table)
     (line,) = pa.Table.from_batches(
-        list(machine_fits([batch], ["machine"], tuple(NAMES), {"lags": 1}, schema, "time"))
+        list(machine_fits([batch], ["machine"], tuple(NAMES), {"lags": 1}, "time"))
     ).to_pylist()
     assert detector_from_bytes(line["model"]).model_.n_samples_ == 298
 

@@ -216,7 +216,7 @@ def test_control_chart_is_logarithmic_by_the_rule_of_the_report(plant):
     loud.iloc[5, 0] += 1e4
     for rows in (new, loud):
         by_rule = detector.plot.control_chart(rows)[0].get_yscale()
-        assert (by_rule == "log") == detector.report(rows).content.chart.log
+        assert (by_rule == "log") == detector.report(rows).content["chart"]["log"]
     assert by_rule == "log"
     assert detector.plot.control_chart(loud, log=False)[0].get_yscale() == "linear"
 
@@ -232,9 +232,9 @@ def test_control_chart_of_a_filtered_table_has_positions(plant):
     ticks = ax.get_xticks()
     assert 0 in ticks
     assert (ticks == ticks.round()).all()
-    report = detector.report(filtered).content.chart
-    assert (report.x, report.axis) == (None, "position in the table")
-    assert report.label == filtered.index.tolist()
+    report = detector.report(filtered).content["chart"]
+    assert (report["x"], report["axis"]) == (None, "position in the table")
+    assert report["label"] == filtered.index.tolist()
 
 
 def test_the_best_number_of_components_is_marked(plant):

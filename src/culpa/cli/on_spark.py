@@ -206,7 +206,8 @@ def learn(
 def refuse(given: Any, allowed: Sequence[str]) -> None:
     """Refuse options that Spark's jobs do not take, rather than ignore them."""
     for field in dataclasses.fields(given):
-        if field.name not in allowed and getattr(given, field.name) not in (field.default, None, False):
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if field.name not in allowed and getattr(given, field.name) not in (default, None, False):
             raise ValueError(f"--{field.name.replace('_', '-')} is not for --engine spark.")
 
 

@@ -44,7 +44,7 @@ class MixtureScore(Score):
     ``of_modes`` has a quadratic score for each mode, of rows around the mean of that mode. It is ``None`` for the negative
     log-likelihood.
 
-    >>> from culpa.models import LatentGaussian
+    >>> from culpa.models import LatentGaussian, LatentMixture
     >>> from culpa.scores import spe
     >>> modes = tuple(LatentGaussian([mean, 0.0], [[1.0], [1.0]], 0.1) for mean in (-5.0, 5.0))
     >>> score = MixtureScore.weighted("spe", LatentMixture([0.5, 0.5], modes), spe)

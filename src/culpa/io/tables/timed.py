@@ -65,7 +65,7 @@ class TimedTable(Stage):
             if self.live:  # a pipe without lines has an answer without lines
                 return None
             raise
-        known = [name for name in (before, str(before).rpartition(",")[0]) if name in columns]
+        known = [] if before is None else [name for name in (before, before.rpartition(",")[0]) if name in columns]
         return known[0] if known else next((name for name in columns if self.holds_times(name)), None)
 
     @cached_property
