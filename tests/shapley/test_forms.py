@@ -11,9 +11,9 @@ import pytest
 
 import culpa._core.threads
 from culpa import PPCA, Explainer, LatentGaussian, PCADetector, scores, shapley
+from culpa.explaining import batch_explainer
 from culpa.games import Conditional, Retraining
 from culpa.games.arrays import as_array_like
-from culpa.jobs import batch_explainer
 from culpa.scores import ScoredRows
 from culpa.shapley import QuadraticForms, engine, plan
 

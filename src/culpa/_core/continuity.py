@@ -30,6 +30,7 @@ class Continuity:
 
     A step in time is a hole if it is more than 1.5 times as long as usual. The usual step is the median of the (at most
     100) steps before, so it does not depend on how the table is cut into pieces. ``usual`` is a step that is known before.
+    ``memory`` holds these steps, and the place or time of the row before; set it to go on from there.
 
     >>> import numpy as np
     >>> Continuity().follow(np.arange(5), np.array([0.0, 10.0, 20.0, 50.0, 60.0]))
@@ -39,8 +40,7 @@ class Continuity:
     """
 
     def __init__(self, usual: float | None = None) -> None:
-        self._steps = np.array([] if usual is None else [usual])
-        self._last: Any = None  # place or time of the row before
+        self.memory: tuple[Floats, Any] = np.array([] if usual is None else [usual]), None
 
     def follow(
         self, places: NDArray[Any], times: NDArray[Any] | None = None, cut: Mask | None = None, begins: bool = False
@@ -51,10 +51,10 @@ class Continuity:
         """
         if not len(places):
             return np.zeros(0)
-        values = places if times is None else times
-        known = np.concatenate([values[:1] if self._last is None else [self._last], values])
+        values, (before, last) = places if times is None else times, self.memory
+        known = np.concatenate([values[:1] if last is None else [last], values])
         steps = np.diff(known).astype(np.float64)
-        first, self._last = self._last is None, values[-1]
+        self.memory = before, values[-1]
         if times is None:
             missing = np.maximum(steps - 1, 0)
             missing[steps <= 0] = np.inf
@@ -64,16 +64,16 @@ class Continuity:
             missing[cut] = np.inf
         if begins and times is None:
             missing[0] = np.inf
-        if first:
+        if last is None:
             missing[0] = 0.0
         return missing
 
     def _by_times(self, steps: Floats) -> Floats:
         missing = np.where(steps >= 0, 0.0, np.inf)  # NaN, too
         longer = np.flatnonzero(steps > 0)
-        new, n = steps[longer], len(self._steps)
-        known = np.concatenate([self._steps, new])
-        self._steps = known[-_STEPS:]
+        (before, last), new = self.memory, steps[longer]
+        known, n = np.concatenate([before, new]), len(before)
+        self.memory = known[-_STEPS:], last
         if len(new) and new.max() > _JUMP * known.min():
             import pandas as pd
 

@@ -6,7 +6,7 @@ features; players, actual and expected values are columns.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -73,11 +73,22 @@ class Arranged(NamedTuple):
     shrink: Floats | None = None
 
 
-class Arrange(Protocol):
-    """Arranges the next rows, with as many missing rows before each."""
+class Remembers(Protocol):
+    """What remembers earlier rows; set its memory to go on from there."""
+
+    memory: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Arrange:
+    """Arranges the next rows, with as many missing rows before each; ``past`` remembers earlier rows, where they matter."""
+
+    arranged: Callable[[Floats, Floats | None], Arranged]
+    past: Remembers | None = None
 
     def __call__(self, X: Floats, missing: Floats | None = None) -> Arranged:
         """The next rows."""
+        return self.arranged(X, missing)
 
 
 class Columns(ABC):
@@ -166,7 +177,7 @@ class Plain(Columns):
 
     def stream(self) -> Arrange:
         """Nothing to remember."""
-        return lambda X, missing=None: Arranged(X, X)
+        return Arrange(lambda X, missing: Arranged(X, X))
 
     def decode(self, features: Floats) -> Cells:
         """Nothing to undo."""

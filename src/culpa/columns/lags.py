@@ -26,7 +26,8 @@ from culpa.columns.smoothing import Smoother
 class History:
     """Lag matrices [x_t, x_(t-1), ..., x_(t-k)] of a table that comes in pieces.
 
-    What lies before the first row is missing (NaN), unless ``before`` says what it was.
+    What lies before the first row is missing (NaN), unless ``before`` says what it was. ``memory`` holds the rows before
+    the next one, and how many of them follow each other.
 
     >>> import numpy as np
     >>> history = History(1, 2)
@@ -39,8 +40,7 @@ class History:
 
     def __init__(self, lags: int, n_columns: int, before: Floats | None = None) -> None:
         self.lags = lags
-        self._before = np.full((lags, n_columns), np.nan) if before is None else before
-        self._known = 0 if before is None else lags  # rows before the next one that follow each other
+        self.memory: tuple[Floats, int] = (np.full((lags, n_columns), np.nan), 0) if before is None else (before, lags)
 
     def join(self, X: Floats, missing: Floats | None = None) -> Floats:
         """The next rows, each followed by the ``lags`` rows before it, latest first; NaN beyond ``missing`` rows."""
@@ -50,12 +50,11 @@ class History:
         """The same, and for which rows all of these ``lags`` rows are known."""
         if not self.lags or not len(X):
             return np.hstack([X] * (self.lags + 1)) if self.lags else X, np.ones(len(X), dtype=bool)
-        rows = np.arange(len(X))
-        restart = np.where(np.zeros(len(X), dtype=bool) if missing is None else missing > 0, rows, -self._known)
+        rows, (before, n_before) = np.arange(len(X)), self.memory
+        restart = np.where(np.zeros(len(X), dtype=bool) if missing is None else missing > 0, rows, -n_before)
         known = rows - np.maximum.accumulate(restart)
-        self._known = int(known[-1]) + 1
-        whole = np.concatenate([self._before, X])
-        self._before = whole[len(whole) - self.lags :]
+        whole = np.concatenate([before, X])
+        self.memory = whole[len(whole) - self.lags :], int(known[-1]) + 1
         parts = [whole[self.lags - lag : len(whole) - lag] for lag in range(self.lags + 1)]
         joined = np.hstack(parts)
         if (known < self.lags).any():
@@ -156,16 +155,17 @@ class Lagged(Columns):
         """Remembers the last rows, or their smoothed average."""
         if self.smooth is None or self.reference is None:
             history = History(self.lags, len(self._inputs))
-            return lambda X, missing=None: Arranged(
-                history.join(X, missing), X[:, self._positions] if self.given else X
+            return Arrange(
+                lambda X, missing: Arranged(history.join(X, missing), X[:, self._positions] if self.given else X),
+                history,
             )
         smoother, reference = Smoother(self.smooth, self.reference), self.reference
 
-        def arrange(X: Floats, missing: Floats | None = None) -> Arranged:
+        def arrange(X: Floats, missing: Floats | None) -> Arranged:
             rows, shrink = smoother.join(X, missing)
             return Arranged(rows, (reference + shrink * (rows - reference))[:, self._positions], shrink)
 
-        return arrange
+        return Arrange(arrange, smoother)
 
     def decode(self, features: Floats) -> Floats:
         """Present values."""

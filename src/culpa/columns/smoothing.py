@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 
@@ -76,7 +77,8 @@ class Smoothed(NamedTuple):
 class Smoother:
     """Smooths a table that comes in pieces.
 
-    A missing cell stays missing, and the average of its column goes on with the next observed cell.
+    A missing cell stays missing, and the average of its column goes on with the next observed cell. ``memory`` holds the
+    averages of the columns, and how many cells of each were observed so far.
 
     >>> import numpy as np
     >>> smoother = Smoother(0.5, np.array([10.0]))
@@ -88,8 +90,7 @@ class Smoother:
 
     def __init__(self, weight: float, reference: Floats) -> None:
         self.weight, self.reference = weight, reference
-        self._level = np.zeros(len(reference))
-        self._seen = np.zeros(len(reference), dtype=np.int64)  # observed cells so far
+        self.memory: tuple[Floats, NDArray[np.int64]] = _nothing(len(reference))
 
     def join(self, X: Floats, missing: Floats | None = None) -> Smoothed:
         """The next rows; averages start anew where as many rows are missing as they look back (2 / weight)."""
@@ -99,24 +100,24 @@ class Smoother:
         parts = []
         for start, end in pairwise([*dict.fromkeys([0, *restarts.tolist()]), len(X)]):
             if start in restarts:
-                self._level, self._seen = np.zeros_like(self._level), np.zeros_like(self._seen)
+                self.memory = _nothing(len(self.reference))
             parts.append(self._join(X[start:end]))
         return Smoothed(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _join(self, X: Floats) -> Smoothed:
         deviation = X - self.reference
-        observed = ~np.isnan(X)
-        level, seen = np.full(X.shape, np.nan), self._seen + np.cumsum(observed, axis=0)
+        observed, before = ~np.isnan(X), self.memory[0].copy()
+        level, seen = np.full(X.shape, np.nan), self.memory[1] + np.cumsum(observed, axis=0)
         whole = observed.all(axis=0)
         if len(X) and whole.any():
-            level[:, whole] = self._filtered(deviation[:, whole], self._level[whole])
-            self._level[whole] = level[-1, whole]
+            level[:, whole] = self._filtered(deviation[:, whole], before[whole])
+            before[whole] = level[-1, whole]
         for j in np.flatnonzero(~whole & observed.any(axis=0)):
             at = observed[:, j]
-            level[at, j] = self._filtered(deviation[at, j, None], self._level[[j]])[:, 0]
-            self._level[j] = level[at, j][-1]
+            level[at, j] = self._filtered(deviation[at, j, None], before[[j]])[:, 0]
+            before[j] = level[at, j][-1]
         if len(X):
-            self._seen = seen[-1]
+            self.memory = before, seen[-1]
         shrink = _shrinking(self.weight, np.maximum(seen, 1))
         return Smoothed(self.reference + level / shrink, shrink)
 
@@ -125,6 +126,10 @@ class Smoother:
 
         kept = 1 - self.weight
         return np.asarray(lfilter([self.weight], [1.0, -kept], deviation, axis=0, zi=kept * before[None])[0])
+
+
+def _nothing(n_columns: int) -> tuple[Floats, NDArray[np.int64]]:
+    return np.zeros(n_columns), np.zeros(n_columns, dtype=np.int64)
 
 
 def _shrinking(weight: float, seen: Floats) -> Floats:

@@ -15,11 +15,11 @@ from culpa._core.kinds import top_of
 from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
+from culpa.explaining.batch_explainer import BatchExplainer
 from culpa.explaining.options import ExplainerOptions
 from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
-from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, joined, labels, scored_batches
 from culpa.scores.held_out import discovery_level
 from culpa.shapley.leading import on_command_line

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
+from culpa.explaining.batch_explainer import BatchExplainer
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
-from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
 from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder

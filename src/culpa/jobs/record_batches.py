@@ -17,11 +17,11 @@ import pyarrow as pa
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table, refuse_infinity
+from culpa.explaining.batch_explainer import BatchExplainer
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch
 from culpa.io.tables.columns import find_all, kind, to_floats
 from culpa.jobs.answers import Say, Scores, blame
-from culpa.jobs.batch_explainer import BatchExplainer
 from culpa.jobs.batches import score_batch
 
 _ROWS_TOGETHER = 1 << 16
