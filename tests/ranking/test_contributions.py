@@ -238,3 +238,18 @@ def test_columns_of_a_pipeline_keep_their_own_contributions():
     assert list(contributions.of_model(without, frame).columns) == list("abcde")
     numbered = frame[list("abcde")].set_axis([3, 1, 4, 15, 9], axis=1)
     assert list(PCADetector(2).fit(numbered).contributions(numbered).columns) == [3, 1, 4, 15, 9]
+
+
+@pytest.mark.parametrize("model", ["ppca", "student"])
+@pytest.mark.parametrize("statistic", ["spe", "t2"])
+def test_contributions_of_incomplete_rows_add_up_to_their_score(model, statistic):
+    """But for what missing cells add whatever the others are."""
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(3, 7))
+    X, new = (rng.standard_t(5, size=(n, 3)) @ W + 0.4 * rng.standard_t(5, size=(n, 7)) for n in (600, 20))
+    new[:, [1, 4]] = np.nan
+    detector = PCADetector(3, model=model).fit(X)
+    score = detector.statistics(new)[statistic]
+    for criterion in ("cdc", "pdc"):
+        rest = score - np.nansum(detector.contributions(new, criterion, statistic=statistic), axis=1)
+        np.testing.assert_allclose(rest, rest[0], rtol=1e-9)

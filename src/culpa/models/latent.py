@@ -495,7 +495,11 @@ def shrunk(covariance: Floats, share: float) -> Floats:
 
 
 def _rotated(loadings: Floats, noise: Floats) -> Floats:
-    """The same W W^T with W^T Psi^-1 W diagonal and decreasing; unchanged if it is so already."""
+    """The same W W^T with W^T Psi^-1 W diagonal and decreasing; unchanged if it is so already.
+
+    Latent variables that only rounding tells from nothing are left out: divided by their variances, they would be all that
+    T2 sees.
+    """
     if not loadings.shape[1]:
         return loadings
     scale = np.sqrt(np.broadcast_to(noise, loadings.shape[:1]))[:, None]
@@ -506,7 +510,8 @@ def _rotated(loadings: Floats, noise: Floats) -> Floats:
     if (off <= 1e-12 * np.outer(size, size)).all():
         return loadings
     u, s, _ = np.linalg.svd(whitened, full_matrices=False)
-    return np.asarray(u * s * scale)
+    real = s > s[0] * max(whitened.shape) * np.finfo(np.float64).eps
+    return np.asarray(u[:, real] * s[real] * scale)
 
 
 def _inverse(values: Floats) -> Floats:

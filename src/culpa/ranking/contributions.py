@@ -184,10 +184,12 @@ def of_rows(model: FittedModel, rows: Floats, criterion: str, score: Score) -> F
 
 def _of_quadratic(model: FittedModel, rows: Floats, criterion: str, score: QuadraticScore) -> Floats:
     covariance = _covariance(model)
+    # the index of incomplete Student-t rows depends on what is observed in two ways; log-odds need a precision matrix
+    root_of_index = score.root_given if criterion in OF_MAHALANOBIS else score.whole_root_given
     result = np.full_like(rows, np.nan)
     for at, observed in patterns(rows):
         if len(observed):
-            seen, root = np.ix_(at, observed), score.root_given(observed)[:, observed]
+            seen, root = np.ix_(at, observed), root_of_index(observed)[:, observed]
             result[seen] = contributions(rows[seen], criterion, root, covariance[np.ix_(observed, observed)])
     return result
 
