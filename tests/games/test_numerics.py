@@ -100,7 +100,7 @@ def check(gaussian, name, x, rtol=1e-8):
         for values in (exact, orders, by_gpu(game, x, players, exact)):
             assert np.isfinite(values).all()
             np.testing.assert_allclose(values, expected, rtol=0, atol=rtol * np.abs(expected).max())
-            assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=1e-9)
+            assert values.sum() + game.base_value == pytest.approx(game.score(x[None])[0], rel=rtol)
     assert game.base_value == pytest.approx(base, rel=1e-8)
     assert game.score(x[None])[0] == pytest.approx(score, rel=1e-8)
 
