@@ -23,7 +23,7 @@ from culpa.calibration.evaluation import (
     standard_error,
 )
 from culpa.calibration.plan import MOST_ROWS, Fold, Plan, thinned
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 
 
 class MostHits(NamedTuple):

@@ -19,7 +19,7 @@ import pandas as pd
 
 from culpa._core.choices import Criterion
 from culpa._core.types import Floats, Mask
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.monitoring import Incident
 from culpa.paper.pages import number, percent, table
 from culpa.paper.published import Progress, silent

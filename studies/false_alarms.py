@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.paper.pages import table
 from culpa.paper.published import Progress, silent

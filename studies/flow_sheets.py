@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.paper.pages import number, table
 from culpa.paper.published import Progress, silent
 from culpa.ranking import propagated_together

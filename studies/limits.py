@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from culpa import scores
 from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, load_odds, make_plant
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.paper.pages import percent, table
 from culpa.paper.published import Progress, silent
 from culpa.scores.by_name import named_score

@@ -28,7 +28,7 @@ from culpa.calibration.evaluation import (
 from culpa.calibration.injection import Trials, inject
 from culpa.calibration.plan import Plan
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, make_plant
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.paper.cars import EXTREMES, N_COMPONENTS, corrupt, culprits, split
 from culpa.paper.pages import number, table
 from culpa.paper.published import Progress, silent

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats, Mask
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.monitoring.cusum import cusum
 from culpa.paper.pages import percent

@@ -11,8 +11,9 @@ import culpa
 
 def test_public_names():
     names = (
-        "Explainer Explanation FitWarning Lags LatentGaussian LatentMixture MixturePPCA PCADetector PPCA PipelineDetector "
-        "StudentPPCA __version__ calibrate load"
+        "Calibration Comparison Counterfactual Culprit Drift Explainer Explanation FitWarning Incident Incidents "
+        "Interactions JointFix Lags LatentGaussian LatentMixture MixturePPCA Moment PCADetector PPCA PipelineDetector "
+        "Report Shortest StudentPPCA __version__ calibrate load"
     )
     assert dir(culpa) == names.split()
     for name in dir(culpa):
@@ -23,6 +24,11 @@ def test_public_names():
 
 def test_the_public_api_is_pinned():
     assert public_api.public_api() == public_api.FILE.read_text(), "if this is meant, run: python tests/public_api.py"
+
+
+def test_the_public_names_are_few():
+    names = [name for package in public_api.PACKAGES for name in public_api.importlib.import_module(package).__all__]
+    assert len(set(names)) <= 60
 
 
 def loaded_after(code):

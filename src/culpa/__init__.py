@@ -20,16 +20,28 @@ from culpa._core.version import __version__
 # Public names and the modules that hold them. They are loaded on first use (PEP 562), so that `culpa --help`
 # does not pay for importing scikit-learn.
 _HOMES = {
-    "Explainer": "culpa.explainer",
-    "Explanation": "culpa.explanation",
+    "Calibration": "culpa.calibration.choice",
+    "Comparison": "culpa.monitoring",
+    "Counterfactual": "culpa.explaining.counterfactual",
+    "Culprit": "culpa.monitoring",
+    "Drift": "culpa.monitoring",
+    "Explainer": "culpa.explaining.explainer",
+    "Explanation": "culpa.explaining.explanation",
     "FitWarning": "culpa._core.fit_warning",
+    "Incident": "culpa.monitoring",
+    "Incidents": "culpa.monitoring",
+    "Interactions": "culpa.explaining.interactions",
+    "JointFix": "culpa.explaining.joint_fix",
     "Lags": "culpa.columns",
     "LatentGaussian": "culpa.models",
     "LatentMixture": "culpa.models",
     "MixturePPCA": "culpa.models",
-    "PCADetector": "culpa.detector",
+    "Moment": "culpa.monitoring",
+    "PCADetector": "culpa.detecting.detector",
     "PPCA": "culpa.models",
-    "PipelineDetector": "culpa.piping",
+    "PipelineDetector": "culpa.detecting.piping",
+    "Report": "culpa.report",
+    "Shortest": "culpa.explaining.shortest",
     "StudentPPCA": "culpa.models",
     "calibrate": "culpa.calibration.choice",
     "load": "culpa.io.model_file",
@@ -37,15 +49,27 @@ _HOMES = {
 
 __all__ = [
     "PPCA",
+    "Calibration",
+    "Comparison",
+    "Counterfactual",
+    "Culprit",
+    "Drift",
     "Explainer",
     "Explanation",
     "FitWarning",
+    "Incident",
+    "Incidents",
+    "Interactions",
+    "JointFix",
     "Lags",
     "LatentGaussian",
     "LatentMixture",
     "MixturePPCA",
+    "Moment",
     "PCADetector",
     "PipelineDetector",
+    "Report",
+    "Shortest",
     "StudentPPCA",
     "__version__",
     "calibrate",
@@ -54,14 +78,20 @@ __all__ = [
 
 if TYPE_CHECKING:
     from culpa._core.fit_warning import FitWarning
-    from culpa.calibration.choice import calibrate
+    from culpa.calibration.choice import Calibration, calibrate
     from culpa.columns import Lags
-    from culpa.detector import PCADetector
-    from culpa.explainer import Explainer
-    from culpa.explanation import Explanation
+    from culpa.detecting.detector import PCADetector
+    from culpa.detecting.piping import PipelineDetector
+    from culpa.explaining.counterfactual import Counterfactual
+    from culpa.explaining.explainer import Explainer
+    from culpa.explaining.explanation import Explanation
+    from culpa.explaining.interactions import Interactions
+    from culpa.explaining.joint_fix import JointFix
+    from culpa.explaining.shortest import Shortest
     from culpa.io.model_file import load
     from culpa.models import PPCA, LatentGaussian, LatentMixture, MixturePPCA, StudentPPCA
-    from culpa.piping import PipelineDetector
+    from culpa.monitoring import Comparison, Culprit, Drift, Incident, Incidents, Moment
+    from culpa.report import Report
 else:  # a type checker must see the names above, and that there are no others
     __getattr__ = lazy(__name__, _HOMES)
 

@@ -22,10 +22,10 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
 from culpa.columns.groups import named_groups, without_given
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.explaining.joint_fix import JointFix, fix_jointly
 from culpa.explaining.options import ExplainerOptions
-from culpa.explanation import Explanation
 from culpa.models import PPCA, FittedModel, MixturePPCA, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice

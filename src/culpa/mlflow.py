@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from culpa._core.optional import require
 from culpa._core.version import __version__
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io import load, save
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer

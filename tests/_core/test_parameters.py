@@ -15,7 +15,7 @@ from culpa._core.choices import RANKINGS, suggestion
 from culpa._core.kinds import FRACTION, AnyOf, Choice, Flag, Number, Text, Whole
 from culpa._core.parameter import check_keywords
 from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, STUDENT_PARAMETERS
-from culpa.calibration import Plan
+from culpa.calibration.plan import Plan
 
 DESCRIBED = {
     PCADetector: DETECTOR,

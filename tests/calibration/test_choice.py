@@ -7,10 +7,11 @@ import pytest
 
 import culpa
 from culpa import PCADetector
-from culpa.calibration import RULE, Plan, Setting, choose, settings
-from culpa.calibration.choice import complexity, ordered
+from culpa.calibration import Setting, settings
+from culpa.calibration.choice import RULE, choose, complexity, ordered
 from culpa.calibration.comparison import Outcome, Scores, own_setting
 from culpa.calibration.evaluation import Estimate, Estimator
+from culpa.calibration.plan import Plan
 from culpa.datasets import make_plant
 from culpa.scores.held_out import Rate
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
-from culpa.calibration import leaderboard
+from culpa.calibration.comparison import leaderboard
 from culpa.calibration.evaluation import (
     Setting,
     Verdict,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
-from culpa.calibration import FAULT_KINDS, LASTING_FAULT_KINDS, Plan
+from culpa._core.choices import FAULT_KINDS, LASTING_FAULT_KINDS
 from culpa.calibration.injection import past_of
-from culpa.calibration.plan import thinned, windows_of
+from culpa.calibration.plan import Plan, thinned, windows_of
 
 
 def test_folds_hold_out_what_they_spoil(plant):

@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 import culpa
 from culpa import PCADetector
-from culpa.calibration import Plan, choose, components_by_detection
-from culpa.calibration.plan import windows_of
+from culpa.calibration import components_by_detection
+from culpa.calibration.choice import choose
+from culpa.calibration.plan import Plan, windows_of
 from culpa.cli import app
 from culpa.datasets import make_plant
 from culpa.io.tables.table import Batch

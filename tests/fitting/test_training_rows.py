@@ -9,11 +9,11 @@ from sklearn.preprocessing import StandardScaler
 import culpa
 from culpa import PCADetector
 from culpa.datasets import make_plant
+from culpa.detecting.piping import PipelineDetector
 from culpa.fitting import training_rows
 from culpa.fitting.limits import InOrder
 from culpa.models.blocks import BlockMoments
 from culpa.models.normal_signals import NormalSignals
-from culpa.piping import PipelineDetector
 from culpa.ranking.recent import Recent
 
 ROWS = make_plant(seed=1).normal

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from culpa import PCADetector
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.when import Clock

@@ -5,7 +5,8 @@ import pytest
 
 from culpa import PCADetector
 from culpa.models import as_fitted_model
-from culpa.ranking import contributions, entry_log_odds, propagated_together, propagation
+from culpa.ranking import contributions, propagated_together, propagation
+from culpa.ranking.propagation import entry_log_odds
 
 
 def whitened(C, x, order):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from culpa.calibration import Plan, Setting
+from culpa.calibration import Setting
+from culpa.calibration.plan import Plan
 from culpa.datasets import make_plant
 from studies.by_hits import most_hits, preferred
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from culpa._core.types import Floats
 from culpa.calibration.comparison import Outcome, recipe_of
 from culpa.calibration.evaluation import Estimate
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.scores.held_out import Rate
 
 _SHOWN = ("statistic", "noise", "shrinkage", "game", "ranking", "limit")

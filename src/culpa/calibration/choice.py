@@ -29,7 +29,7 @@ from culpa.calibration.comparison import Outcome, Standing, by_position, compare
 from culpa.calibration.evaluation import Progress, Setting
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 
 RULE = (
     "First keep the settings whose detection rate ties with the highest; among these, those whose Hits@1 ties with the "

@@ -31,7 +31,7 @@ from culpa.calibration.evaluation import (
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder

@@ -22,7 +22,7 @@ from culpa.calibration.comparison import Fits, Scores, by_position, n_judged, ov
 from culpa.calibration.evaluation import Estimate, Setting
 from culpa.calibration.injection import past_of
 from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.scores.held_out import Rate
 
 _MOST_NUMBERS = 40  # numbers of components that are compared by default, at most

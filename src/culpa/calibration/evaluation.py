@@ -15,7 +15,7 @@ from sklearn.base import clone
 from culpa._core.choices import GameName, Ranking, ScoreName
 from culpa._core.types import Floats
 from culpa.columns import Reading
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.games import RETRAINABLE
 from culpa.ranking.contributions import of_players, of_rows

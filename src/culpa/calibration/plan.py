@@ -18,7 +18,7 @@ from culpa._core.validation import read_table
 from culpa.calibration.evaluation import Progress, Setting, settings
 from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject, past_of
 from culpa.columns import Lagged
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 
 FEWEST_ROWS = 20
 MOST_ROWS = 20_000  # that are used for the choice

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from culpa.calibration.comparison import Outcome
     from culpa.calibration.components import ComponentsByDetection
     from culpa.calibration.plan import Plan
-    from culpa.detector import PCADetector
+    from culpa.detecting.detector import PCADetector
     from culpa.scores.held_out import Rate
 
 FAULTS = "Faults"
@@ -93,7 +93,7 @@ def calibrate(
     from culpa.calibration.comparison import by_position, n_judged
     from culpa.calibration.injection import past_of
     from culpa.calibration.plan import MOST_ROWS, Plan
-    from culpa.detector import PCADetector
+    from culpa.detecting.detector import PCADetector
     from culpa.io.tables import TableError
     from culpa.jobs import check_columns, fit, sample
 
@@ -157,7 +157,7 @@ def _components(windows: "Floats", detector: "PCADetector", plan: "Plan", n_colu
 
 
 def _rate(detector: "PCADetector") -> str:
-    from culpa.monitoring.diagnostics import rate_in_words
+    from culpa.fitting.diagnostics import rate_in_words
 
     words = rate_in_words(detector.fitted)
     return f"; {words}" if words else ""

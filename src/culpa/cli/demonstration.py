@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from culpa.datasets import load_wine_outliers
-from culpa.detector import PCADetector
-from culpa.monitoring.diagnostics import rate_in_words
+from culpa.detecting.detector import PCADetector
+from culpa.fitting.diagnostics import rate_in_words
 
 _NEXT = """\
 Next, try your own table of numbers, with one row per observation:

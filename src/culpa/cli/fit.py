@@ -10,7 +10,7 @@ from culpa.cli import console, on_spark, options
 from culpa.cli.command import Described, command
 
 if TYPE_CHECKING:
-    from culpa.detector import PCADetector
+    from culpa.detecting.detector import PCADetector
     from culpa.io.tables import TimedTable
 
 
@@ -48,8 +48,8 @@ def fit(
     culpa fit /data/normal -o plant.culpa --engine spark --time time
     culpa fit pi.csv -o plant.culpa --long tag,time,value,quality --every 1min
     """
-    from culpa.detector import PCADetector
-    from culpa.monitoring.diagnostics import ties_in_words
+    from culpa.detecting.detector import PCADetector
+    from culpa.fitting.diagnostics import ties_in_words
 
     options.check_output(output, on_spark.paths(table) if engine.is_spark else table.inputs(), force=force)
     if engine.is_spark:
@@ -130,7 +130,7 @@ def _components(detector: "PCADetector") -> str:
 
 
 def _rate(detector: "PCADetector") -> str:
-    from culpa.monitoring.diagnostics import rate_in_words
+    from culpa.fitting.diagnostics import rate_in_words
 
     words = rate_in_words(detector.fitted)
     return f"; {words}" if words else ""
@@ -165,7 +165,7 @@ def _time_of(row: int, source: "TimedTable | None") -> str:
 
 def _oddity(abnormal: Any, source: "TimedTable | None") -> str:
     """How many training rows exceed the limits of SPE and T2, and which one most."""
-    from culpa.monitoring.trimming import GROSS
+    from culpa.fitting.trimming import GROSS
 
     trimmed = int(abnormal["trimmed"].sum())  # trimmed rows need not be abnormal
     others = abnormal[~abnormal["trimmed"]]

@@ -155,7 +155,7 @@ def answer_new_rows(
 ) -> None:
     """Score or explain new rows, or find their incidents, with the function of `culpa.spark` of that name."""
     import culpa.spark
-    from culpa.detector import PCADetector
+    from culpa.detecting.detector import PCADetector
 
     refuse(rows, allowed=("table", "model", "quiet", "no_groups", "time"))
     refuse(output, allowed=("output", "force"))

@@ -15,7 +15,7 @@ from culpa.cli.command import OPTION, Described
 from culpa.io.reading import READING, Options
 
 if TYPE_CHECKING:
-    from culpa.detector import PCADetector
+    from culpa.detecting.detector import PCADetector
     from culpa.fitted import FittedDetector
     from culpa.io.tables import Sink, Source, TimedTable
     from culpa.jobs import Summary

@@ -1,1 +1,1 @@
-"""Methods of a detector: judge rows one by one, and watch rows in order of time."""
+"""The detectors that users fit and call: judging rows one by one, watching rows in order of time."""

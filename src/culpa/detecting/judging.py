@@ -13,10 +13,10 @@ from culpa._core.native import same_kind
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import Table
 from culpa.columns import Reading
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.explaining.joint_fix import JointFix
 from culpa.explaining.options import ExplainerOptions
-from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.models import FittedModel
 from culpa.models.ties import SuggestedGroup
@@ -111,8 +111,8 @@ class JudgesRows:
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
 
-        ``criterion`` is one of `culpa.ranking.CRITERIA`; the statistic is the detector's own unless told otherwise, and
-        the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
+        ``criterion`` is one that ``ranking`` takes. The statistic is the detector's own unless told otherwise, and the
+        Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
         suspects: `explain` gives Shapley values, which respect correlations.
         """
         table, fitted = self.read(X, min_rows=0), self.fitted

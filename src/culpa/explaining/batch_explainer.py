@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from culpa._core.choices import Parts, parts_of
 from culpa._core.types import Floats
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.scores import ScoredRows
 from culpa.shapley.leading import Doubts
 

@@ -45,7 +45,7 @@ from culpa._core.words import count
 from culpa.scores import QuadraticForm
 
 if TYPE_CHECKING:
-    from culpa.explanation import Explanation
+    from culpa.explaining.explanation import Explanation
 
 _OPERATIONS = 1e9  # of preparing the sets of one size, which takes a few seconds
 _OPERATIONS_PER_ROW = 1e7  # of trying them on a row

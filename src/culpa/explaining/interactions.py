@@ -33,7 +33,7 @@ from culpa.shapley import Players, tabulate
 from culpa.shapley.forms import forms_from_probes
 
 if TYPE_CHECKING:
-    from culpa.explanation import Explanation
+    from culpa.explaining.explanation import Explanation
 
 MOST_PLAYERS = 20
 _CELLS = 1 << 24  # values of coalitions held at a time

@@ -13,7 +13,7 @@ from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.validation import frame_like
 from culpa._core.words import count
 from culpa.columns import Reading
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
 from culpa.scores import ScoredRows
 
 

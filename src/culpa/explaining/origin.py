@@ -10,7 +10,7 @@ from culpa._core.types import Positions
 from culpa.columns import Reading
 
 if TYPE_CHECKING:
-    from culpa.explainer import Explainer
+    from culpa.explaining.explainer import Explainer
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from culpa._core.types import DataFrame, Floats, Mask
 from culpa._core.words import count
 
 if TYPE_CHECKING:
-    from culpa.explanation import Explanation
+    from culpa.explaining.explanation import Explanation
 
 _ROUNDING = 1e-12  # of the sum, which no player more should be needed for
 _SHOWN = 10  # rows in a repr

@@ -10,10 +10,10 @@ from culpa._core.words import kind_of
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, Judge, in_blocks, limits_by_holding_out, range_of
+from culpa.fitting.trimming import abnormal_rows
 from culpa.models import PPCA, FittedModel, Moments, as_fitted_model
 from culpa.models.blocks import BlockMoments
 from culpa.models.moments import mean_and_spread
-from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import named_score
 from culpa.scores.agreement import Witness
 

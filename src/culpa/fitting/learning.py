@@ -36,6 +36,7 @@ from culpa.fitting.limits import (
     range_of,
 )
 from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
+from culpa.fitting.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
 from culpa.models.blocks import BlockMoments, block_sizes
 from culpa.models.components import ComponentChoice, choose_components
@@ -45,7 +46,6 @@ from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
 from culpa.models.univariate import location_and_scale
-from culpa.monitoring.trimming import abnormal_rows, fit_without_worst, in_limit
 from culpa.scores import Limits, Score, score_by_name
 from culpa.scores.held_out import FEWEST_ROWS
 from culpa.scores.limits import FROM_ROWS

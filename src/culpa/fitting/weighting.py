@@ -12,10 +12,10 @@ from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Learned, Recipe
 from culpa.fitting.limits import InOrder, Portion, limits_by_holding_out, range_of_pieces
+from culpa.fitting.trimming import abnormal_rows
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments, block_starts
 from culpa.models.normal_range import NormalRange
-from culpa.monitoring.trimming import abnormal_rows
 from culpa.scores import Limits
 
 _PIECE = 1 << 16  # rows

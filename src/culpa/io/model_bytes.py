@@ -4,7 +4,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import load, save
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from culpa._core.files import write_whole
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import ModelFileError
 from culpa.io.model_container import pack, unpack

@@ -11,7 +11,7 @@ from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa.columns import Lagged
 from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_checks import (
     ABNORMAL_COLUMNS,

@@ -16,8 +16,8 @@ from culpa._core.parameters import EXPLAINER
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
 from culpa.explaining.batch_explainer import BatchExplainer
+from culpa.explaining.explanation import Explanation
 from culpa.explaining.options import ExplainerOptions
-from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
 from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, joined, labels, scored_batches

@@ -7,10 +7,10 @@ import numpy as np
 
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
+from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 from culpa.io.model_container import FORMAT
 from culpa.io.model_file import open_model
 from culpa.models import MixturePPCA
-from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from culpa._core.validation import Table, feature_positions
 from culpa._core.warning import without_warnings
 from culpa.calibration.plan import thinned
 from culpa.columns.groups import named_groups
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
+from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import ADVICE
 from culpa.jobs.following import Following, lagged
 from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
-from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.fill_values import Ends, sentences
 
 Progress = Callable[[int], None]  # receives the number of rows read so far

@@ -18,7 +18,7 @@ from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.validation import Table
 from culpa._core.warning import without_warnings
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
 from culpa.io.tables import Batch

@@ -14,7 +14,7 @@ import pyarrow as pa
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitting.learning import Learned, Recipe
 from culpa.fitting.limits import InOrder, in_blocks, limits_by_holding_out, range_of
 from culpa.jobs.partial_moments import MomentsPass

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa.detector import PCADetector, all_or_nothing
+from culpa.detecting.detector import PCADetector, all_or_nothing
 from culpa.fitted import FittedDetector
+from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
 from culpa.jobs.following import lagged
 from culpa.models import PPCA
-from culpa.monitoring.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import Advice, CodesLearned

@@ -23,7 +23,7 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats
 from culpa._core.words import count, cut
 from culpa.columns import Reading
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.models import Moments
 from culpa.monitoring.decisive import Decisive, Stretches, decisive_stretches

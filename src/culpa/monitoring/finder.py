@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.clearing import Around
 from culpa.monitoring.digits import decimals_of_columns

@@ -19,9 +19,9 @@ from culpa._core.types import DataFrame, Mask
 from culpa._core.validation import Table, frame_like
 from culpa._core.warning import warn
 from culpa._core.words import count
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.explaining.options import BlameOptions
-from culpa.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.incident import Incident

@@ -9,7 +9,7 @@ from scipy import special
 from culpa._core.comparing import ranked
 from culpa._core.types import Floats
 from culpa.columns import Columns
-from culpa.explanation import Explanation
+from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.clearing import Around, RowFixer
 from culpa.monitoring.incident import Culprit, Disagreement, Kind, Moment

@@ -8,7 +8,7 @@ import numpy as np
 
 from culpa._core.types import Floats, Mask
 from culpa.columns import Reading
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
 from culpa.models import Moments
 from culpa.scores import QuadraticScore, ScoredRows
 

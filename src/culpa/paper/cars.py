@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats
 from culpa.calibration.evaluation import places, within
 from culpa.datasets import Dataset, load_cars04
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.games import Conditional
 from culpa.models import FittedModel
 from culpa.scores import mse

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.datasets import ODDS_NAMES, Dataset, load_odds
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.games import Game
 from culpa.paper.published import Progress, paper, silent
 from culpa.paper.sampling import CoalitionTable, Spread

@@ -11,8 +11,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from culpa._core.choices import suggestion
-from culpa.detector import PCADetector
-from culpa.explanation import Explanation
+from culpa.detecting.detector import PCADetector
+from culpa.explaining.explanation import Explanation
 from culpa.plots import content, drawing
 from culpa.plots.content.monitoring import CONFIDENCES
 from culpa.plots.drawing import require_matplotlib
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "DetectorPlots",
-    "ExplanationPlots",
     "bar",
     "components",
     "control_chart",

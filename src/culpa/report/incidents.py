@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from culpa._core.json_values import to_json_value
 from culpa._core.types import Floats, Positions
 from culpa.columns import Reading
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.monitoring import Incident
 from culpa.monitoring.digits import compared
 from culpa.monitoring.incident import Culprit, Moment

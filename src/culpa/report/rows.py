@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culpa._core.types import Floats, Mask, Positions
-from culpa.explainer import Explainer
-from culpa.explanation import Explanation
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring import Incident
 from culpa.plots.content import Waterfall

@@ -7,7 +7,7 @@ import numpy as np
 
 from culpa._core.types import Floats, Positions
 from culpa.columns import Reading
-from culpa.explainer import Explainer
+from culpa.explaining.explainer import Explainer
 from culpa.monitoring import Incident
 from culpa.report.phrases import Labels, Number, number, numbers
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer

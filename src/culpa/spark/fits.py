@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
 from culpa.jobs.places import HashedPlaces, OrderedPlaces, Places
 from culpa.spark.frames import (

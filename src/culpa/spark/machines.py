@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from culpa.detector import PCADetector
+from culpa.detecting.detector import PCADetector
 from culpa.io.model_bytes import detector_to_bytes, kept_detector
 from culpa.jobs.batches import joined
 from culpa.jobs.machines import (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from culpa._core.comparing import ranked
 from culpa._core.types import Floats
 from culpa._core.validation import feature_positions, read_cells, read_table
-from culpa.explanation import Explanation
+from culpa.explaining.explanation import Explanation
 from culpa.plots.content.rows import Positions
 
 LEFT_OVER = "left over by sampling"

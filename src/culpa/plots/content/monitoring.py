@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names
+from culpa.detecting.detector import PCADetector
 from culpa.detecting.watching import WatchesRows
-from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models import as_fitted_model
 from culpa.monitoring import split_time

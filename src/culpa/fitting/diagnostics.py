@@ -12,11 +12,11 @@ from culpa._core.words import count, count_are, in_percent
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
+from culpa.fitting.trimming import GROSS
 from culpa.models import PPCA, MixturePPCA
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
-from culpa.monitoring.trimming import GROSS
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from culpa import FitWarning, PCADetector
+from culpa.fitting.diagnostics import ties_in_words
 from culpa.models.blocks import BlockMoments
-from culpa.monitoring.diagnostics import ties_in_words
 
 
 def rows(n=300, seed=0):

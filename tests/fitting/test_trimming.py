@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import culpa
 from culpa import PPCA, PCADetector
-from culpa.monitoring.trimming import spe_and_t2
+from culpa.fitting.trimming import spe_and_t2
 
 
 def clean(n=500, seed=0, d=10, p=3):
@@ -123,7 +123,7 @@ class TestTrim:
     def test_refitting_beats_trimming_once(self, monkeypatch):
         X, at = dirty(0.1)
         settled = PCADetector(3, trim=0.1, limit="formula").fit(X).limit_
-        monkeypatch.setattr("culpa.monitoring.trimming._MOST_REFITS", 1)
+        monkeypatch.setattr("culpa.fitting.trimming._MOST_REFITS", 1)
         once = PCADetector(3, trim=0.1, limit="formula").fit(X).limit_
         ideal = PCADetector(3, limit="formula").fit(np.delete(X, at, axis=0)).limit_
         assert abs(settled - ideal) < abs(once - ideal)

@@ -19,8 +19,10 @@ from culpa._core.types import DataFrame, Floats
 from culpa._core.words import count
 
 if TYPE_CHECKING:
-    from culpa.explaining import Counterfactual, Interactions, Shortest
+    from culpa.explaining.counterfactual import Counterfactual
+    from culpa.explaining.interactions import Interactions
     from culpa.explaining.origin import Origin
+    from culpa.explaining.shortest import Shortest
     from culpa.plots import ExplanationPlots
 
 _NOT_STORED = ("native", "origin")  # fields that are not data
@@ -131,7 +133,7 @@ class Explanation:
 
     @property
     def parts(self) -> tuple[PartName, ...]:
-        """What was computed: all of `culpa.explanation.FIELDS_OF_PARTS`, unless ``explain`` was asked for less."""
+        """What was computed: everything, unless ``explain`` was asked for less."""
         return tuple(name for name in PART_NAMES if name in vars(self))
 
     def judged_by(self, limit: float) -> Self:
@@ -346,13 +348,13 @@ class Explanation:
 
     def shortest(self, share: float = 0.9) -> "Shortest":
         """The fewest players of each row whose values add up to a share of the score less the base value."""
-        from culpa.explaining import Shortest
+        from culpa.explaining.shortest import Shortest
 
         return Shortest.of(self, share)
 
     def interactions(self) -> "Interactions":
         """Which players matter together: exact pairwise Shapley interactions, for up to 20 players."""
-        from culpa.explaining import Interactions
+        from culpa.explaining.interactions import Interactions
 
         if self.method == "asymmetric":
             raise ValueError("interactions() are those of symmetric Shapley values: explain without upstream.")
@@ -363,7 +365,7 @@ class Explanation:
 
         The limit is that of the detector that explained its own statistic, unless given.
         """
-        from culpa.explaining import Counterfactual
+        from culpa.explaining.counterfactual import Counterfactual
 
         return Counterfactual.of(self, limit)
 

@@ -39,17 +39,17 @@ from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
+from culpa.fitting.diagnostics import oddities
+from culpa.fitting.dirty_cells import without_suspicious_cells
 from culpa.fitting.learning import Recipe, SecondPass
 from culpa.fitting.limits import InOrder
 from culpa.fitting.training_rows import TrainingRows
+from culpa.fitting.trimming import at_places
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.models import MixturePPCA, Moments
 from culpa.models.blocks import BlockMoments
-from culpa.monitoring.diagnostics import oddities
-from culpa.monitoring.dirty_cells import without_suspicious_cells
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
-from culpa.monitoring.trimming import at_places
 from culpa.scores import Limits, score_by_name
 
 

@@ -18,8 +18,8 @@ from culpa.columns import Lagged, Reading
 from culpa.columns.pipelines import joined_names, output_names
 from culpa.columns.tracing import Link, chain
 from culpa.columns.units import units_in_headers
+from culpa.detecting.detector import PCADetector
 from culpa.detecting.watching import WatchesRows
-from culpa.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.models.blocks import BlockMoments
 from culpa.models.margins import EmpiricalMargins

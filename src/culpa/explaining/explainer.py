@@ -33,9 +33,9 @@ from culpa._core.validation import default_names, feature_positions
 from culpa._core.warning import warn
 from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
+from culpa.explaining.explanation import FIELDS_OF_PARTS, Explanation
 from culpa.explaining.one_pass import Answer, OnePass, Wanted
 from culpa.explaining.origin import Origin
-from culpa.explanation import FIELDS_OF_PARTS, Explanation
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.ranking import contributions
