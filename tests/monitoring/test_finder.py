@@ -133,6 +133,20 @@ def test_a_baseline_does_not_depend_on_batches(detector, monkeypatch, size):
         assert [m.evidence for m in one.ranking] == pytest.approx([m.evidence for m in other.ranking])
 
 
+def test_an_incident_right_after_a_hole_is_measured_as_if_nothing_came_before(detector):
+    """Everything had drifted before the hole, and its first row after the hole is flagged."""
+    X = rows_of(700, seed=6)
+    X[:499] += 0.8 * np.sin(np.arange(8))
+    X[499] = 0.0
+    X[500:505, 7] += 9
+    times = pd.date_range("2024-01-01", periods=1000, freq="min")[np.r_[:500, 800:1000]]
+    after = detector.incidents(X[500:], time=times[500:])
+    whole = [one for one in detector.incidents(X, time=times) if one.first >= 500]
+    assert whole[0].first == 500
+    for one, other in zip(after, whole, strict=True):
+        assert [m.evidence for m in one.ranking] == [m.evidence for m in other.ranking]
+
+
 def test_known_stretches(detector):
     X = rows_of(100, seed=7)
     found = detector.incidents(X, stretches=[(10, 19), (20, 24), (90, 99)])

@@ -245,7 +245,7 @@ class IncidentFinder:
         if not self._follows:
             return
         start = self._levelled
-        missing = np.zeros(0) if batch.missing is None else batch.missing[start:end]
+        missing = np.zeros(0) if batch.missing is None else batch.missing[start : end + 1]
         if (missing >= FORGOTTEN).any():
             self._level, start = self._start_level, start + int(np.flatnonzero(missing >= FORGOTTEN)[-1])
         rows = batch.rows.standard[start:end][~batch.flagged[start:end]]

@@ -227,3 +227,30 @@ def test_texts_in_the_first_rows_do_not_end_a_csv_pipe(monkeypatch, first):
         source = open_source(None, Options(format="csv"), lambda text: None)
         assert [row for batch in source.batches(["a", "b"], []) for row in batch.rows] == [first, first + 2]
         assert source.skipped == first + 1
+
+
+def test_rows_of_a_pipe_count_their_missing_cells_once(monkeypatch):
+    """Beside a row that is skipped, rows are read one by one after they were read together."""
+    content = b"a,b,on\n1,2,true\nBad Input,3,false\n1e400,4,true\n5,6\n7,8,Bad Input\n"
+    for most in (1, 7, 9000):
+        monkeypatch.setattr(sys, "stdin", Standard(content, 0, most))
+        source = open_source(None, Options(format="csv", skip_ragged=True), lambda text: None)
+        batches = [batch for batch in source.batches(["a", "b", "on"], []) if len(batch.rows)]
+        assert [row for batch in batches for row in batch.rows] == [0, 1, 4]
+        assert source.missing_found == {"Bad Input": 2}
+        assert source.skipped == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "names"), [(b"a\tb\n1\t2\n\t\n3\t4\n\n\t\n", ["a", "b"]), (b"a\n1\n \n\n3\n \n", ["a"])]
+)
+def test_rows_of_nothing_but_blanks_are_rows_however_they_arrive(tmp_path, monkeypatch, content, names):
+    (tmp_path / "t.tsv").write_bytes(content)
+    wanted = [[1, 2][: len(names)], [np.nan] * len(names), [3, 4][: len(names)], [np.nan] * len(names)]
+    for most in (None, 1, 3, 9000):
+        if most is not None:
+            monkeypatch.setattr(sys, "stdin", Standard(content, 0, most))
+        source = open_source(None if most else tmp_path / "t.tsv", Options(format="csv"), pytest.fail)
+        batches = list(source.batches(names, []))
+        assert [row for batch in batches for row in batch.rows] == [0, 1, 2, 3]
+        np.testing.assert_array_equal(np.concatenate([batch.X for batch in batches]), wanted)

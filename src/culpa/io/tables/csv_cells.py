@@ -21,6 +21,7 @@ from culpa.io.tables.lines import (
     WHITESPACE,
     Lines,
     cut_line_at_blanks,
+    is_blank,
     mark_of,
     rows_of,
     wrong_encoding,
@@ -77,7 +78,7 @@ class CsvBlock:
             self.ragged.append(((row.number or 1) - 1, row.actual_columns))
             return "skip"
 
-        if not self.content or self.content.isspace():
+        if is_blank(self.content):
             self.n = 0
             return {j: pa.array([], kind) for j, kind in types.items()}
         wanted = {str(j): kind for j, kind in types.items()} or {"0": pa.string()}
@@ -125,7 +126,7 @@ class CsvBlock:
     def rows(self) -> "Iterator[CsvBlock]":
         """The rows one by one."""
         for row in rows_of(self.content, self.delimiter):
-            if not row.isspace():
+            if not is_blank(row):
                 yield CsvBlock(row, self.delimiter, self.width, self.encoding)
 
     def check(self, place: str) -> None:
@@ -266,5 +267,5 @@ def _without_head(lines: Lines, skip: int, delimiter: str) -> Iterator[bytes]:
                 skip -= not row.isspace()
                 used += len(row)
             block = block[used:]
-        if block and not block.isspace():
+        if not is_blank(block):
             yield block

@@ -55,7 +55,7 @@ class Lines:
             rest = open_cell + rest
             if len(rest) > _LONGEST_LINE:
                 raise TableError(f"{self.table}, line {done + 1}: the line is longer than {_LONGEST_LINE:,} bytes.")
-            if block and not block.isspace():
+            if not is_blank(block):
                 yield block
 
     @property
@@ -106,6 +106,11 @@ class Lines:
 def mark_of(delimiter: str) -> bytes:
     """What separates cells in blocks."""
     return b"\t" if delimiter == WHITESPACE else delimiter.encode()
+
+
+def is_blank(block: bytes) -> bool:
+    """Whether a block has no row. Blanks are cells: of a single column, or between tabs."""
+    return not block.strip(b"\r\n")
 
 
 def rows_of(block: bytes, delimiter: str) -> Iterator[bytes]:

@@ -83,7 +83,8 @@ class Spelling:
     def _read_flags(self, texts: Any) -> Floats | None:
         cells = pc.utf8_trim_whitespace(texts)
         found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(list(_FLAGS)))
-        if not pc.all(pc.or_(found.is_valid(), pc.is_in(cells, value_set=self._nothing))).as_py():
+        known = pc.or_(found.is_valid(), pc.is_in(cells, value_set=self._nothing))
+        if not pc.all(known, min_count=0).as_py():  # there may be no cells
             return None
         return _floats(pa.array(list(_FLAGS.values())).take(found))
 

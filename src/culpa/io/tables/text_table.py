@@ -4,6 +4,7 @@ The first rows settle names, units, decimal mark, thousands separator and kinds 
 by itself come as numbers; others come as texts, and are converted here.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -169,8 +170,10 @@ class TextTable(FileTable):
             at, n = block.ragged[0]
             raise TableError(f"{self.name}: row {done + at} has {n} cell(s), but the header has {len(self.names)}.")
         rows = places(block, done)
-        found = [self._floats(cells, name, rows) for cells, name in zip(numbers, features, strict=True)]
-        X = to_matrix(found, features, self.name, rows, self.missing, self.missing_found)
+        gone: Counter[str] = Counter()  # counted once the rows are good; those of a pipe may be read again one by one
+        found = [self._floats(cells, name, rows, gone) for cells, name in zip(numbers, features, strict=True)]
+        X = to_matrix(found, features, self.name, rows, self.missing, gone)
+        self.missing_found.update(gone)
         return Batch(rows, X, dict(zip(carried, texts, strict=True)))
 
     @property
@@ -179,8 +182,8 @@ class TextTable(FileTable):
         by_text = self.thousands or self.decimal == self.raw.delimiter
         return bool(by_text or self.coded or self.flags or self.missing.numbers)
 
-    def _floats(self, cells: Any, name: str, rows: Any) -> Any:
-        """Numbers of a column, which may have come as texts."""
+    def _floats(self, cells: Any, name: str, rows: Any, gone: Counter[str]) -> Any:
+        """Numbers of a column, which may have come as texts; texts of missing cells are counted."""
         if not pa.types.is_string(cells.type):
             return cells
         numbers = self.spelling.read(cells, flags=name in self.flags)
@@ -196,7 +199,7 @@ class TextTable(FileTable):
             raise marks.ask_about_groups(pair, self.thousands, f"{self.name}: column {name!r}")
         if np.isnan(numbers).any():
             self._odd.add(name)
-            self.missing_found.update(self.spelling.count_missing(cells, numbers))
+            gone.update(self.spelling.count_missing(cells, numbers))
         return numbers
 
     def _check_marks(self, block: Block, names: Sequence[str], done: int) -> None:
