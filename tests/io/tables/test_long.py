@@ -304,3 +304,22 @@ def test_an_unclear_mark_far_down_is_asked_about(tmp_path):
     table = open_table([str(path)], Options(long=("tag", "time", "value")), print)
     with pytest.raises(TableError, match=r"column 'value', row 56000: '1\.234' may mean 1\.234 or 1234"):
         list(table.batches(["a", "b"], []))
+
+
+@pytest.mark.parametrize("text", ["7,5", "1.234,5"])
+def test_numbers_of_a_sheet_beside_texts_with_decimal_commas(tmp_path, text):
+    """Cells that are numbers mean what they are, however the texts among them are written."""
+    pytest.importorskip("openpyxl")
+    times = pd.date_range("2024-03-01", periods=5, freq="min")
+    cells = [
+        (tag, time, value) for k, time in enumerate(times) for tag, value in (("A", 1.234 + k), ("B", k), ("C", text))
+    ]
+    frame = pd.DataFrame(
+        {name: list(column) for name, column in zip(ROLES, zip(*cells, strict=True), strict=False)}, dtype=object
+    )
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
+    for options in ({}, {"decimal": ",", "thousands": "."}):
+        table, found = read(tmp_path / "t.xlsx", ["A", "B", "C"], long=ROLES[:3], **options)
+        assert list(table.columns()) == ["time", "A", "B", "C"]
+        number = float(text.replace(".", "").replace(",", "."))
+        np.testing.assert_array_equal(found, [[1.234 + k, k, number] for k in range(5)])

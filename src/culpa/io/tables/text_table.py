@@ -164,17 +164,20 @@ class TextTable(FileTable):
         return Batch(np.arange(done, done + 1), X, texts)
 
     def _parsed(self, block: Block, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
-        where = [[self._at[name] for name in names] for names in (features, carried, self._odd, self.coded)]
+        spelled = [name for name in carried if name in self.numbers and self.raw.typed]  # as the numbers of a table are
+        wanted = [*features, *spelled], carried, self._odd, self.coded
+        where = [[self._at[name] for name in names] for names in wanted]
         numbers, texts = block.read(where[0], where[1], self.spelling, *where[2:])
         if block.ragged and not self.options.skip_ragged:
             at, n = block.ragged[0]
             raise TableError(f"{self.name}: row {done + at} has {n} cell(s), but the header has {len(self.names)}.")
         rows = places(block, done)
         gone: Counter[str] = Counter()  # counted once the rows are good; those of a pipe may be read again one by one
-        found = [self._floats(cells, name, rows, gone) for cells, name in zip(numbers, features, strict=True)]
+        found = [self._floats(cells, name, rows, gone) for cells, name in zip(numbers, features, strict=False)]
         X = to_matrix(found, features, self.name, rows, self.missing, gone)
         self.missing_found.update(gone)
-        return Batch(rows, X, dict(zip(carried, texts, strict=True)))
+        as_numbers = dict(zip(spelled, numbers[len(features) :], strict=True))
+        return Batch(rows, X, dict(zip(carried, texts, strict=True)) | as_numbers)
 
     @property
     def _is_special(self) -> bool:
