@@ -6,7 +6,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from culpa._core.kinds import Choice
 from culpa._core.parameter import Parameter, Parameters
 from culpa._core.parameters import (
     CALIBRATION,
@@ -89,7 +88,7 @@ def _default(parameter: Parameter) -> str:
 def _details(parameters: Parameters) -> Iterator[str]:
     for each in parameters.values():
         values = each.values
-        if isinstance(each.kind, Choice):
+        if each.kind.names and not each.kind.parts:
             values = ", ".join(f"`{name!r}`" for name in each.kind.names) + " or `None`" * each.optional
         more = f" {each.more}" if each.more else ""
         yield f"- `{_own_name(each)}`: {values}.{more}"

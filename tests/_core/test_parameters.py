@@ -12,9 +12,17 @@ from parameters_page import page
 from culpa import PPCA, Explainer, PCADetector, StudentPPCA, calibrate
 from culpa._core import kinds
 from culpa._core.choices import RANKINGS, suggestion
-from culpa._core.kinds import FRACTION, AnyOf, Choice, Flag, Number, Text, Whole
+from culpa._core.kinds import FLAG, FRACTION, any_of, choice, number, text, whole
 from culpa._core.parameter import check_keywords
-from culpa._core.parameters import CALIBRATION, DETECTOR, EXPLAINER, PPCA_PARAMETERS, STUDENT_PARAMETERS
+from culpa._core.parameters import (
+    CALIBRATION,
+    DETECTOR,
+    EXPLAINER,
+    PPCA_PARAMETERS,
+    STUDENT_PARAMETERS,
+    DetectorSettings,
+    ExplainerOptions,
+)
 from culpa.calibration.plan import Plan
 
 DESCRIBED = {
@@ -31,14 +39,14 @@ NOT_PARAMETERS = {"model", "X", "detector", "chosen"}  # what a function works o
     ("kind", "good", "bad"),
     [
         (FRACTION, [0.5, np.float32(0.5)], [0, 1, math.nan, "0.5", None, True]),
-        (Number(at_least=0, below=0.5), [0, 0.49], [0.5, -1e-9, math.inf]),
-        (Number(at_least=0), [0, 1e300, 10**400], [math.inf, -1]),
-        (Whole(1), [1, np.int64(7)], [0, 1.0, True, 10**400, "1"]),
-        (Whole(None), [-1, 4], [0, None]),
-        (Flag(), [True, np.bool_(False)], [0, "yes", None]),
-        (Choice(("a", "b")), ["a"], ["c", ["a"], None, np.array(["a"])]),
-        (Text(5), ["metre"], ["", "  ", "metres", 5]),
-        (AnyOf((Whole(1), Choice(("mle",)))), [3, "mle"], [0, "ml"]),
+        (number(at_least=0, below=0.5), [0, 0.49], [0.5, -1e-9, math.inf]),
+        (number(at_least=0), [0, 1e300, 10**400], [math.inf, -1]),
+        (whole(1), [1, np.int64(7)], [0, 1.0, True, 10**400, "1"]),
+        (whole(None), [-1, 4], [0, None]),
+        (FLAG, [True, np.bool_(False)], [0, "yes", None]),
+        (choice(("a", "b")), ["a"], ["c", ["a"], None, np.array(["a"])]),
+        (text(5), ["metre"], ["", "  ", "metres", 5]),
+        (any_of(whole(1), choice(["mle"])), [3, "mle"], [0, "ml"]),
         (kinds.FEATURES, ["flow", ["a", 1], range(3), np.arange(3)], [3, None, [None], [1.5], {"a": 1}]),
         (kinds.GROUPS, [{}, {"g": ["a", 2]}, {"g": "a"}], [[], {"g": None}, {1: ["a"]}]),
     ],
@@ -56,13 +64,14 @@ def test_signatures_agree_with_the_description(owner):
     parameters = DESCRIBED[owner]
     signature = inspect.signature(owner).parameters
     assert set(signature) - (NOT_PARAMETERS - set(parameters)) == set(parameters.keywords)
-    hints = get_type_hints(owner.__init__ if isinstance(owner, type) else owner)
+    typed = {PCADetector: DetectorSettings, Explainer: ExplainerOptions}
+    hints = get_type_hints(typed.get(owner, owner.__init__ if isinstance(owner, type) else owner))
     for parameter in parameters.values():
         default = signature[parameter.name].default
         assert default == (None if parameter.alias else parameter.default), parameter.name
         parameter.check(parameter.default)
         assert parameter.help.endswith(".")
-        if isinstance(parameter.kind, Choice):  # the type checker knows the same names
+        if parameter.kind.names and not parameter.kind.parts:  # the type checker knows the same names
             hint = hints[parameter.name]
             literals = [hint, *get_args(hint)]
             assert any(get_origin(h) is Literal and get_args(h) == tuple(parameter.kind.names) for h in literals)

@@ -12,7 +12,7 @@ from command_line import run
 import culpa
 from culpa import PCADetector
 from culpa.io.reading import Options
-from culpa.jobs import incidents, score
+from culpa.jobs import Listener, incidents, score
 from culpa.report import report_on
 
 NAMES = list("abcd")
@@ -318,7 +318,7 @@ def test_a_monitor_goes_on_after_a_late_row_and_an_empty_time(monkeypatch):
         for size in (1, 1 << 20):
             found, said = Sink(), []
             source = opened(content, said, np.random.default_rng(size), monkeypatch)
-            summary = incidents(detector.fitted, source, found, time="time", report=said.append)
+            summary = incidents(detector.fitted, source, found, time="time", told=Listener(warning=said.append))
             assert [(one["first"], one["last"], one["n_flagged"]) for one in found.lines] == [(30, 34, 4)]
             assert (summary.rows, summary.skipped, len(said)) == (57, 3, 1)
 

@@ -24,7 +24,7 @@ from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
 from culpa.io.tables import Batch, Options, open_source
 from culpa.io.tables.missing import Missing
-from culpa.jobs import fit, fitting
+from culpa.jobs import Listener, fit, fitting
 from culpa.models import Moments
 from culpa.monitoring.fill_values import Codes, Ends, is_code
 
@@ -55,7 +55,7 @@ class Pieces:
 def told(X, detector=None, names=NAMES, **options):
     """What is said about a table."""
     said = []
-    fit(detector or PCADetector(2), Pieces(X), names, report=said.append, **options)
+    fit(detector or PCADetector(2), Pieces(X), names, told=Listener(warning=said.append), **options)
     return [text for text in said if text.startswith("pieces: ")]  # others are about the model
 
 
@@ -184,7 +184,7 @@ def test_a_code_in_a_column_that_does_not_vary_otherwise():
 def test_noticing_changes_nothing(monkeypatch):
     X = measured()
     X[5:30, 0] = -9999
-    looked = fit(PCADetector(2), Pieces(X), NAMES, report=lambda text: None)
+    looked = fit(PCADetector(2), Pieces(X), NAMES)
     monkeypatch.setattr(fitting.Ends, "add", lambda self, rows, X: None)
     blind = fit(PCADetector(2), Pieces(X), NAMES)
     np.testing.assert_array_equal(looked.model_.covariance_, blind.model_.covariance_)

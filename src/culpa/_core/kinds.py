@@ -2,8 +2,7 @@
 
 import codecs
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -14,17 +13,19 @@ from culpa._core.choices import short, suggestion, unknown
 _TOO_LARGE = 1 << 62  # whole numbers beyond do not fit where they are used
 
 
-class Kind(ABC):
-    """What values a parameter takes."""
+@dataclass(frozen=True)
+class Kind:
+    """What values a parameter takes: in words that are read after "must be", and as a test.
 
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """What a value must be, to be read after "must be"."""
+    ``names`` are texts to choose from, ``parts`` the kinds of which a value may be any, and ``of`` is the type of values on
+    the command line.
+    """
 
-    @abstractmethod
-    def accepts(self, value: object) -> bool:
-        """Whether ``value`` is of this kind."""
+    words: str
+    accepts: Callable[[Any], bool]
+    names: tuple[str, ...] = ()
+    parts: tuple["Kind", ...] = ()
+    of: Any = str
 
     def check(self, value: object, argument: str) -> None:
         """Raise a ValueError that names the argument if the value is not of this kind."""
@@ -32,165 +33,100 @@ class Kind(ABC):
             self.refuse(value, argument)
 
     def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
-        """The error for a value that is not of this kind."""
-        raise ValueError(f"{argument} must be {self.description}{', or None' * or_none}, got {short(value)}.")
+        """The error for a value that is not of this kind, which suggests the nearest name."""
+        if self.names and not self.parts:
+            unknown(value, self.names, argument)
+        near = suggestion(value, self.names) if isinstance(value, str) else ""
+        raise ValueError(f"{argument} must be {self.words}{', or None' * or_none}, got {short(value)}{near or '.'}")
 
 
-@dataclass(frozen=True)
-class Number(Kind):
-    """A finite number between bounds: ``above`` and ``below`` are excluded, ``at_least`` and ``at_most`` included."""
+def number(
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    note: str = "",
+) -> Kind:
+    """A finite number between bounds: ``above`` and ``below`` are excluded, ``at_least`` and ``at_most`` included.
 
-    above: float = -math.inf
-    below: float = math.inf
-    at_least: float = -math.inf
-    at_most: float = math.inf
-    note: str = ""
+    >>> number(at_least=0, below=1).words
+    'a number of at least 0 and below 1'
+    """
+    bounds = {"above": above, "of at least": at_least, "below": below, "of at most": at_most}
+    finite = " and ".join(f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound))
+    if math.isfinite(at_least) and math.isfinite(at_most):
+        finite = f"from {at_least:g} to {at_most:g}"
 
-    @property
-    def description(self) -> str:
-        """The bounds in words."""
-        if math.isfinite(self.at_least) and math.isfinite(self.at_most):
-            return f"a number from {self.at_least:g} to {self.at_most:g}"
-        bounds = {"above": self.above, "of at least": self.at_least, "below": self.below, "of at most": self.at_most}
-        finite = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
-        words = " ".join(["a number", " and ".join(finite)]).strip()
-        return f"{words} ({self.note})" if self.note else words
-
-    def accepts(self, value: object) -> bool:
-        """Comparisons are false for NaN, and work for whole numbers of any size."""
+    def accepts(value: Any) -> bool:  # comparisons are false for NaN, and work for whole numbers of any size
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
-        number: Any = value  # the tower of numbers has no comparison with float in its types
-        return bool(self.above < number < self.below and self.at_least <= number <= self.at_most)
+        given: Any = value
+        return bool(above < given < below and at_least <= given <= at_most)
+
+    return Kind(_noted(f"a number {finite}".strip(), note), accepts, of=float)
 
 
-@dataclass(frozen=True)
-class Whole(Kind):
-    """A whole number of at least ``at_least``; without it, any but 0."""
+def whole(at_least: int | None, note: str = "") -> Kind:
+    """A whole number of at least so much; any but 0 without a bound. True and False are not numbers here."""
 
-    at_least: int | None = 0
-    note: str = ""
-
-    @property
-    def description(self) -> str:
-        """The bound in words."""
-        words = "other than 0" if self.at_least is None else f"of at least {self.at_least}"
-        return f"a whole number {words} ({self.note})" if self.note else f"a whole number {words}"
-
-    def accepts(self, value: object) -> bool:
-        """True and False are not numbers here."""
-        if not isinstance(value, Integral) or isinstance(value, bool):
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, Integral) or isinstance(value, bool) or not abs(int(value)) < _TOO_LARGE:
             return False
-        number = int(value)
-        return abs(number) < _TOO_LARGE and (number != 0 if self.at_least is None else number >= self.at_least)
+        return int(value) != 0 if at_least is None else int(value) >= at_least
+
+    bound = "other than 0" if at_least is None else f"of at least {at_least}"
+    return Kind(_noted(f"a whole number {bound}", note), accepts, of=int)
 
 
-@dataclass(frozen=True)
-class Flag(Kind):
-    """True or False."""
-
-    @property
-    def description(self) -> str:
-        """Both values."""
-        return "True or False"
-
-    def accepts(self, value: object) -> bool:
-        """NumPy's booleans, too."""
-        return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+def _noted(words: str, note: str) -> str:
+    return f"{words} ({note})" if note else words
 
 
-@dataclass(frozen=True)
-class Choice(Kind):
-    """One of some names."""
-
-    names: Sequence[str]
-
-    @property
-    def description(self) -> str:
-        """All names."""
-        quoted = [f'"{name}"' for name in self.names]
-        return f"one of {', '.join(quoted)}" if len(quoted) > 1 else quoted[0]
-
-    def accepts(self, value: object) -> bool:
-        """Only text is looked up: a list is not hashable, and an array compares cell by cell."""
-        return isinstance(value, str) and value in self.names
-
-    def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
-        """The error lists the names and suggests the nearest."""
-        unknown(value, self.names, argument)
+def choice(names: Iterable[str]) -> Kind:
+    """One of some names. Only text is looked up: a list is not hashable, and an array compares cell by cell."""
+    names = tuple(names)
+    quoted = ", ".join(f'"{name}"' for name in names)
+    words = f"one of {quoted}" if len(names) > 1 else quoted
+    return Kind(words, lambda value: isinstance(value, str) and value in names, names)
 
 
-@dataclass(frozen=True)
-class Text(Kind):
-    """Text; with something in it, if it must not be longer than so many characters."""
-
-    longest: int | None = None
-
-    @property
-    def description(self) -> str:
-        """How long it may be."""
-        return "text" if self.longest is None else f"text of 1 to {self.longest} characters"
-
-    def accepts(self, value: object) -> bool:
-        """Blanks alone are not a word."""
-        if self.longest is None or not isinstance(value, str):
-            return isinstance(value, str)
-        return bool(value.strip()) and len(value) <= self.longest
-
-
-@dataclass(frozen=True)
-class AnyOf(Kind):
+def any_of(*parts: Kind) -> Kind:
     """A value of any of several kinds."""
-
-    kinds: Sequence[Kind]
-
-    @property
-    def description(self) -> str:
-        """All of them."""
-        *others, last = (kind.description for kind in self.kinds)
-        return f"{', '.join(others)} or {last}"
-
-    def accepts(self, value: object) -> bool:
-        """One kind is enough."""
-        return any(kind.accepts(value) for kind in self.kinds)
-
-    def refuse(self, value: object, argument: str, *, or_none: bool = False) -> NoReturn:
-        """The error suggests the nearest name where text was given."""
-        names = [name for kind in self.kinds if isinstance(kind, Choice) for name in kind.names]
-        near = suggestion(value, names) if isinstance(value, str) else ""
-        raise ValueError(
-            f"{argument} must be {self.description}{', or None' * or_none}, got {short(value)}{near or '.'}"
-        )
+    *others, last = (kind.words for kind in parts)
+    names = tuple(name for kind in parts for name in kind.names)
+    return Kind(f"{', '.join(others)} or {last}", lambda value: any(k.accepts(value) for k in parts), names, parts)
 
 
-@dataclass(frozen=True)
-class Checked(Kind):
-    """Anything that a function accepts."""
+def text(longest: int) -> Kind:
+    """Text with something in it, and at most so many characters."""
+    words = f"text of 1 to {longest} characters"
+    return Kind(words, lambda value: isinstance(value, str) and bool(value.strip()) and len(value) <= longest)
 
-    words: str
-    function: Callable[[Any], bool]
 
-    @property
-    def description(self) -> str:
-        """As given."""
-        return self.words
+def list_of(kind: Kind, words: str) -> Kind:
+    """A list whose items are of one kind."""
+    return Kind(words, lambda value: _is_list(value) and all(map(kind.accepts, value)), of=list[str])
 
-    def accepts(self, value: object) -> bool:
-        """What the function says."""
-        return self.function(value)
+
+def anything(words: str) -> Kind:
+    """A kind that is not checked here, because the function that uses the value checks it."""
+    return Kind(words, lambda value: True)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _are_features(value: Any) -> bool:
     if isinstance(value, str):
         return True
     try:
-        return not isinstance(value, Mapping) and all(_is_feature(item) for item in value)
+        return not isinstance(value, Mapping) and all(
+            isinstance(item, (str, Integral)) and not isinstance(item, bool) for item in value
+        )
     except TypeError:
         return False
-
-
-def _is_feature(value: object) -> bool:
-    return isinstance(value, (str, Integral)) and not isinstance(value, bool)
 
 
 def _are_groups(value: object) -> bool:
@@ -200,14 +136,7 @@ def _are_groups(value: object) -> bool:
 
 
 def _are_chains(value: Any) -> bool:
-    def is_list(item: object) -> bool:
-        return isinstance(item, Sequence) and not isinstance(item, str)
-
-    return is_list(value) and all(is_list(chain) and len(chain) > 1 and _are_features(chain) for chain in value)
-
-
-def _list_of(kind: Kind) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(kind.accepts, value))
+    return _is_list(value) and all(_is_list(chain) and len(chain) > 1 and _are_features(chain) for chain in value)
 
 
 def top_of(value: object) -> int | None:
@@ -234,26 +163,20 @@ def _is_codec(value: object) -> bool:
     return isinstance(value, str)
 
 
-FRACTION = Number(above=0, below=1, note="0.99 means 99%")
-SHARE = Number(at_least=0, at_most=1)
-POSITIVE = Number(above=0)
-NOT_NEGATIVE = Number(at_least=0)
-TOP = Checked('"top1", "top2", "top3" and so on', lambda value: top_of(value) is not None)
-FEATURES = Checked("a list of names or positions of features", _are_features)
-GROUPS = Checked("a dict of group name to list of features", _are_groups)
-CHAINS = Checked("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains)
-FUNCTION = Checked("a function", callable)
-MARK = Checked("a single ASCII character", _is_mark)
-CODEC = Checked("a text encoding such as utf-8 or cp1252", _is_codec)
-TEXTS = Checked("a list of texts", _list_of(Text()))
-NAMES = Checked("a list of names", _list_of(Text()))
-
-
-def anything(words: str) -> Kind:
-    """A kind that is not checked here, because the function that uses the value checks it."""
-    return Checked(words, lambda value: True)
-
-
-def list_of(kind: Kind, words: str) -> Kind:
-    """A list whose items are of one kind."""
-    return Checked(words, _list_of(kind))
+FLAG = Kind(
+    "True or False", lambda value: isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"), of=bool
+)
+FRACTION = number(above=0, below=1, note="0.99 means 99%")
+SHARE = number(at_least=0, at_most=1)
+POSITIVE = number(above=0)
+NOT_NEGATIVE = number(at_least=0)
+TEXT = Kind("text", lambda value: isinstance(value, str))
+TOP = Kind('"top1", "top2", "top3" and so on', lambda value: top_of(value) is not None)
+FEATURES = Kind("a list of names or positions of features", _are_features)
+GROUPS = Kind("a dict of group name to list of features", _are_groups, of=list[str])
+CHAINS = Kind("a list of chains of two names or more, such as [('feed', 'reactor')]", _are_chains, of=list[str])
+FUNCTION = Kind("a function", callable)
+MARK = Kind("a single ASCII character", _is_mark)
+CODEC = Kind("a text encoding such as utf-8 or cp1252", _is_codec)
+TEXTS = list_of(TEXT, "a list of texts")
+NAMES = list_of(TEXT, "a list of names")

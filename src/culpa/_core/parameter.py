@@ -6,10 +6,10 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from culpa._core.choices import suggestion
-from culpa._core.kinds import Kind
+from culpa._core.kinds import FLAG, Kind, choice
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +48,7 @@ class Parameter:
     @property
     def values(self) -> str:
         """What values it takes, in words."""
-        return f"{self.kind.description}, or None" if self.optional else self.kind.description
+        return f"{self.kind.words}, or None" if self.optional else self.kind.words
 
     def check(self, value: object) -> None:
         """Raise a ValueError that names the parameter if it does not take this value."""
@@ -65,8 +65,11 @@ class Parameter:
         return next((given for given in (value, other) if given is not None), self.default)
 
 
-def value(kind: Kind, default: Any, **more: Any) -> Any:
-    """The values that a parameter takes, as a field of a class whose docstring explains it; see `Parameter`."""
+def value(kind: Kind | None = None, default: Any = None, **more: Any) -> Any:
+    """The values that a parameter takes, as a field of a dataclass or in an annotation; see `Parameter`.
+
+    Flags and names to choose from need no ``kind``: the type says it. ``None`` in the type makes a parameter optional.
+    """
     return field(default=default, metadata={"kind": kind, "default": default, **more})
 
 
@@ -78,13 +81,13 @@ class Parameters(Mapping[str, Parameter]):
         self._by_name = {parameter.name: parameter for parameter in parameters}
 
     @classmethod
-    def of(cls, owner: str, described: type) -> "Parameters":
-        """From a class with a `value` for each parameter; a dataclass holds such values itself.
+    def of(cls, owner: str, *described: type) -> "Parameters":
+        """From classes with a `value` for each parameter: dataclasses, or typed dictionaries that have it in annotations.
 
-        Its docstring has one entry per parameter: the name, then an indented line of help, then paragraphs with more.
+        Their docstrings have one entry per parameter: the name, then an indented line of help, then paragraphs with more.
 
         >>> from culpa._core.kinds import POSITIVE
-        >>> class Described:
+        >>> class Described(dict):
         ...     \"\"\"Parameters of a pump.
         ...
         ...     speed
@@ -93,16 +96,16 @@ class Parameters(Mapping[str, Parameter]):
         ...         Slow pumps last longer.
         ...     \"\"\"
         ...
-        ...     speed = value(POSITIVE, 60.0)
+        ...     speed: float = value(POSITIVE, 60.0)
         >>> speed = Parameters.of("Pump", Described)["speed"]
         >>> speed.help, speed.more, speed.default
         ('Revolutions per minute.', 'Slow pumps last longer.', 60.0)
         """
-        text = inspect.cleandoc(described.__doc__ or "")  # python -OO has none
+        text = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in described)  # python -OO has none
         entries = dict(re.findall(r"^(\w+)\n((?:(?: .*)?\n?)+)", text, re.MULTILINE))
-        fields = getattr(described, "__dataclass_fields__", vars(described))
-        values = {name: each.metadata for name, each in fields.items() if isinstance(each, Field) and each.metadata}
-        return cls(owner, [_explained(name, known, entries.get(name, "")) for name, known in values.items()])
+        found = {name: known for each in described for name, known in _described_in(each)}
+        order = [name for name in entries if name in found] or list(found)
+        return cls(owner, [_explained(name, found[name], entries.get(name, "")) for name in order])
 
     def __getitem__(self, name: str) -> Parameter:
         return self._by_name[name]
@@ -123,6 +126,10 @@ class Parameters(Mapping[str, Parameter]):
         for name, value in values.items():
             self[name].check(value)
 
+    def changed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that are not defaults."""
+        return {name: value for name, value in values.items() if value != self[name].default}
+
     def without_aliases(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options with every alias replaced by the parameter's name."""
         result = dict(options)
@@ -130,6 +137,33 @@ class Parameters(Mapping[str, Parameter]):
             if each.alias in result:
                 result[each.name] = each.either(result.get(each.name), result.pop(each.alias))
         return result
+
+    def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters: those given, which are checked, and the others at their defaults."""
+        check_keywords(options, self.keywords, self.owner)
+        given = self.without_aliases(options)
+        found = {name: given.get(name, each.default) for name, each in self.items()}
+        found |= {name: each.either(found[name], None) for name, each in self.items() if each.alias}
+        self.check(found)
+        return found
+
+
+def _described_in(described: type) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Parameters of a class, with what their types and values say."""
+    for name, hint in get_type_hints(described, include_extras=True).items():
+        held = getattr(described, "__dataclass_fields__", vars(described)).get(name)
+        known = next((each for each in (held, *getattr(hint, "__metadata__", ())) if isinstance(each, Field)), None)
+        if known is not None and known.metadata:
+            plain = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+            found = dict(known.metadata)
+            found["kind"] = found["kind"] or _kind_of(plain)
+            yield name, {"optional": type(None) in get_args(plain), **found}
+
+
+def _kind_of(hint: Any) -> Kind:
+    """What a type says: a flag, or names to choose from."""
+    literal = next((each for each in (hint, *get_args(hint)) if get_origin(each) is Literal), None)
+    return FLAG if literal is None else choice(get_args(literal))
 
 
 def _explained(name: str, known: Mapping[str, Any], entry: str) -> Parameter:
@@ -156,6 +190,39 @@ def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def signed(parameters: Parameters, *first: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Show parameters in the signature of a function that takes them as keywords; those in ``first`` have positions."""
+
+    def sign(function: Callable[P, R]) -> Callable[P, R]:
+        known = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        names = [name for name in parameters.keywords if name not in first]
+        default = {each.name: None if each.alias else each.default for each in parameters.values()}
+        known += [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default.get(n)) for n in names]
+        function.__signature__ = inspect.Signature(known)  # type: ignore[attr-defined]
+        return function
+
+    return sign
+
+
+def keeps(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """A constructor that takes what a dataclass takes, and keeps each value under its name, as scikit-learn asks."""
+    signature = inspect.signature(settings)
+
+    def of(constructor: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        @functools.wraps(constructor)
+        def keep(self: Any, /, *args: P.args, **given: P.kwargs) -> None:
+            check_keywords(given, signature.parameters, type(self).__name__)
+            bound = signature.bind(*args, **given)
+            bound.apply_defaults()
+            vars(self).update(bound.arguments)
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        keep.__signature__ = inspect.Signature([own, *signature.parameters.values()])  # type: ignore[attr-defined]
+        return keep
+
+    return of
 
 
 def documented(parameters: Parameters) -> Callable[[R], R]:

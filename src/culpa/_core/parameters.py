@@ -6,51 +6,22 @@ help, the docstrings, and the page `docs/parameters.md`. This module imports nei
 ``culpa --help`` stays fast.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal, TypedDict
 
-from culpa._core.choices import (
-    DEVICES,
-    FIT_METHODS,
-    GAME_NAMES,
-    LASTING_FAULT_KINDS,
-    LIMIT_KINDS,
-    METHODS,
-    MODEL_NAMES,
-    RANKINGS,
-    RETRAINING_RANKS,
-    ROBUSTNESS,
-    SCORE_NAMES,
-    STATISTIC_NAMES,
-    GameName,
-    ModelName,
-    Ranking,
-)
-from culpa._core.kinds import (
-    CHAINS,
-    FEATURES,
-    FRACTION,
-    FUNCTION,
-    GROUPS,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARE,
-    TOP,
-    AnyOf,
-    Choice,
-    Flag,
-    Number,
-    Text,
-    Whole,
-    anything,
-    list_of,
-)
+from culpa._core import choices
+from culpa._core import kinds as k
 from culpa._core.parameter import Parameters, value
 
 EXACT_OPERATIONS = 1.3e9  # per row: a few hundredths of a second, or some ten seconds to compile for any number of rows
 
-_COUNT_OR_SHARE = Whole(1), Number(above=0, below=1, note="a share of the variance")
-_FAULTS = list_of(Choice(LASTING_FAULT_KINDS), f"a list of kinds of faults among {', '.join(LASTING_FAULT_KINDS)}")
+_COUNT_OR_SHARE = k.whole(1), k.number(above=0, below=1, note="a share of the variance")
+_SCORES = k.any_of(k.choice(choices.SCORE_NAMES), k.FUNCTION).words
+_FAULTS = k.list_of(
+    k.choice(choices.LASTING_FAULT_KINDS),
+    f"a list of kinds of faults among {', '.join(choices.LASTING_FAULT_KINDS)}",
+)
 
 
 class _Update:
@@ -63,7 +34,7 @@ class _Update:
         forgets nothing.
     """
 
-    forget = value(Number(below=1, at_least=0), 0.0)
+    forget: float = value(k.number(below=1, at_least=0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -169,28 +140,29 @@ class DetectorSettings:
         Word for a column in sentences and in the report, such as 'sensor' or 'metric'.
     """
 
-    n_components: int | float | str = value(
-        AnyOf((*_COUNT_OR_SHARE, Choice(("auto", "mle")))), "auto", option="components"
+    n_components: int | float | Literal["auto", "mle"] = value(
+        k.any_of(*_COUNT_OR_SHARE, k.choice(("auto", "mle"))), "auto", option="components"
     )
-    model: ModelName = value(Choice(MODEL_NAMES), "ppca")
-    modes: int | str | None = value(AnyOf((Whole(1), Choice(("auto",)))), None, optional=True)
-    scale: bool = value(Flag(), True)
-    statistic: str = value(Choice(STATISTIC_NAMES), "auto")
-    confidence: float = value(FRACTION, 0.99)
-    limit: float | str = value(AnyOf((POSITIVE, Choice(LIMIT_KINDS))), "auto")
-    contamination: float | None = value(Number(above=0, at_most=0.5, note="0.05 means 5%"), None, optional=True)
-    holdout: float = value(Number(above=0, below=1, note="0.2 means 20%"), 0.2)
-    trim: float = value(Number(below=0.5, at_least=0), 0.0)
-    robust: str | None = value(Choice(ROBUSTNESS), None, optional=True)
-    lags: int = value(Whole(0), 0)
-    given: Any = value(FEATURES, None, optional=True)
-    groups: Any = value(GROUPS, None, optional=True, option="group")
-    smooth: float | None = value(Number(above=0, at_most=1), None, optional=True)
-    noise: float = value(POSITIVE, 1.0)
-    shrinkage: float = value(SHARE, 0.0)
-    game: GameName = value(Choice(GAME_NAMES), "conditional")
-    ranking: Ranking = value(Choice(RANKINGS), "shapley")
-    noun: str = value(Text(30), "feature")
+    _: KW_ONLY
+    model: choices.ModelName = value(default="ppca")
+    modes: int | Literal["auto"] | None = value(k.any_of(k.whole(1), k.choice(["auto"])))
+    scale: bool = value(default=True)
+    statistic: choices.StatisticName = value(default="auto")
+    confidence: float = value(k.FRACTION, 0.99)
+    limit: choices.LimitKind | float = value(k.any_of(k.POSITIVE, k.choice(choices.LIMIT_KINDS)), "auto")
+    contamination: float | None = value(k.number(above=0, at_most=0.5, note="0.05 means 5%"))
+    holdout: float = value(k.number(above=0, below=1, note="0.2 means 20%"), 0.2)
+    trim: float = value(k.number(below=0.5, at_least=0), 0.0)
+    robust: choices.Robustness | None = value()
+    lags: int = value(k.whole(0), 0)
+    given: Sequence[str | int] | None = value(k.FEATURES)
+    groups: Mapping[str, Sequence[str | int]] | None = value(k.GROUPS, option="group")
+    smooth: float | None = value(k.number(above=0, at_most=1))
+    noise: float = value(k.POSITIVE, 1.0)
+    shrinkage: float = value(k.SHARE, 0.0)
+    game: choices.GameName = value(default="conditional")
+    ranking: choices.Ranking = value(default="shapley")
+    noun: str = value(k.text(30), "feature")
 
 
 class _PPCA:
@@ -220,12 +192,12 @@ class _PPCA:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components = value(AnyOf((*_COUNT_OR_SHARE, Choice(("mle",)))), 0.95, option="components")
-    noise = value(POSITIVE, 1.0)
-    shrinkage = value(SHARE, 0.0)
-    method = value(Choice(FIT_METHODS), "auto")
-    max_iter = value(Whole(1), 1000)
-    tol = value(NOT_NEGATIVE, 1e-08)
+    n_components: Any = value(k.any_of(*_COUNT_OR_SHARE, k.choice(["mle"])), 0.95, option="components")
+    noise: float = value(k.POSITIVE, 1.0)
+    shrinkage: float = value(k.SHARE, 0.0)
+    method: choices.FitMethod = value(default="auto")
+    max_iter: int = value(k.whole(1), 1000)
+    tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
 class _Student:
@@ -254,12 +226,12 @@ class _Student:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components = value(AnyOf(_COUNT_OR_SHARE), 0.95, option="components")
-    degrees_of_freedom = value(AnyOf((Number(above=2), Choice(("auto",)))), "auto")
-    noise = value(POSITIVE, 1.0)
-    shrinkage = value(SHARE, 0.0)
-    max_iter = value(Whole(1), 1000)
-    tol = value(NOT_NEGATIVE, 1e-08)
+    n_components: Any = value(k.any_of(*_COUNT_OR_SHARE), 0.95, option="components")
+    degrees_of_freedom: Any = value(k.any_of(k.number(above=2), k.choice(["auto"])), "auto")
+    noise: float = value(k.POSITIVE, 1.0)
+    shrinkage: float = value(k.SHARE, 0.0)
+    max_iter: int = value(k.whole(1), 1000)
+    tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
 class _Mixture:
@@ -295,18 +267,58 @@ class _Mixture:
         Seed of the random numbers: the same seed gives the same result.
     """
 
-    n_modes = value(AnyOf((Whole(1), Choice(("auto",)))), "auto")
-    n_components = value(AnyOf((*_COUNT_OR_SHARE, list_of(Whole(1), "a list with one whole number per mode"))), 0.95)
-    max_modes = value(Whole(1), 8)
-    noise = value(POSITIVE, 1.0)
-    shrinkage = value(SHARE, 0.0)
-    n_init = value(Whole(1), 5)
-    max_iter = value(Whole(1), 200)
-    tol = value(NOT_NEGATIVE, 1e-06)
-    seed = value(Whole(0), 0)
+    n_modes: Any = value(k.any_of(k.whole(1), k.choice(["auto"])), "auto")
+    n_components: Any = value(
+        k.any_of(*_COUNT_OR_SHARE, k.list_of(k.whole(1), "a list with one whole number per mode")), 0.95
+    )
+    max_modes: int = value(k.whole(1), 8)
+    noise: float = value(k.POSITIVE, 1.0)
+    shrinkage: float = value(k.SHARE, 0.0)
+    n_init: int = value(k.whole(1), 5)
+    max_iter: int = value(k.whole(1), 200)
+    tol: float = value(k.NOT_NEGATIVE, 1e-06)
+    seed: int = value(k.whole(0), 0)
 
 
-class _Explainer:
+class _Shared(TypedDict, total=False):
+    """What `Explainer` takes as keywords, and all methods that explain."""
+
+    ranking: Annotated[choices.Ranking | None, value()]
+    groups: Annotated[
+        Mapping[str, Sequence[str | int]] | Literal["own"] | None,
+        value(k.any_of(k.GROUPS, k.choice(["own"])), "own"),
+    ]
+    upstream: Annotated[Sequence[Sequence[str | int]] | None, value(k.CHAINS)]
+    tolerance: Annotated[float | str, value(k.any_of(k.POSITIVE, k.TOP), 0.01)]
+    max_coalitions: Annotated[int | None, value(k.whole(1))]
+    n_orders: Annotated[int | None, value(k.whole(1))]
+    exact_operations: Annotated[float, value(k.NOT_NEGATIVE, EXACT_OPERATIONS)]
+    device: Annotated[choices.DeviceName, value(default="auto")]
+    memory_bytes: Annotated[float, value(k.NOT_NEGATIVE, 500000000.0)]
+    retraining_rank: Annotated[choices.RetrainingRank, value(default="components")]
+    locality: Annotated[float, value(k.POSITIVE, 0.01)]
+    seed: Annotated[int | None, value(k.whole(0), 0, alias="random_state", optional=False)]
+    random_state: int | None
+    n_jobs: Annotated[int | None, value(k.whole(None, note="-1 means all cores"), -1)]
+    progress: Annotated[Callable[[float, float | None], None] | bool | None, value(k.any_of(k.FLAG, k.FUNCTION))]
+
+
+class BlameOptions(_Shared, total=False):
+    """Options of `Explainer` that leave the score to the detector."""
+
+    game: Annotated[choices.GameName | None, value()]
+    method: Annotated[choices.Method, value(default="auto")]
+
+
+class ExplainerOptions(BlameOptions, total=False):
+    """Options of `Explainer` about the score of a detector."""
+
+    score: Annotated[choices.ScoreName | Callable[[Any], Any] | None, value(k.anything(_SCORES), alias="statistic")]
+    statistic: choices.ScoreName | None
+    features: Annotated[Sequence[str | int] | None, value(k.FEATURES)]
+
+
+class ExplainerKeywords(_Shared, total=False):
     """Parameters of `Explainer`.
 
     score
@@ -418,31 +430,16 @@ class _Explainer:
         The error is None if values are exact.
     """
 
-    score = value(AnyOf((Choice(SCORE_NAMES), FUNCTION)), None, optional=True, alias="statistic")
-    game = value(Choice(GAME_NAMES), None, optional=True)
-    method = value(Choice(METHODS), "auto")
-    normal = value(anything("a table of rows or a culpa model"), None, optional=True)
-    reconstruct = value(
-        anything("a function, a torch module, an ONNX session or an estimator with `predict`"), None, optional=True
-    )
-    reconstruct_matrix = value(anything("a matrix or a pair of a matrix and a vector"), None, optional=True)
-    max_evaluations = value(Whole(1), None, optional=True)
-    ranking = value(Choice(RANKINGS), None, optional=True)
-    features = value(FEATURES, None, optional=True)
-    groups = value(AnyOf((GROUPS, Choice(("own",)))), "own", optional=True)
-    given = value(FEATURES, None, optional=True)
-    upstream = value(CHAINS, None, optional=True)
-    tolerance = value(AnyOf((POSITIVE, TOP)), 0.01)
-    max_coalitions = value(Whole(1), None, optional=True)
-    n_orders = value(Whole(1), None, optional=True)
-    exact_operations = value(NOT_NEGATIVE, EXACT_OPERATIONS)
-    device = value(Choice(DEVICES), "auto")
-    memory_bytes = value(NOT_NEGATIVE, 500000000.0)
-    retraining_rank = value(Choice(RETRAINING_RANKS), "components")
-    locality = value(POSITIVE, 0.01)
-    seed = value(Whole(0), 0, alias="random_state")
-    n_jobs = value(Whole(None, note="-1 means all cores"), -1, optional=True)
-    progress = value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+    normal: Annotated[Any, value(k.anything("a table of rows or a culpa model"), optional=True)]
+    reconstruct: Annotated[
+        Any,
+        value(k.anything("a function, a torch module, an ONNX session or an estimator with `predict`"), optional=True),
+    ]
+    reconstruct_matrix: Annotated[Any, value(k.anything("a matrix or a pair of a matrix and a vector"), optional=True)]
+    max_evaluations: Annotated[int | None, value(k.whole(1))]
+    features: Annotated[Sequence[str | int] | None, value(k.FEATURES)]
+    given: Annotated[Sequence[str | int] | None, value(k.FEATURES)]
+    statistic: choices.ScoreName | None
 
 
 class _Calibration:
@@ -465,12 +462,12 @@ class _Calibration:
         current step.
     """
 
-    kinds = value(_FAULTS, None, optional=True)
-    at_once = value(list_of(Whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
-    n_folds = value(Whole(2), 5)
-    n_trials = value(Whole(1), 1800, option="trials")
-    seed = value(Whole(0), 0)
-    progress = value(AnyOf((Flag(), FUNCTION)), None, optional=True)
+    kinds: Any = value(_FAULTS, optional=True)
+    at_once: Sequence[int] = value(k.list_of(k.whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
+    n_folds: int = value(k.whole(2), 5)
+    n_trials: int = value(k.whole(1), 1800, option="trials")
+    seed: int = value(k.whole(0), 0)
+    progress: Any = value(k.any_of(k.FLAG, k.FUNCTION), optional=True)
 
 
 UPDATE = Parameters.of("update", _Update)
@@ -479,5 +476,5 @@ DETECTOR = Parameters.of("PCADetector", DetectorSettings)
 PPCA_PARAMETERS = Parameters.of("PPCA", _PPCA)
 STUDENT_PARAMETERS = Parameters.of("StudentPPCA", _Student)
 MIXTURE_PARAMETERS = Parameters.of("MixturePPCA", _Mixture)
-EXPLAINER = Parameters.of("Explainer", _Explainer)
+EXPLAINER = Parameters.of("Explainer", ExplainerOptions, ExplainerKeywords)
 CALIBRATION = Parameters.of("calibrate", _Calibration)

@@ -149,7 +149,7 @@ def by_position(detector: PCADetector, names: Sequence[str]) -> PCADetector:
 
 def n_judged(detector: PCADetector, n_columns: int) -> int:
     """Number of features that are judged: those that are not given, with their past values."""
-    return (n_columns - len(given_positions(detector, default_names(n_columns)))) * (detector.lags + 1)
+    return (n_columns - len(given_positions(detector, default_names(n_columns)))) * int(detector.lags + 1)
 
 
 def fit_features(recipe: Recipe, features: Floats) -> FittedDetector:

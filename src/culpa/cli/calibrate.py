@@ -95,7 +95,7 @@ def calibrate(
     from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detecting.detector import PCADetector
     from culpa.io.tables import TableError
-    from culpa.jobs import check_columns, fit, sample
+    from culpa.jobs import Listener, check_columns, fit, sample
 
     if output is not None:
         options.check_output(output, table.inputs(), force=force)
@@ -116,7 +116,7 @@ def calibrate(
     best, label, sheets = choice
     best.set_params(given=detector.given)  # by name
     if output is not None:
-        fit(best, source, features, report=console.warn)
+        fit(best, source, features, told=Listener(warning=console.warn))
     stopped = None if quiet else _print(sheets(top))
     if output is not None:  # after everything that may fail
         options.save_model(best, source, output)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from culpa._core.kinds import FEATURES, GROUPS, NAMES, TEXTS, AnyOf, Choice, Flag, Kind, Number, Whole
+from culpa._core.kinds import CHAINS, FEATURES, FLAG, GROUPS, NAMES, TEXTS, any_of, choice
 from culpa._core.parameter import Parameter, Parameters
 from culpa._core.words import split_list
 from culpa.cli.console import guarded
@@ -107,7 +107,7 @@ def _option_in(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
 def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     """A parameter of the library as an option of the command line."""
     kind, help = parameter.kind, parameter.help
-    names = list(kind.names) if isinstance(kind, Choice) else []
+    names = [] if kind.parts else list(kind.names)
     if len(names) == 1:
         help = f"{help} The only choice is '{names[0]}'."
     elif names:
@@ -118,7 +118,9 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
     if kind is TEXTS:
         help = f"{help} Repeatable."
-    both = isinstance(kind, Flag) and parameter.default  # there is --no-..., too
+    if kind is CHAINS:
+        help = f"{help.partition(', such as')[0]}, as 'feed:reactor:product'. Separate chains by commas. Repeatable."
+    both = kind is FLAG and parameter.default  # there is --no-..., too
     info = typer.Option(
         *([] if both else [parameter.flag]),
         help=help,
@@ -126,25 +128,16 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
         rich_help_panel=panel,
         autocompletion=(lambda: names) if names else None,
     )
-    as_text = isinstance(kind, AnyOf) and parameter.default is not None
+    as_text = kind.parts and parameter.default is not None
     default = str(parameter.default) if as_text else None if parameter.default == () else parameter.default
-    type_of_value: Any = _type_of(kind) | None if default is None else _type_of(kind)
+    type_of_value: Any = kind.of | None if default is None else kind.of
     return _option(parameter.variable, Annotated[type_of_value, info], default)
-
-
-def _type_of(kind: Kind) -> Any:
-    if kind in (GROUPS, TEXTS, NAMES):
-        return list[str]
-    return next((type for each, type in _TYPES.items() if isinstance(kind, each)), str)
-
-
-_TYPES: dict[type[Kind], Any] = {Flag: bool, Whole: int, Number: float}
 
 
 def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
     """The checked value of an option."""
     value = given[parameter.variable]
-    if isinstance(parameter.kind, AnyOf):
+    if parameter.kind.parts:
         value = None if value is None else _number(value)
     elif parameter.kind is FEATURES and value is not None:
         value = [name for name in split_list(value) if name]
@@ -154,7 +147,8 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
         value = tuple(name for text in value or () for name in split_list(text))
     elif parameter.kind is GROUPS:
         value = _groups(value or [], parameter.flag) or None
-    dataclasses.replace(parameter, name=parameter.flag).check(value)
+    if parameter.kind is not CHAINS:  # which names of columns take apart
+        dataclasses.replace(parameter, name=parameter.flag).check(value)
     return value
 
 
@@ -182,11 +176,9 @@ def _number(text: str) -> int | float | str:
 
 def _in_batches(parameter: Parameter) -> Parameter:
     """A parameter without the value "mle", which needs all rows in memory: commands read in batches."""
-    if not isinstance(parameter.kind, AnyOf):
+    if "mle" not in parameter.kind.names:
         return parameter
     kinds = [
-        Choice([name for name in kind.names if name != "mle"]) if isinstance(kind, Choice) else kind
-        for kind in parameter.kind.kinds
+        choice(name for name in kind.names if name != "mle") if kind.names else kind for kind in parameter.kind.parts
     ]
-    left = [kind for kind in kinds if not (isinstance(kind, Choice) and not kind.names)]
-    return dataclasses.replace(parameter, kind=AnyOf(left))
+    return dataclasses.replace(parameter, kind=any_of(*kinds))

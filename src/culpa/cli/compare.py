@@ -41,8 +41,8 @@ def compare(
     for table in (before, after):
         console.tell_reading(table, quiet=quiet)
     fitted = fitted.without_groups() if no_groups else fitted
-    with console.progress_bar(before, quiet=quiet) as (rows_done, _):
-        comparison = run(fitted, before, after, progress=rows_done, report=console.warn)
+    with console.progress_bar(before, quiet=quiet) as told:
+        comparison = run(fitted, before, after, told=told)
     if json:
         typer.echo(comparison.to_json())
     else:

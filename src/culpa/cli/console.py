@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from culpa.io.tables import Source
     from culpa.io.tables.problems import TableProblems
+    from culpa.jobs.batches import Listener
 
 _MOST_PROBLEMS = 20  # shown
 _words: list[str] = []
@@ -149,10 +150,12 @@ def console_of_width(width: int) -> "Console":
 
 
 @contextmanager
-def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """Functions that report the number of rows and the current step: a bar on a terminal, nothing elsewhere."""
+def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
+    """Who is told how a job gets on: a bar on a terminal; elsewhere, only warnings are shown."""
+    from culpa.jobs.batches import Listener
+
     if quiet or sys.stderr is None or not sys.stderr.isatty() or source.live:
-        yield lambda rows: None, lambda text: None
+        yield Listener(warning=warn)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -172,7 +175,7 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator[tuple[Callable[[i
             rate = rows / (bar.tasks[0].elapsed or 1.0)
             bar.update(task, completed=source.share() or 0.0, rows=rows, rate=rate)
 
-        yield rows_done, lambda text: bar.update(task, description=text)
+        yield Listener(rows_done, warn, lambda text: bar.update(task, description=text))
 
 
 @contextmanager

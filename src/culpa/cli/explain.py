@@ -1,20 +1,26 @@
 """`culpa explain`: which features are to blame?"""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from culpa._core.parameters import EXPLAINER
+from culpa._core.parameters import EXPLAINER, BlameOptions
 from culpa.cli import on_spark, options
 from culpa.cli.command import Described, command
-from culpa.cli.console import tell_reading, warn
+from culpa.cli.console import tell_reading
+
+# what text can say: neither functions nor groups, which a model has
+_BLAME = tuple(
+    name for name in BlameOptions.__annotations__ if name in EXPLAINER and name not in ("groups", "progress")
+)
 
 
 @command
 def explain(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
-    sampling: Annotated[dict[str, Any], Described(EXPLAINER, ("tolerance",))],
+    blame: Annotated[dict[str, Any], Described(EXPLAINER, _BLAME, "Blame")],
     engine: on_spark.EngineOptions,
     all: Annotated[bool, typer.Option("--all", help="Explain every row, not only flagged rows.")] = False,
     top: Annotated[
@@ -42,14 +48,6 @@ def explain(
         ),
     ] = False,
     id: options.Id = None,
-    upstream: Annotated[
-        list[str] | None,
-        typer.Option(
-            show_default=False,
-            help="Flow sheet: features joined by colons, causes before effects, as 'feed:reactor:product'. Separate chains "
-            "by commas, or repeat the option.",
-        ),
-    ] = None,
 ) -> None:
     """Explain flagged rows: how much each feature contributes to the score.
 
@@ -72,10 +70,8 @@ def explain(
     if shortest is not None and not 0 < shortest <= 1:
         raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
     if engine.is_spark:
-        on_spark.refuse_values(
-            {"--shortest": shortest, "--counterfactual": counterfactual, "--upstream": upstream, "--id": id}
-        )
-        on_spark.refuse_parameters(sampling, EXPLAINER)
+        on_spark.refuse_values({"--shortest": shortest, "--counterfactual": counterfactual, "--id": id})
+        on_spark.refuse_parameters(blame, EXPLAINER)
         on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all})
         return
     with options.open_job(rows, answer, copies_times=True) as job:
@@ -90,11 +86,14 @@ def explain(
             top=top,
             shortest=shortest,
             counterfactual=counterfactual,
-            upstream=options.chains_of(upstream, job.detector.columns.names),
-            **sampling,
+            options=_chosen(blame, job.detector.columns.names),
             inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
-            progress=job.progress,
-            report=warn,
-            note=job.note,
+            told=job.told,
         )
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)
+
+
+def _chosen(blame: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Options that are not defaults: an explainer with all defaults may be compiled already."""
+    chosen = EXPLAINER.changed(blame)
+    return chosen | ({"upstream": options.chains_of(blame["upstream"], names)} if chosen.get("upstream") else {})

@@ -85,12 +85,10 @@ def _learn(
 ) -> None:
     from culpa.jobs import fit as learn
 
-    with console.progress_bar(source, quiet=quiet) as (rows_done, note):
-        learn(
-            detector, source, features, complete_only=complete_only, progress=rows_done, report=console.warn, note=note
-        )
+    with console.progress_bar(source, quiet=quiet) as told:
+        learn(detector, source, features, complete_only=complete_only, told=told)
         if compile:
-            note("compiling the explainer")
+            told.step("compiling the explainer")
             detector.explainer().compile()
 
 

@@ -8,7 +8,7 @@ import typer
 
 from culpa.cli import on_spark, options
 from culpa.cli.command import command
-from culpa.cli.console import plain, tell_reading, warn
+from culpa.cli.console import plain, tell_reading
 
 
 @command
@@ -68,9 +68,7 @@ def incidents(
             time=time,
             **grouping.grouping(),
             events=shown,
-            progress=job.progress,
-            report=warn,
-            note=job.note,
+            told=job.told,
         )
     rows.finish(summary, job.source, answer.path, incidents=True, found=summary.incidents)
 

@@ -1,6 +1,6 @@
 """Options that several commands share, each described once, in blocks of options that belong together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from culpa.detecting.detector import PCADetector
     from culpa.fitted import FittedDetector
     from culpa.io.tables import Sink, Source, TimedTable
-    from culpa.jobs import Summary
+    from culpa.jobs import Listener, Summary
 
 READING_PANEL = "Reading the table"
 COLUMNS = "Columns"
@@ -315,8 +315,7 @@ class Job:
     source: "TimedTable"
     sink: "Sink"
     format: str
-    progress: "Callable[[Summary], None]"
-    note: "Callable[[str], None]"
+    told: "Listener"
 
     @property
     def tables(self) -> "tuple[FittedDetector, TimedTable, Sink]":
@@ -338,8 +337,8 @@ def open_job(
     remembers = detector.columns.lags or detector.columns.smooth is not None  # whose past depends on times
     source.copies_times = copies_times and not remembers
     opened = sinks.open(source) if isinstance(sinks, OutputOptions) else sinks
-    with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
-        yield Job(detector, source, sink, kind, lambda summary: rows_done(summary.rows), note)
+    with opened as (sink, kind), console.progress_bar(source, quiet=rows.quiet) as told:
+        yield Job(detector, source, sink, kind, told)
 
 
 def check_output(path: Path | None, inputs: Sequence[Path | None], *, force: bool) -> None:

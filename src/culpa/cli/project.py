@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from culpa._core.choices import suggestion
-from culpa._core.kinds import FEATURES, GROUPS, NAMES, TEXTS, Flag
+from culpa._core.kinds import FEATURES, FLAG, GROUPS, NAMES, TEXTS
 from culpa._core.parameter import Parameter
 from culpa._core.parameters import DETECTOR
 from culpa._core.words import join_list
@@ -102,10 +102,10 @@ def _model(value: Any, found: Defaults, folder: Path) -> None:
 
 def _as_option(parameter: Parameter, item: Any, what: str) -> Any:
     """The value of a key as it would stand on the command line."""
-    if isinstance(parameter.kind, Flag) or isinstance(item, bool):
-        if isinstance(parameter.kind, Flag) and isinstance(item, bool):
+    if parameter.kind is FLAG or isinstance(item, bool):
+        if parameter.kind is FLAG and isinstance(item, bool):
             return item
-        expected = "true or false" if isinstance(parameter.kind, Flag) else "a value"
+        expected = "true or false" if parameter.kind is FLAG else "a value"
         raise ValueError(f"{what} must be {expected}, got {item!r}.")
     if parameter.kind is GROUPS:
         return [_pair(name, join_list(_list(items, f"group {name!r}")), "group") for name, items in item.items()]
@@ -124,7 +124,7 @@ def _described(
 ) -> Reader:
     """A section with parameters of the library, for some commands; for ``others``, by parameter, where that differs."""
     names = {each.variable.rstrip("_"): each for each in known.values()}
-    flags = {f"no_{name}": name for name, each in names.items() if isinstance(each.kind, Flag) and each.default}
+    flags = {f"no_{name}": name for name, each in names.items() if each.kind is FLAG and each.default}
 
     def read(value: Any, found: Defaults, folder: Path) -> None:
         _check_keys(value, {**names, **flags}, f"section {section!r}")

@@ -68,15 +68,15 @@ def report(
     console.tell_reading(source, quiet=rows.quiet)
     from culpa.report import report_on
 
-    with console.progress_bar(source, quiet=rows.quiet) as (rows_done, note):
+    with console.progress_bar(source, quiet=rows.quiet) as told:
         made = report_on(
             detector,
             source,
             time=time,
             id=id,
-            progress=rows_done,
-            report=console.warn,
-            note=note,
+            progress=told.rows,
+            report=told.warning,
+            note=told.step,
             title=title,
             **grouping.grouping(),
         )

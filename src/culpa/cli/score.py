@@ -7,7 +7,7 @@ import typer
 from culpa._core.kinds import FRACTION
 from culpa.cli import on_spark, options
 from culpa.cli.command import command
-from culpa.cli.console import tell_reading, warn
+from culpa.cli.console import tell_reading
 
 
 @command
@@ -48,5 +48,5 @@ def score(
 
         carried = options.labels_of(id, rows, job.source)
         tell_reading(job.source, quiet=rows.quiet)
-        summary = work(*job.tables, carried=carried, flagged_only=flagged, fdr=fdr, progress=job.progress, report=warn)
+        summary = work(*job.tables, carried=carried, flagged_only=flagged, fdr=fdr, told=job.told)
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

@@ -40,16 +40,8 @@ def update(
     reading = detector.fitted.reading
     source = table.open(detector.fitted)
     console.tell_reading(source, quiet=quiet)
-    with console.progress_bar(source, quiet=quiet) as (rows_done, note):
-        done = run(
-            detector,
-            source,
-            complete_only=complete_only,
-            progress=rows_done,
-            report=console.warn,
-            note=note,
-            **learning,
-        )
+    with console.progress_bar(source, quiet=quiet) as told:
+        done = run(detector, source, complete_only=complete_only, told=told, **learning)
     save(replace(detector.fitted, reading=reading), output)
     console.tell_missing(source, quiet=quiet)
     if not quiet:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa._core import markup
 from culpa._core.border import entered, entrance
-from culpa._core.choices import GameName, LimitKind, ModelName, Ranking, Robustness, StatisticName, one_of
+from culpa._core.choices import one_of
 from culpa._core.copies import own_copy
 from culpa._core.fit_warning import FitWarning
-from culpa._core.parameter import check_keywords, documented, known_keywords
+from culpa._core.parameter import check_keywords, documented, keeps
 from culpa._core.parameters import DETECTOR, FORGET, DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import (
@@ -100,51 +100,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
 
     _fitted: FittedDetector
 
-    @known_keywords
-    def __init__(
-        self,
-        n_components: int | float | Literal["auto", "mle"] = "auto",
-        *,
-        model: ModelName = "ppca",
-        modes: int | Literal["auto"] | None = None,
-        scale: bool = True,
-        statistic: StatisticName = "auto",
-        confidence: float = 0.99,
-        limit: LimitKind | float = "auto",
-        contamination: float | None = None,
-        holdout: float = 0.2,
-        trim: float = 0.0,
-        robust: Robustness | None = None,
-        lags: int = 0,
-        given: Sequence[str | int] | None = None,
-        groups: Mapping[str, Sequence[str | int]] | None = None,
-        smooth: float | None = None,
-        noise: float = 1.0,
-        shrinkage: float = 0.0,
-        game: GameName = "conditional",
-        ranking: Ranking = "shapley",
-        noun: str = "feature",
-    ) -> None:
-        self.n_components = n_components
-        self.model = model
-        self.modes = modes
-        self.scale = scale
-        self.statistic = statistic
-        self.confidence = confidence
-        self.limit = limit
-        self.contamination = contamination
-        self.holdout = holdout
-        self.trim = trim
-        self.robust = robust
-        self.lags = lags
-        self.given = given
-        self.groups = groups
-        self.smooth = smooth
-        self.noise = noise
-        self.shrinkage = shrinkage
-        self.game = game
-        self.ranking = ranking
-        self.noun = noun
+    @keeps(DetectorSettings)
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
         """Learn from normal rows; missing cells are allowed, except with weights.

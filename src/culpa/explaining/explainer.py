@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from culpa import games
 from culpa._core.border import entered
 from culpa._core.choices import (
-    DeviceName,
     GameName,
     Method,
     PartName,
@@ -25,8 +24,8 @@ from culpa._core.choices import (
 from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
 from culpa._core.missing import warn_about_empty_rows
-from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import EXACT_OPERATIONS, EXPLAINER
+from culpa._core.parameter import documented, signed
+from culpa._core.parameters import EXPLAINER, ExplainerKeywords
 from culpa._core.progress import as_progress
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
@@ -41,7 +40,7 @@ from culpa.models import Distribution, FittedModel
 from culpa.ranking import contributions
 from culpa.scores import GameSettings, Score, ScoredRows
 from culpa.scores.subject import Subject, subject_of
-from culpa.shapley import PartialOrder, Players, Progress, QuadraticForms, Shares
+from culpa.shapley import PartialOrder, Players, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
 from culpa.shapley.leading import Doubts, warn_about_doubts
 from culpa.shapley.simulated import Simulation, draws_within
@@ -79,55 +78,33 @@ class Explainer(CopiedInUse):
     Takeishi (2019), "Shapley values of reconstruction errors of PCA for explaining anomaly detection".
     """
 
-    @known_keywords
+    if TYPE_CHECKING:  # parameters that are attributes, too
+        method: Method
+        ranking: Ranking
+        tolerance: float | str
+        max_evaluations: int | None
+        retraining_rank: RetrainingRank
+        locality: float
+        seed: int
+        n_jobs: int | None
+
+    @signed(EXPLAINER, "score", "game", "method")
     def __init__(
         self,
         model: Any = None,
         score: ScoreName | Score | Callable[[Any], Any] | None = None,
         game: GameName | None = None,
         method: Method = "auto",
-        *,
-        normal: Any = None,
-        reconstruct: Any = None,
-        reconstruct_matrix: Any = None,
-        max_evaluations: int | None = None,
-        ranking: Ranking | None = None,
-        features: Sequence[str | int] | None = None,
-        groups: Mapping[str, Sequence[str | int]] | Literal["own"] | None = "own",
-        given: Sequence[str | int] | None = None,
-        upstream: Sequence[Sequence[str | int]] | None = None,
-        tolerance: float | str = 0.01,
-        max_coalitions: int | None = None,
-        n_orders: int | None = None,
-        exact_operations: float = EXACT_OPERATIONS,
-        device: DeviceName = "auto",
-        memory_bytes: float = 5e8,
-        retraining_rank: RetrainingRank = "components",
-        locality: float = 0.01,
-        seed: int | None = None,
-        n_jobs: int | None = -1,
-        progress: Progress | bool | None = None,
-        statistic: ScoreName | None = None,
-        random_state: int | None = None,
+        **options: Unpack[ExplainerKeywords],
     ) -> None:
-        self.seed: int = EXPLAINER["seed"].either(seed, random_state)
-        subject = subject_of(
-            model, EXPLAINER["score"].either(score, statistic), normal, reconstruct, reconstruct_matrix, self.seed
-        )
+        chosen = EXPLAINER.completed({"score": score, "game": game, "method": method, **options})
+        score, normal, *maps = (chosen.pop(name) for name in ("score", "normal", "reconstruct", "reconstruct_matrix"))
+        subject = subject_of(model, score, normal, maps[0], maps[1], chosen["seed"])
         self.model, own, self._witness = subject.model, subject.model.own, subject.witness
-        self.method: Method = method
-        self.game_name: GameName = own.game if game is None else game
-        self.ranking: Ranking = own.ranking if ranking is None else ranking
-        self.tolerance, self.max_coalitions, self.n_orders = tolerance, max_coalitions, n_orders
-        self.max_evaluations = max_evaluations
-        self.exact_operations, self.memory_bytes = exact_operations, memory_bytes
-        self.retraining_rank: RetrainingRank = retraining_rank
-        self.locality, self.device = locality, device
-        self.n_jobs, self.progress = n_jobs, as_progress(progress)
-        checked = {name: value for name, value in vars(self).items() if name in EXPLAINER}
-        chosen_players = {"features": features, "groups": groups, "given": given, "upstream": upstream}
-        EXPLAINER.check(checked | {"game": game} | chosen_players)
-        chains = self._choose_players(subject, features, groups, given, upstream)
+        self.game_name: GameName = chosen.pop("game") or own.game
+        players = [chosen.pop(name) for name in ("features", "groups", "given", "upstream")]
+        vars(self).update(chosen, ranking=chosen["ranking"] or own.ranking, progress=as_progress(chosen["progress"]))
+        chains = self._choose_players(subject, *players)
         self._engine = self._make_engine(_partial_order(chains, self._all_names, self.columns, self.groups))
 
     def _choose_players(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from culpa._core.choices import INPUT_FORMATS
-from culpa._core.kinds import CODEC, MARK, NAMES, TEXTS, Choice, Flag, Text, Whole
+from culpa._core.kinds import CODEC, FLAG, MARK, NAMES, TEXT, TEXTS, choice, whole
 from culpa._core.parameter import Parameters, value
 
 # what a model file keeps, so that later commands read tables in the same way
@@ -19,7 +19,6 @@ _REMEMBERED = (
 )
 _DETECTED = "detected"  # decisions about the training table, beside them
 UNIT_OF = "unit of "  # and a column: what its table says, if the user said something else
-_TEXT = Text()
 
 
 class TableError(ValueError):
@@ -81,29 +80,29 @@ class Options:
     """
 
     format: str | None = value(
-        Choice(INPUT_FORMATS), None, optional=True, option="input-format", shown="file extension; '-' by its first line"
+        choice(INPUT_FORMATS), None, optional=True, option="input-format", shown="file extension; '-' by its first line"
     )
-    time: str | None = value(_TEXT, None, optional=True, shown="found, or the model's")
-    time_format: str | None = value(_TEXT, None, optional=True, shown="recognised")
+    time: str | None = value(TEXT, None, optional=True, shown="found, or the model's")
+    time_format: str | None = value(TEXT, None, optional=True, shown="recognised")
     missing: tuple[str, ...] = value(TEXTS, ())
     delimiter: str | None = value(MARK, None, optional=True, shown="detected")
     decimal: str | None = value(MARK, None, optional=True, shown="detected")
     thousands: str | None = value(MARK, None, optional=True, shown="detected")
     encoding: str = value(CODEC, "utf-8")
-    header_rows: int | None = value(Whole(0), None, optional=True, shown="counted")
+    header_rows: int | None = value(whole(0), None, optional=True, shown="counted")
     names: tuple[str, ...] = value(NAMES, ())
-    sheet: str | None = value(_TEXT, None, optional=True, shown="the first")
+    sheet: str | None = value(TEXT, None, optional=True, shown="the first")
     long: tuple[str, ...] = value(NAMES, ())
-    every: str | None = value(_TEXT, None, optional=True, shown="one row per time")
-    hold: str | None = value(_TEXT, None, optional=True, shown="its own interval")
+    every: str | None = value(TEXT, None, optional=True, shown="one row per time")
+    hold: str | None = value(TEXT, None, optional=True, shown="its own interval")
     good: tuple[str, ...] = value(TEXTS, (), shown="'Good' and similar")
-    strict: bool = value(Flag(), False)
-    sparse: bool = value(Flag(), False)
-    skip_ragged: bool = value(Flag(), False)
-    since: str | None = value(_TEXT, None, optional=True, option="from", shown="the first")
-    until: str | None = value(_TEXT, None, optional=True, option="to", shown="the last")
+    strict: bool = value(FLAG, False)
+    sparse: bool = value(FLAG, False)
+    skip_ragged: bool = value(FLAG, False)
+    since: str | None = value(TEXT, None, optional=True, option="from", shown="the first")
+    until: str | None = value(TEXT, None, optional=True, option="to", shown="the last")
     exclude: tuple[str, ...] = value(TEXTS, ())
-    exclude_file: str | None = value(_TEXT, None, optional=True)
+    exclude_file: str | None = value(TEXT, None, optional=True)
     hints: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
 

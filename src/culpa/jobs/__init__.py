@@ -6,7 +6,7 @@ Spark calls these, and so can any other engine.
 """
 
 from culpa.jobs.answers import explain, score
-from culpa.jobs.batches import Summary
+from culpa.jobs.batches import Listener, Summary
 from culpa.jobs.comparing import compare
 from culpa.jobs.describing import describe, describe_detector
 from culpa.jobs.fitting import check_columns, fit, sample
@@ -19,6 +19,7 @@ from culpa.jobs.updating import Update, update
 
 __all__ = [
     "HashedPlaces",
+    "Listener",
     "OrderedPlaces",
     "Pass",
     "RecordBatchExplainer",

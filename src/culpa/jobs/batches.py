@@ -38,16 +38,22 @@ class ScoredBatch:
     rows: ScoredRows
     anomaly: Mask
 
-    @property
-    def everything(self) -> Mask:
-        """All rows, as a mask."""
-        return np.ones(len(self.anomaly), dtype=bool)
+    def some(self, at: Positions) -> ScoredRows:
+        """Some of the rows; as they are, if these are all."""
+        return self.rows if len(at) == len(self.rows) else self.rows.choose(at)
 
 
+@dataclass(frozen=True)
+class Listener:
+    """Who is told how a job gets on: the number of rows read so far, warnings, and the current step."""
+
+    rows: Callable[[int], None] = lambda n: None
+    warning: Callable[[str], None] = lambda text: None
+    step: Callable[[str], None] = lambda text: None
+
+
+NOBODY = Listener()
 ADVICE = Advice(take_as_missing, "leave out such rows with --trim")
-
-Progress = Callable[[Summary], None]
-Report = Callable[[str], None]  # receives warnings about the table
 
 
 def codes_for(fitted: FittedDetector) -> Codes:
@@ -65,7 +71,7 @@ def codes_for(fitted: FittedDetector) -> Codes:
 
 
 def judged_batches(
-    fitted: FittedDetector, following: Following, carried: Sequence[str], report: Report
+    fitted: FittedDetector, following: Following, carried: Sequence[str], report: Callable[[str], None]
 ) -> Iterator[Batch]:
     """The rows of a table that a detector judges; ``report`` receives warnings about numbers like -9999 among them."""
     columns, codes = fitted.columns, codes_for(fitted)
@@ -81,8 +87,7 @@ def scored_batches(
     source: RowSource,
     carried: Sequence[str],
     summary: Summary,
-    progress: Progress,
-    report: Report,
+    told: Listener = NOBODY,
     following: Following | None = None,
 ) -> Iterator[ScoredBatch]:
     """All rows with their scores and flags; one batch without rows for a table without any.
@@ -91,34 +96,30 @@ def scored_batches(
     """
     columns, arrange = fitted.columns, fitted.columns.stream()
     following = following or Following(source, time_of(source, columns), looks=remembers(columns))
-    for batch in judged_batches(fitted, following, carried, report):
-        scored = score_batch(fitted, batch, arrange, source.name)
+    for batch in judged_batches(fitted, following, carried, told.warning):
+        scored = _score_batch(fitted, batch, arrange, source.name)
         summary.rows += len(scored.rows)
         summary.anomalies += int(scored.anomaly.sum())
         summary.empty += int(np.isnan(scored.rows.score).sum())
         summary.skipped = following.skipped
         yield scored
-        progress(summary)
+        told.rows(summary.rows)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
-        yield score_batch(fitted, batch, arrange, source.name)
+        yield _score_batch(fitted, batch, arrange, source.name)
 
 
-def score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, table: str) -> ScoredBatch:
+def _score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, table: str) -> ScoredBatch:
     """Score and flag the rows of a batch; ``arrange`` turns cells into features, ``table`` is a name for errors."""
-    rows = _scored(fitted, batch, arrange)
-    _check_finite(rows, batch, table)
-    return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
-
-
-def _scored(fitted: FittedDetector, batch: Batch, arrange: Arrange) -> ScoredRows:
     import pyarrow as pa
 
     # labels are positions in the batch, and answers are Arrow tables
     features, cells, shrink = arrange(batch.X, batch.missing)
     reading = Reading(features, cells, np.arange(len(batch.X)), native=pa.table({}), shrink=shrink)
     with np.errstate(over="ignore", invalid="ignore"):  # checked right after
-        return fitted.rows(reading)
+        rows = fitted.rows(reading)
+    _check_finite(rows, batch, table)
+    return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
 
 
 def _check_finite(rows: ScoredRows, batch: Batch, table: str) -> None:

@@ -1,7 +1,6 @@
 """`culpa compare`: two tables of any size, each a period, compared by one detector."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from culpa._core.threads import one_blas_thread
 from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
-from culpa.jobs.batches import judged_batches
+from culpa.jobs.batches import NOBODY, Listener, judged_batches
 from culpa.jobs.following import Following, time_of
 from culpa.monitoring.comparison import Comparison, compare_periods
 from culpa.monitoring.periods import Period
@@ -20,20 +19,19 @@ def compare(
     before: Source,
     after: Source,
     *,
-    progress: Callable[[int], None] = lambda rows: None,
-    report: Callable[[str], None] = lambda text: None,
+    told: Listener = NOBODY,
 ) -> Comparison:
-    """What `PCADetector.compare` says, of rows that come in batches; ``report`` receives warnings about the tables."""
+    """What `PCADetector.compare` says, of rows that come in batches.."""
     explainer, periods, done = fitted.explainer(), [], 0
     with one_blas_thread():
         for source in (before, after):
             period, arrange = Period(explainer), fitted.columns.stream()
-            for batch in judged_batches(fitted, Following(source, time_of(source, fitted.columns)), (), report):
+            for batch in judged_batches(fitted, Following(source, time_of(source, fitted.columns)), (), told.warning):
                 features, cells, shrink = arrange(batch.X, batch.missing)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
                     period.add(Reading(features, cells, batch.rows, shrink=shrink))
                 done += len(batch.X)
-                progress(done)
+                told.rows(done)
             _check(period, source)
             periods.append(period)
         return compare_periods(*periods)

@@ -23,15 +23,13 @@ from culpa.columns.groups import named_groups
 from culpa.detecting.detector import PCADetector
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Batch, Source, TableError
-from culpa.jobs.batches import ADVICE
+from culpa.jobs.batches import ADVICE, NOBODY, Listener
 from culpa.jobs.following import Following, lagged
 from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.fill_values import Ends, sentences
 
 Progress = Callable[[int], None]  # receives the number of rows read so far
-Report = Callable[[str], None]  # receives warnings about the table
-Note = Callable[[str], None]  # receives the current step
 
 _ROWS_BEFORE_CHECK = 1 << 15  # that are held before their need of memory is compared with what is free
 
@@ -42,20 +40,17 @@ def fit(
     features: Sequence[str],
     *,
     complete_only: bool = False,
-    progress: Progress = lambda rows: None,
-    report: Report = lambda text: None,
-    note: Note = lambda text: None,
+    told: Listener = NOBODY,
 ) -> PCADetector:
     """Fit a detector to the features of a table; ``complete_only`` leaves out rows with missing cells.
 
-    ``report`` receives warnings about the model, and about numbers that may stand for missing cells; the fit uses these
-    numbers as they are. ``note`` receives the current step once all rows have been read.
+    Warnings are about the model, and about numbers that may stand for missing cells, which the fit uses as they are.
     """
     check_columns(detector, features)
     with without_warnings(FitWarning, ConvergenceWarning):  # the caller is told instead
-        suspicions = _fit(_Job(detector, source, features, progress, note, complete_only))
+        suspicions = _fit(_Job(detector, source, features, told, complete_only))
     for text in [*suspicions, *oddities(detector.fitted, ON_THE_COMMAND_LINE)]:
-        report(text)
+        told.warning(text)
     return detector
 
 
@@ -72,14 +67,13 @@ class _Job:
     detector: PCADetector
     source: Source
     features: Sequence[str]
-    progress: Progress
-    note: Note
+    told: Listener
     complete_only: bool
 
 
 def _fit(job: _Job) -> list[str]:
     """Fit, and return warnings about numbers that may stand for missing cells."""
-    detector, source, features, progress = job.detector, job.source, job.features, job.progress
+    detector, source, features, progress = job.detector, job.source, job.features, job.told.rows
     if len(features) < 2:
         raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
     if detector.limit == "empirical" and not source.again:
@@ -101,7 +95,7 @@ def _fit(job: _Job) -> list[str]:
         return _fit_whole(job)
     if moments.n < 2:
         raise TableError(f"{source.name}: at least 2 complete rows are needed to learn from, got {moments.n:.0f}.")
-    job.note("fitting")
+    job.told.step("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
         detector.fit_moments(blocks, tuple(features), again)
@@ -145,7 +139,7 @@ def _gather(lags: int, source: Source, features: Sequence[str], progress: Progre
 
 def _fit_whole(job: _Job) -> list[str]:
     """The same with all rows at once, held in memory."""
-    detector, source, features, progress = job.detector, job.source, job.features, job.progress
+    detector, source, features, progress = job.detector, job.source, job.features, job.told.rows
     remembers = bool(detector.lags or detector.smooth)
     batches = _held_batches(source, features, progress, remembers=remembers)
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
@@ -166,7 +160,7 @@ def _fit_whole(job: _Job) -> list[str]:
         )
     if len(X) < 2:
         raise TableError(f"{source.name}: at least 2 rows are needed to learn from, got {len(X)}.")
-    job.note("fitting")
+    job.told.step("fitting")
     detector.fit(Table(X, tuple(features), order=RowOrder(missing)))
     abnormal = detector.abnormal_training_rows_
     for listed in (abnormal, detector.suspicious_cells_):

@@ -1,6 +1,6 @@
 """Incidents in a table of any size: written as soon as they are over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from culpa.explaining.batch_explainer import BatchExplainer
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
-from culpa.jobs.batches import Progress, Report, ScoredBatch, Summary, scored_batches
+from culpa.jobs.batches import NOBODY, Listener, ScoredBatch, Summary, scored_batches
 from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
@@ -29,15 +29,13 @@ def incidents(
     min_length: int = 1,
     baseline: int = 0,
     events: bool = False,
-    progress: Progress = lambda summary: None,
-    report: Report = lambda text: None,
-    note: Callable[[str], None] = lambda text: None,
+    told: Listener = NOBODY,
 ) -> Summary:
     """Write one line per incident; ``time`` names the column of the rows' times, ``gap``, ``min_length`` and ``baseline``
     are those of `PCADetector.incidents`. With ``events``, also a line when an incident opens and when it grows.
     """
     summary = Summary()
-    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=note)
+    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=told.step)
     clock, check = _Clock(time, modes=fitted.n_modes is not None), GapCheck(read_gap(gap))
     finder = IncidentFinder(
         fitted,
@@ -50,14 +48,14 @@ def incidents(
         live=events,
     )
     carried = [] if time is None else [time]
-    following = Following(source, time, ascending=True, report=report)
+    following = Following(source, time, ascending=True, report=told.warning)
     with one_blas_thread():
-        for scored in scored_batches(fitted, source, carried, summary, progress, report, following):
+        for scored in scored_batches(fitted, source, carried, summary, told, following):
             if not len(scored.rows):
                 continue
             times = clock.read(scored)
             if not isinstance(check_gap(gap, times), int) and (text := check.add(times)):
-                report(text)
+                told.warning(text)
             counts = summary.rows - len(scored.rows) + np.arange(len(scored.rows))
             finder.n_days = clock.n_days
             rows = scored.batch
@@ -67,7 +65,7 @@ def incidents(
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
         if text := check.finish():
-            report(text)
+            told.warning(text)
         found = finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary, events=events)

@@ -5,7 +5,6 @@ follow each other, so that memory does not grow with the rows of a machine, exce
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -21,11 +20,10 @@ from culpa._core.warning import without_warnings
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
-from culpa.io.tables import Batch
 from culpa.jobs.batches import joined
 from culpa.jobs.following import Following
 from culpa.jobs.incident_stream import incident_schema, incidents
-from culpa.jobs.record_batches import THE_TABLE, RecordBatchScorer, read_features, to_record_batch
+from culpa.jobs.record_batches import THE_TABLE, RecordBatches, RecordBatchScorer, to_record_batch
 
 Key = tuple[Any, ...]
 
@@ -68,23 +66,6 @@ def _runs(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[Key, Any]]
         yield tuple(batch.column(name)[start].as_py() for name in by), batch.slice(start, end - start)
 
 
-@dataclass(eq=False)
-class _MachineRows:
-    """The record batches of one machine as a table that jobs read."""
-
-    stream: Iterable[Any]
-    name: str
-    live: bool = False
-
-    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        """All rows, numbered from 0."""
-        done = 0
-        for batch in self.stream:
-            rows = np.arange(done, done + batch.num_rows)
-            yield Batch(rows, read_features(batch, features), {name: batch.column(name) for name in carried})
-            done += batch.num_rows
-
-
 class _Collected:
     """A sink that keeps what is written."""
 
@@ -108,7 +89,7 @@ def machine_incidents(
     """Incidents of each machine of a sorted stream, beside its key; options are those of `culpa.jobs.incidents`."""
     for machine in by_machine(batches, by):
         found = _Collected()
-        incidents(fitted, _MachineRows(machine.batches, _named(by, machine.key)), found, time=time, **grouping)
+        incidents(fitted, RecordBatches(machine.batches, _named(by, machine.key)), found, time=time, **grouping)
         of_times = machine.schema.field(time).type
         schema = machine.fields(by) | incident_columns(by, of_times, modes=fitted.n_modes is not None)
         for columns in found.written:
@@ -129,7 +110,7 @@ def machine_fits(
     The column ``time`` shows where rows are missing.
     """
     for machine in by_machine(batches, by):
-        rows = list(Following(_MachineRows(machine.batches, _named(by, machine.key)), time).batches(names))
+        rows = list(Following(RecordBatches(machine.batches, _named(by, machine.key)), time).batches(names))
         X = np.concatenate([np.empty((0, len(names))), *(batch.X for batch in rows)])
         order = RowOrder(np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)]))
         found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}

@@ -9,20 +9,19 @@ and are refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table, refuse_infinity
 from culpa.explaining.batch_explainer import BatchExplainer
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch
 from culpa.io.tables.columns import find_all, kind, to_floats
-from culpa.jobs.answers import Say, Scores, blame
-from culpa.jobs.batches import score_batch
+from culpa.jobs.answers import Say, answers, blame, scores
 
 _ROWS_TOGETHER = 1 << 16
 THE_TABLE = "the table"  # what errors call the rows: engines do not say which table a batch is from
@@ -46,6 +45,23 @@ def check_numbers(schema: pa.Schema, names: Sequence[str]) -> None:
             raise ValueError(f"column {name!r} of {THE_TABLE} contains {schema.field(name).type}, not numbers.")
 
 
+@dataclass(eq=False)
+class RecordBatches:
+    """Record batches as a table that jobs read, with rows numbered from 0; ``name`` is what errors call it."""
+
+    stream: Iterable[Any]
+    name: str = THE_TABLE
+    live: bool = False
+
+    def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
+        """All rows."""
+        done = 0
+        for batch in self.stream:
+            rows = np.arange(done, done + batch.num_rows)
+            yield Batch(rows, read_features(batch, features), {name: batch.column(name) for name in carried})
+            done += batch.num_rows
+
+
 class _Answers:
     """Answers record batches of one schema with what ``say`` says about their rows.
 
@@ -62,32 +78,27 @@ class _Answers:
                 f"order. Sort the rows and use detector.score_samples or culpa.jobs.incidents, or fit without {what}."
             )
         check_numbers(schema, fitted.columns.inputs)
-        self.fitted, self.kept = fitted, list(kept)
-        self._say, self._arrange = say, fitted.columns.stream()
+        self.fitted, self.kept, self._say = fitted, list(kept), say
         zeros = [  # a row that shows names and types of the new columns
             pa.array([0]).cast(field.type) if field.name in fitted.columns.inputs else pa.nulls(1, field.type)
             for field in schema
         ]
         answer = self._answer(pa.record_batch(zeros, names=schema.names), flagged_only=False)
-        new = list(answer.items())[len(self.kept) :]
-        self.added = [pa.field(name, _as_array(cells, None).type) for name, cells in new]
+        self.added = [pa.field(name, _as_array(answer[name], None).type) for name in list(answer)[len(self.kept) :]]
         self.schema = pa.schema([*(schema.field(name) for name in self.kept), *self.added])
         self._flagged_only = flagged_only
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The answer to the rows of a batch."""
+        if not batch.num_rows:
+            return pa.RecordBatch.from_pylist([], self.schema)
         return to_record_batch(self._answer(batch, flagged_only=self._flagged_only), self.schema)
 
     def _answer(self, batch: pa.RecordBatch, *, flagged_only: bool) -> dict[str, Any]:
-        cells = {name: batch.column(name) for name in self.kept}
-        # a detector whose table has no other columns still needs labels, which are left out again
-        carried = cells or {"row": pa.array(np.arange(batch.num_rows))}
-        X = read_features(batch, self.fitted.columns.inputs)
-        with one_blas_thread():
-            rows = Batch(np.arange(batch.num_rows), X, carried)
-            scored = score_batch(self.fitted, rows, self._arrange, THE_TABLE)
-            columns = self._say(scored, scored.anomaly if flagged_only else scored.everything)
-        return columns if cells else dict(list(columns.items())[1:])
+        rows = RecordBatches([batch])
+        (columns,) = answers(self.fitted, rows, self._say, carried=self.kept, flagged_only=flagged_only)
+        # a table that has no other columns still has labels
+        return columns if self.kept else dict(list(columns.items())[1:])
 
 
 class RecordBatchScorer(_Answers):
@@ -105,7 +116,7 @@ class RecordBatchScorer(_Answers):
     """
 
     def __init__(self, fitted: FittedDetector, schema: pa.Schema) -> None:
-        super().__init__(fitted, schema, Scores(fitted), schema.names)
+        super().__init__(fitted, schema, scores(fitted), schema.names)
 
 
 class RecordBatchExplainer(_Answers):

@@ -12,6 +12,7 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
+from culpa.jobs.batches import NOBODY, Listener
 from culpa.jobs.following import lagged
 from culpa.models import PPCA
 from culpa.monitoring.drift import Drift
@@ -40,23 +41,20 @@ def update(
     *,
     forget: float = 0.0,
     complete_only: bool = False,
-    progress: Callable[[int], None] = lambda rows: None,
-    report: Callable[[str], None] = lambda text: None,
-    note: Callable[[str], None] = lambda text: None,
+    told: Listener = NOBODY,
 ) -> Update:
     """Let a fitted detector learn from the rows of a table; ``forget`` as in `PCADetector.partial_fit`.
 
-    ``complete_only`` leaves out rows with missing cells, which otherwise are an error. ``report`` receives warnings about
-    the table and the model, ``note`` the current step once all rows have been read.
+    ``complete_only`` leaves out rows with missing cells, which otherwise are an error.
     """
     with all_or_nothing(detector) as draft:
-        done = _learn(draft, source, forget=forget, complete_only=complete_only, progress=progress)
+        done = _learn(draft, source, forget=forget, complete_only=complete_only, progress=told.rows)
         if detector.explainer().forms is not None:
-            note("compiling the explainer")
+            told.step("compiling the explainer")
             draft.explainer().compile()
     after = detector.fitted
     for text in [*done.suspicions, *_about_the_limit(done.before, after), *oddities(after, ON_THE_COMMAND_LINE)]:
-        report(text)
+        told.warning(text)
     return done.update
 
 

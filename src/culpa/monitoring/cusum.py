@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
-from culpa._core.kinds import Number
+from culpa._core.kinds import number
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.scores import HeldOutScores
@@ -58,7 +58,7 @@ def cusum(
         raise ValueError(
             "a CUSUM does not work with smooth, because smoothed rows already accumulate small faults. Fit without smooth."
         )
-    Number(at_least=10).check(run_length, "cusum")
+    number(at_least=10).check(run_length, "cusum")
     steps = normal_scores(held_out, score) - REFERENCE
     sums, level = np.empty(len(score)), 0.0
     holes = np.zeros(len(score), dtype=bool) if missing is None else missing > 0
