@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from culpa import PCADetector
 from culpa.datasets import make_plant
-from culpa.io.model_bytes import detector_to_bytes, kept_detector
+from culpa.io.model_file import detector_to_bytes, kept_detector
 from culpa.jobs import HashedPlaces, RecordBatchExplainer, RecordBatchScorer, fit_partitions
 from culpa.jobs.partitioned import Pass
 

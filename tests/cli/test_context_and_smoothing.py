@@ -73,11 +73,3 @@ def test_calibrate_does_not_offer_what_it_cannot_do(tmp_path):
     table(50).to_csv(tmp_path / "normal.csv", index=False)
     assert option.split("=")[0] not in run("calibrate", "--help").output
     assert "No such option" in run("calibrate", tmp_path / "normal.csv", option, code=2).output
-
-
-def test_model_files_from_before_lack_the_parameters(tmp_path):
-    from culpa.io.model_checks import _check_parameters
-
-    parameters = PCADetector().get_params()
-    del parameters["given"], parameters["smooth"]
-    _check_parameters(parameters, 5)

@@ -69,7 +69,7 @@ def test_pipelines_know_the_columns_in_their_own_units():
 def test_damaged_counts_are_refused(tmp_path, monkeypatch):
     detector = PCADetector().fit(ROWS)
     monkeypatch.setattr(NormalSignals, "to_array", lambda self: -np.ones((7, 12)))
-    with pytest.raises(ValueError, match="'signals' contains a negative count"):
+    with pytest.raises(ValueError, match="'signals' contains a number that is negative"):
         detector.save(tmp_path / "model.culpa")
 
 

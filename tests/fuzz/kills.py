@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from culpa.__main__ import main
-from culpa.io.model_container import unpack
+from culpa.io.model_container import read, unpack
 from culpa.io.tables import csv_cells
 from fuzz.command import run
 from fuzz.finding import must
@@ -126,5 +126,5 @@ def _content(path):
     """Bytes, or what a model file holds, because the order of the parts of its container varies; no time of creation."""
     if path.suffix != ".model":
         return re.sub(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC", b"", path.read_bytes())
-    arrays, header = unpack(path)
+    arrays, header = unpack(read(path))
     return header, {name: array.tobytes() for name, array in arrays.items()}

@@ -228,7 +228,7 @@ def test_fit_and_update_learn_no_pairs_across_a_hole(tmp_path, options):
 def test_machines_restart_at_holes():
     import pyarrow as pa
 
-    from culpa.io.model_bytes import detector_from_bytes
+    from culpa.io.model_file import detector_from_bytes
     from culpa.jobs.machines import machine_fits
 
     table = with_hole(plant(300, 0), 150).assign(machine="m")

@@ -1,32 +1,29 @@
 """Model files: a fitted detector as safetensors (plain arrays) with a JSON header. Loading runs no code from the file.
 
 The header says what the file is and what its arrays mean, and a checksum covers both (`culpa.io.model_container`).
-`culpa.io.model_writing` turns a detector into header and arrays, and `culpa.io.model_reading` does the reverse. Everything
-in a file is checked before it is used: types, sizes and shapes (`culpa.io.model_checks`), and whether the numbers can be a
-model (`culpa.io.model_values`). A damaged or forged file is rejected with one sentence.
+`culpa.io.model_parts` turns a detector into header and arrays and back. Everything in a file is checked before it is used:
+each field of the header (`culpa.io.model_header`), and each array by its description (`culpa.io.model_arrays`). A damaged
+or forged file is rejected with one sentence.
 """
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from culpa._core.files import write_whole
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.io.model_checks import ModelFileError
-from culpa.io.model_container import pack, unpack
-from culpa.io.model_reading import detector_from
-from culpa.io.model_writing import arrays_of, header_of
+from culpa.io.model_container import ModelFileError, pack, read, unpack
+from culpa.io.model_header import header_of
+from culpa.io.model_parts import arrays_of, detector_from
+
+_KEPT = 4  # detectors that a process keeps, because it gets many partitions of one job
 
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
     """Write a fitted detector, if `load` can read it; the file appears under its name only when it is complete."""
-    arrays, header = arrays_of(fitted), header_of(fitted)
-    try:
-        detector_from(arrays, json.loads(json.dumps(header)))
-    except ModelFileError as error:
-        raise ValueError(f"the detector cannot be saved, because nobody could load the file: {error}") from None
-    content = pack(arrays, header)
+    content = detector_to_bytes(fitted)
     with write_whole(Path(path), force=True) as file:
         file.write(content)
 
@@ -48,7 +45,28 @@ def load(path: str | Path) -> PCADetector:
 def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
     """The detector in a model file, and the checked header that describes it."""
     try:
-        arrays, header = unpack(Path(path))
+        arrays, header = unpack(read(Path(path)))
         return detector_from(arrays, header), header
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
+
+
+def detector_to_bytes(fitted: FittedDetector) -> bytes:
+    """The content of the model file of a detector, with the explainer that it has compiled."""
+    arrays, header = arrays_of(fitted), header_of(fitted)
+    try:
+        detector_from(arrays, json.loads(json.dumps(header)))
+    except ModelFileError as error:
+        raise ValueError(f"the detector cannot be saved, because nobody could load the file: {error}") from None
+    return pack(arrays, header)
+
+
+def detector_from_bytes(content: bytes) -> PCADetector:
+    """The detector in a model file; like `culpa.load`, it runs no code from the file."""
+    return detector_from(*unpack(content))
+
+
+@lru_cache(maxsize=_KEPT)
+def kept_detector(content: bytes) -> PCADetector:
+    """The same, once for each process."""
+    return detector_from_bytes(content)

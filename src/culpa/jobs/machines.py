@@ -19,7 +19,7 @@ from culpa._core.validation import Table
 from culpa._core.warning import without_warnings
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.io.model_bytes import detector_from_bytes, detector_to_bytes
+from culpa.io.model_file import detector_from_bytes, detector_to_bytes
 from culpa.jobs.batches import joined
 from culpa.jobs.following import Following
 from culpa.jobs.incident_stream import incident_schema, incidents

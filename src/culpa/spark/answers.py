@@ -8,7 +8,7 @@ import numpy as np
 
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.io.model_bytes import detector_to_bytes, kept_detector
+from culpa.io.model_file import detector_to_bytes, kept_detector
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
 from culpa.spark.frames import DataFrame, check_features, map_arrow, require_pyspark, stand_in_schema, struct_of
 

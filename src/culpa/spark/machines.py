@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from culpa.detecting.detector import PCADetector
-from culpa.io.model_bytes import detector_to_bytes, kept_detector
+from culpa.io.model_file import detector_to_bytes, kept_detector
 from culpa.jobs.batches import joined
 from culpa.jobs.machines import (
     FIT_COLUMNS,
@@ -70,7 +70,7 @@ def fit_many(
 
     The answer has the columns ``by``, the model file (``model``), the number of rows, the limit, and an error where a
     machine has no model, for example because it has too few rows. ``time`` orders the rows. `score_many` scores by these
-    models, and `culpa.io.model_bytes.detector_from_bytes` reads one of them.
+    models, and `culpa.io.model_file.detector_from_bytes` reads one of them.
     """
     require_pyspark()
     keys = key_names(df, by)
