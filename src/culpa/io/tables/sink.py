@@ -4,10 +4,10 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,37 @@ import pyarrow.types as types
 from culpa._core.files import write_whole
 from culpa._core.output import is_closed, write_all
 from culpa.io.tables.columns import plain, without_zeros
-from culpa.io.tables.csv_line import CsvLine
 from culpa.io.tables.table import TableError
 
 _NUMBER = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?$"  # which is no formula, whatever its sign
+_NUMPY_KINDS = {"double": np.float64, "int64": np.int64, "bool": np.bool_}  # of Arrow's types
+_BYTES = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 
 
-class Sink(Protocol):
+class Sink:
     """Takes columns of equal length, batch by batch: Arrow arrays, NumPy arrays or lists."""
 
-    def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows.
+    def __init__(self, file: Any, flush: bool) -> None:
+        self.file, self.flush = file, flush
 
-        A sink may also have a method ``declare``, which takes the Arrow schema of all rows before the first of them.
-        """
+    def declare(self, schema: Any) -> None:
+        """The types of all columns as an Arrow schema, whatever the first batch holds; some formats have no types."""
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+        self._write(columns)
+        if self.flush:
+            self.file.flush()
+
+    def _write(self, columns: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what ends a file."""
+
+    def abandon(self) -> None:
+        """Close without writing the end, which would make half a file look whole."""
 
 
 @contextmanager
@@ -46,109 +62,191 @@ def open_sink(
             raise TableError("standard output is closed. Name a file with -o.")
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
             raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
-        with _finished(_make(kind, sys.stdout.buffer, flush=flush)) as sink:
-            yield _Disarmed(sink) if escape and kind == "csv" else sink
-        sys.stdout.buffer.flush()
-        return
-    with write_whole(path, force=force) as file, _finished(_make(kind, file, flush=flush)) as sink:
-        yield _Disarmed(sink) if escape and kind == "csv" else sink
+    with nullcontext(sys.stdout.buffer) if path is None else write_whole(path, force=force) as file:
+        sink = {"ndjson": _Ndjson, "csv": _Csv, "parquet": _Parquet, "arrow": _Arrow}[kind](file, flush)
+        sink.escape = escape
+        try:
+            yield sink
+        except BaseException:
+            sink.abandon()
+            raise
+        sink.close()
+        if path is None:
+            file.flush()
 
 
-@contextmanager
-def _finished(sink: "_Arrow | _Ndjson") -> Iterator[Sink]:
-    try:
-        yield sink
-    except BaseException:
-        sink.abandon()
-        raise
-    sink.close()
+class _Typed(Sink):
+    """Formats with types of columns: those that were declared, or else those of the first batch."""
 
-
-_BYTES = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
-
-
-def _make(kind: str, file: Any, *, flush: bool) -> "_Arrow | _Ndjson":
-    if kind == "ndjson":
-        return _Ndjson(file, flush)
-    if kind == "csv":
-        return _Csv(file, _open_csv, flush)
-    return _Arrow(file, {"parquet": _open_parquet, "arrow": _open_arrow}[kind], flush)
-
-
-class _Arrow:
-    """Parquet, Arrow and CSV through pyarrow. Types are those that were declared, or else those of the first batch."""
-
-    def __init__(self, file: Any, start: Callable[[Any, Any], Any], flush: bool) -> None:
-        self.file, self.start, self.flush = _Gate(file), start, flush
-        self.writer: Any = None
-        self.schema: Any = None
-        self.unseen: set[str] = set()  # columns whose type is not known, because the first batch had no cell in them
+    schema: Any = None
+    begun = False
+    unseen: Collection[str] = ()  # columns whose type is not known, because the first batch had no cell in them
 
     def declare(self, schema: Any) -> None:
-        """Types of the columns, whatever the first batch holds."""
-        if self.writer is None:
-            self.schema = schema
+        self.schema = self.schema if self.begun else schema
 
-    def write(self, columns: Mapping[str, Any]) -> None:
-        if self.writer is None:
-            self._begin(self._first(columns))
+    def _write(self, columns: Mapping[str, Any]) -> None:
+        if not self.begun:
+            batch, self.begun = self._first(columns), True
+            self.schema = batch.schema
+        elif new := columns.keys() - set(self.schema.names):
+            raise TableError(
+                f"column {min(new)!r} is not in the first rows, which this format cannot store. Write NDJSON instead."
+            )
         else:
-            self._go_on(columns)
-        if self.flush:
-            self.file.flush()
+            batch = pa.RecordBatch.from_arrays(
+                [self._cells(columns, field) for field in self.schema], schema=self.schema
+            )
+        try:
+            self._put(batch)
+        except pa.ArrowException as error:
+            raise self._unwritten(batch, error) from None
 
-    def _first(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of the first batch, with their types for good."""
-        if self.schema is not None:
-            return {field.name: self._cells(columns, field) for field in self.schema}
-        arrays = {name: _array(cells, name) for name, cells in columns.items()}
+    def _first(self, columns: Mapping[str, Any]) -> Any:
+        """The first batch, with types for good: every writer can take them, and later batches can keep them."""
+        known = {} if self.schema is None else {field.name: field for field in self.schema}
+        arrays = {
+            name: self._cells(columns, known[name]) if name in known else _array(columns[name], name)
+            for name in dict.fromkeys((*known, *columns))
+        }
         self.unseen = {name for name, array in arrays.items() if types.is_null(array.type)}
-        return {name: _settled(array) for name, array in arrays.items()}
+        return pa.RecordBatch.from_pydict(
+            {name: array.cast(pa.string()) if name in self.unseen else array for name, array in arrays.items()}
+        )
 
     def _cells(self, columns: Mapping[str, Any], field: Any) -> Any:
         """The cells of a column as its type; a column that is not there is missing throughout."""
         if field.name not in columns:
-            n = len(next(iter(columns.values())))
-            return pa.nulls(n, field.type)
-        array = _array(columns[field.name], field.name)
-        is_text = types.is_string(array.type) or types.is_large_string(array.type)
-        if field.name in self.unseen and not (is_text or types.is_null(array.type)):
-            raise _changed(field.name, "unknown, because the first rows have no cell in it,", array.type)
-        return _fit(array, field)
-
-    def _begin(self, arrays: Mapping[str, Any]) -> None:
-        batch = pa.RecordBatch.from_pydict(dict(arrays))
-        self.schema = batch.schema
-        try:
-            self.writer = self.start(self.file, self.schema)
-        except pa.ArrowException as error:
-            raise self._unwritten(batch, error) from None
-        self._write_batch(batch)
-
-    def _go_on(self, columns: Mapping[str, Any]) -> None:
-        if new := columns.keys() - set(self.schema.names):
-            raise TableError(
-                f"column {min(new)!r} is not in the first rows, which this format cannot store. Write NDJSON instead."
-            )
-        arrays = [self._cells(columns, field) for field in self.schema]
-        self._write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
-
-    def _write_batch(self, batch: Any) -> None:
-        try:
-            self.writer.write_batch(batch)
-        except pa.ArrowException as error:
-            raise self._unwritten(batch, error) from None
+            return pa.nulls(len(next(iter(columns.values()))), field.type)
+        array, before = _array(columns[field.name], field.name), field.type
+        if field.name in self.unseen and not (_is_text(array.type) or types.is_null(array.type)):
+            before = "unknown, because the first rows have no cell in it,"
+        else:
+            with suppress(pa.ArrowException):
+                return array if array.type == field.type else array.cast(field.type)
+        raise TableError(
+            f"column {field.name!r} changes its type from {before} to {array.type}, which this format cannot store. "
+            "Write NDJSON instead."
+        )
 
     def _unwritten(self, batch: Any, error: Exception) -> TableError:
         """An error that names the column of a batch that cannot be written."""
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            alone = pa.RecordBatch.from_arrays([array], names=[name])
+            alone = type(self)(io.BytesIO(), False)
             try:
-                with self.start(_Gate(io.BytesIO()), alone.schema) as writer:
-                    writer.write_batch(alone)
+                alone._put(pa.RecordBatch.from_arrays([array], names=[name]))
+                alone.close()
             except pa.ArrowException:
                 return _not_storable(name, array.type)
         return TableError(" ".join(str(error).split())[:200])
+
+    def _put(self, batch: Any) -> None:
+        """Write a batch."""
+        raise NotImplementedError
+
+
+class _Csv(_Typed):
+    """CSV. Times are written as precisely as those of their batch need, or as the texts that they are."""
+
+    escape = False
+    line: Callable[[Mapping[str, Any]], bytes | None] | None = None  # writes answers to single lines
+
+    def declare(self, schema: Any) -> None:
+        names = [(_disarmed_name if self.escape else str)(name) for name in schema.names]
+        super().declare(
+            pa.schema([(name, t) for name, t in zip(names, schema.types, strict=True) if not types.is_temporal(t)])
+        )
+
+    def _write(self, columns: Mapping[str, Any]) -> None:
+        if self.escape:
+            columns = {_disarmed_name(name): _disarmed(_array(cells, name)) for name, cells in columns.items()}
+        if self.line is not None and (line := self.line(columns)) is not None:
+            write_all(self.file, line)
+        else:
+            super()._write(columns)
+
+    def _first(self, columns: Mapping[str, Any]) -> Any:
+        batch = super()._first(columns)
+        self.unseen = ()  # their cells are texts in any case
+        return batch.select(list(columns))
+
+    def _put(self, batch: Any) -> None:
+        import pyarrow.csv as pa_csv
+
+        content, options = io.BytesIO(), pa_csv.WriteOptions(include_header=self.line is None)
+        arrays = [without_zeros(array) for array in batch.columns]
+        pa_csv.write_csv(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), content, options)
+        self.line = self.line or CsvLine(batch.schema)
+        write_all(self.file, content.getvalue())
+
+
+class CsvLine:
+    """Writes single rows of tables whose columns are numbers, flags or texts, as pyarrow does.
+
+    Lines of a pipe are answered one by one. A table of one row would take longer than everything else about such an answer.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._columns = [(field.name, _NUMPY_KINDS.get(str(field.type))) for field in schema]
+        self._is_plain = all(str(field.type) in (*_NUMPY_KINDS, "string") for field in schema)
+
+    def __call__(self, columns: Mapping[str, Any]) -> bytes | None:
+        """The line; ``None`` if there is other than one row, or if the types are not those of the schema."""
+        if not self._is_plain:
+            return None
+        cells = [_only_cell(columns[name], kind) for name, kind in self._columns if name in columns]
+        if any(cell is ... for cell in cells) or len(cells) != len(columns) or len(cells) != len(self._columns):
+            return None
+        at = [i for i, cell in enumerate(cells) if isinstance(cell, float)]
+        numbers = pa.array([cells[i] for i in at], pa.float64(), from_pandas=True)  # NaN is a missing cell
+        for i, text in zip(at, numbers.cast(pa.string()).to_pylist(), strict=True):
+            cells[i] = text
+        return (",".join("" if cell is None else cell for cell in cells) + "\n").encode()
+
+
+def _only_cell(column: Any, kind: Any) -> Any:
+    """The only cell: a float, or the text of anything else; ``None`` if it is missing, ``...`` if it is not plain."""
+    if len(column) != 1:
+        return ...
+    if kind is None:
+        cell = column[0].as_py() if isinstance(column, pa.Array) else column[0]
+        quoted = '"' + cell.replace('"', '""') + '"' if isinstance(cell, str) else ...
+        return None if cell is None else quoted
+    if not isinstance(column, np.ndarray) or column.dtype != kind:
+        return ...
+    return column.item() if kind is np.float64 else str(column.item()).lower()
+
+
+def _disarmed_name(name: str) -> str:
+    """With an apostrophe, if a spreadsheet would take the name for a formula."""
+    return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def _disarmed(array: Any) -> Any:
+    """The same for texts."""
+    import pyarrow.compute as pc
+
+    if not _is_text(array.type):
+        return array
+    armed = pc.and_not(pc.match_substring_regex(array, "^[=+@\\t\\r-]"), pc.match_substring_regex(array, _NUMBER))
+    marked = pc.binary_join_element_wise(pa.scalar("'", array.type), array, pa.scalar("", array.type))
+    return pc.if_else(armed, marked, array)
+
+
+class _Binary(_Typed):
+    """Formats with a writer, which ends them."""
+
+    writer: Any = None
+
+    def __init__(self, file: Any, flush: bool) -> None:
+        super().__init__(_Gate(file), flush)
+
+    def _open(self, schema: Any) -> Any:
+        raise NotImplementedError
+
+    def _put(self, batch: Any) -> None:
+        self.writer = self.writer or self._open(batch.schema)
+        self.writer.write_batch(batch)
 
     def close(self) -> None:
         if self.writer is not None:
@@ -156,70 +254,23 @@ class _Arrow:
         self.file.shut = True  # the underlying file may be closed before this one is deleted
 
     def abandon(self) -> None:
-        """Close without writing the end, which would make half a file look whole."""
         self.file.shut = True
         self.close()
 
 
-class _Csv(_Arrow):
-    """CSV. Times are written as precisely as those of their batch need, or as the texts that they are."""
+class _Parquet(_Binary):
+    def _open(self, schema: Any) -> Any:
+        import pyarrow.parquet as pq
 
-    def declare(self, schema: Any) -> None:
-        """Types of the columns, except for times."""
-        super().declare(pa.schema([field for field in schema if not types.is_temporal(field.type)]))
-
-    def _first(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        declared = {} if self.schema is None else {field.name: field for field in self.schema}
-        self.unseen = set()  # whose cells are texts in any case
-        return {
-            name: self._cells(columns, declared[name]) if name in declared else _settled(_array(cells, name))
-            for name, cells in columns.items()
-        }
-
-    def _begin(self, arrays: Mapping[str, Any]) -> None:
-        self.types = pa.schema([(name, array.type) for name, array in arrays.items()])
-        super()._begin({name: without_zeros(array) for name, array in arrays.items()})
-        self._line = CsvLine(self.schema)  # for answers to single lines
-        self._old: list[Any] = []  # writers of other types of times, which would close the file if they were deleted
-
-    def _go_on(self, columns: Mapping[str, Any]) -> None:
-        if (line := self._line(columns)) is not None:
-            self.file.write(line)
-            return
-        arrays = [without_zeros(self._cells(columns, field)) for field in self.types]
-        batch = pa.RecordBatch.from_arrays(arrays, names=self.types.names)
-        if batch.schema != self.schema:
-            self._old.append(self.writer)
-            self.schema, self.writer = batch.schema, _open_csv(self.file, batch.schema, header=False)
-        self._write_batch(batch)
+        # measured numbers hardly repeat, so dictionary encoding would cost time and save nothing
+        texts = [field.name for field in schema if types.is_string(field.type)]
+        return pq.ParquetWriter(self.file, schema, use_dictionary=texts or False)
 
 
-class _Disarmed:
-    """Puts an apostrophe before names and texts that a spreadsheet would take for formulas."""
-
-    def __init__(self, sink: Any) -> None:
-        self.sink = sink
-
-    def declare(self, schema: Any) -> None:
-        self.sink.declare(pa.schema([field.with_name(_disarmed_name(field.name)) for field in schema]))
-
-    def write(self, columns: Mapping[str, Any]) -> None:
-        self.sink.write({_disarmed_name(name): _disarmed(_array(cells, name)) for name, cells in columns.items()})
-
-
-def _disarmed_name(name: str) -> str:
-    return f"'{name}" if name.startswith(_FORMULA) else name
-
-
-def _disarmed(array: Any) -> Any:
-    import pyarrow.compute as pc
-
-    if not (types.is_string(array.type) or types.is_large_string(array.type)):
-        return array
-    armed = pc.and_not(pc.match_substring_regex(array, "^[=+@\\t\\r-]"), pc.match_substring_regex(array, _NUMBER))
-    return pc.if_else(
-        armed, pc.binary_join_element_wise(pa.scalar("'", array.type), array, pa.scalar("", array.type)), array
-    )
+class _Arrow(_Binary):
+    def _open(self, schema: Any) -> Any:
+        seekable = self.file.file is not sys.stdout.buffer
+        return pa.ipc.new_file(self.file, schema) if seekable else pa.ipc.new_stream(self.file, schema)
 
 
 class _Gate(io.RawIOBase):
@@ -241,29 +292,17 @@ class _Gate(io.RawIOBase):
             self.file.flush()
 
 
-class _Ndjson:
+class _Ndjson(Sink):
     """One JSON object per row; a cell that is ``...`` is left out of its row."""
 
-    def __init__(self, file: Any, flush: bool) -> None:
-        self.file, self.flush = file, flush
-
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def _write(self, columns: Mapping[str, Any]) -> None:
         lists = [_to_list(cells, name) for name, cells in columns.items()]
-        names = list(columns)
         lines = [
-            _json({name: cell for name, cell in zip(names, cells, strict=True) if cell is not ...})
+            _json({name: cell for name, cell in zip(columns, cells, strict=True) if cell is not ...})
             for cells in zip(*lists, strict=True)
         ]
         if lines:
             write_all(self.file, ("\n".join(lines) + "\n").encode())
-        if self.flush:
-            self.file.flush()
-
-    def close(self) -> None:
-        """Nothing to finish."""
-
-    def abandon(self) -> None:
-        """Nothing to finish."""
 
 
 def _json(record: dict[str, Any]) -> str:
@@ -275,25 +314,6 @@ def _json(record: dict[str, Any]) -> str:
             name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in record.items()
         }
         return json.dumps(plain, ensure_ascii=False, default=str)
-
-
-def _open_csv(file: Any, schema: Any, *, header: bool = True) -> Any:
-    import pyarrow.csv as pa_csv
-
-    return pa_csv.CSVWriter(file, schema, write_options=pa_csv.WriteOptions(include_header=header))
-
-
-def _open_parquet(file: Any, schema: Any) -> Any:
-    import pyarrow.parquet as pq
-
-    # measured numbers hardly repeat, so dictionary encoding would cost time and save nothing
-    texts = [field.name for field in schema if types.is_string(field.type)]
-    return pq.ParquetWriter(file, schema, use_dictionary=texts or False)
-
-
-def _open_arrow(file: Any, schema: Any) -> Any:
-    seekable = file.file is not sys.stdout.buffer
-    return pa.ipc.new_file(file, schema) if seekable else pa.ipc.new_stream(file, schema)
 
 
 def _array(cells: Any, name: str = "") -> Any:
@@ -308,24 +328,8 @@ def _array(cells: Any, name: str = "") -> Any:
         ) from None
 
 
-def _settled(array: Any) -> Any:
-    """Types that every writer can take, and that later batches can keep."""
-    return array.cast(pa.string()) if types.is_null(array.type) else array
-
-
-def _fit(array: Any, field: Any) -> Any:
-    if array.type == field.type:
-        return array
-    try:
-        return array.cast(field.type)
-    except pa.ArrowException:
-        raise _changed(field.name, field.type, array.type) from None
-
-
-def _changed(name: str, before: Any, after: Any) -> TableError:
-    return TableError(
-        f"column {name!r} changes its type from {before} to {after}, which this format cannot store. Write NDJSON instead."
-    )
+def _is_text(type: Any) -> bool:
+    return bool(types.is_string(type) or types.is_large_string(type))
 
 
 def _not_storable(name: str, type: Any) -> TableError:
