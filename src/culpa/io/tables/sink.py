@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,18 @@ _BYTES = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 
 
-class Sink:
+class Sink(Protocol):
     """Takes columns of equal length, batch by batch: Arrow arrays, NumPy arrays or lists."""
 
-    def __init__(self, file: Any, flush: bool) -> None:
-        self.file, self.flush = file, flush
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+
+
+class _Sink:
+    """What formats have in common."""
+
+    def __init__(self, file: Any, flush: bool, *, escape: bool = False) -> None:
+        self.file, self.flush, self.escape = file, flush, escape
 
     def declare(self, schema: Any) -> None:
         """The types of all columns as an Arrow schema, whatever the first batch holds; some formats have no types."""
@@ -63,8 +70,9 @@ def open_sink(
         if kind in ("parquet", "arrow") and sys.stdout.isatty():
             raise TableError(f"{kind} cannot be shown on a terminal. Write to a file with -o, or use --format csv.")
     with nullcontext(sys.stdout.buffer) if path is None else write_whole(path, force=force) as file:
-        sink = {"ndjson": _Ndjson, "csv": _Csv, "parquet": _Parquet, "arrow": _Arrow}[kind](file, flush)
-        sink.escape = escape
+        sink: _Sink = {"ndjson": _Ndjson, "csv": _Csv, "parquet": _Parquet, "arrow": _Arrow}[kind](
+            file, flush, escape=escape
+        )
         try:
             yield sink
         except BaseException:
@@ -75,7 +83,7 @@ def open_sink(
             file.flush()
 
 
-class _Typed(Sink):
+class _Typed(_Sink):
     """Formats with types of columns: those that were declared, or else those of the first batch."""
 
     schema: Any = None
@@ -148,7 +156,6 @@ class _Typed(Sink):
 class _Csv(_Typed):
     """CSV. Times are written as precisely as those of their batch need, or as the texts that they are."""
 
-    escape = False
     line: Callable[[Mapping[str, Any]], bytes | None] | None = None  # writes answers to single lines
 
     def declare(self, schema: Any) -> None:
@@ -238,7 +245,7 @@ class _Binary(_Typed):
 
     writer: Any = None
 
-    def __init__(self, file: Any, flush: bool) -> None:
+    def __init__(self, file: Any, flush: bool, *, escape: bool = False) -> None:
         super().__init__(_Gate(file), flush)
 
     def _open(self, schema: Any) -> Any:
@@ -292,7 +299,7 @@ class _Gate(io.RawIOBase):
             self.file.flush()
 
 
-class _Ndjson(Sink):
+class _Ndjson(_Sink):
     """One JSON object per row; a cell that is ``...`` is left out of its row."""
 
     def _write(self, columns: Mapping[str, Any]) -> None:
