@@ -320,3 +320,14 @@ def test_fits_are_deterministic(plant):
     first, again = (PCADetector(modes="auto").fit(plant.normal[:900]) for _ in range(2))
     assert first.limit_ == again.limit_
     np.testing.assert_array_equal(first.score_samples(plant.new), again.score_samples(plant.new))
+
+
+def test_one_mode_is_not_explained_by_retraining():
+    """Its score is measured in units of the mode's limit, and values of retrained PCAs would not add up to it."""
+    X = np.random.default_rng(0).normal(size=(300, 1)) + 0.3 * np.random.default_rng(1).normal(size=(300, 4))
+    detector = PCADetector(modes=1, statistic="spe").fit(X)
+    with pytest.raises(ValueError, match="game='retraining' is not available for a detector with modes"):
+        detector.explain(X[:2], game="retraining")
+    for game in ("conditional", "interventional", "minimal"):
+        why = detector.explain(X[:2], game=game)
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, detector.fitted.score(X[:2]))

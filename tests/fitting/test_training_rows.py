@@ -123,3 +123,31 @@ def test_recent_levels_do_not_depend_on_batches(monkeypatch):
     for piece in np.split(rows, [1, 2500, 2600, 2601, 4000, 4999]):
         gathered.add(InOrder(piece))
     assert (gathered.taught(fitted).recent.averages == fitted.recent.averages).all()
+
+
+def test_batches_may_come_in_one_buffer():
+    rows, buffer = make_plant(n_normal=2000).normal, np.empty((400, 12))
+
+    def batches():
+        for piece in np.split(rows, 5):
+            buffer[:] = piece
+            yield buffer
+
+    blocks = BlockMoments.of(rows)
+    one, other = (PCADetector().fit_moments(blocks, batches=these).fitted for these in (batches(), [rows]))
+    for name in ("consistency", "recent"):
+        own, expected = getattr(one, name).to_arrays(), getattr(other, name).to_arrays()
+        for key, array in expected.items():
+            np.testing.assert_allclose(own[key], array, rtol=1e-9)
+
+
+def test_updates_go_on_from_recent_levels():
+    """However few rows the last of them has."""
+    rows = make_plant(n_normal=6000).normal
+    rows[3000:] += rows.std(axis=0)
+    detector = PCADetector().fit(rows[:5900])
+    for piece in np.split(rows[5900:], [60, 99]):
+        detector.partial_fit(piece)
+    model = detector.fitted.model
+    expected = Recent.none(12).then(model.standardise(rows))
+    np.testing.assert_allclose(detector.fitted.recent.averages, expected.averages, atol=1e-5)

@@ -36,7 +36,7 @@ class TrainingRows:
         """The next rows."""
         X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         self._signals.add(X[:, : self._n_columns])
-        self._last = [*self._last, InOrder(X[-SETTLED:], missing[-SETTLED:])]
+        self._last = [*self._last, InOrder(X[-SETTLED:].copy(), missing[-SETTLED:])]
         while sum(len(part.rows) for part in self._last[1:]) >= SETTLED:
             self._last = self._last[1:]
         wanted = self._wanted(X.shape[1])
@@ -44,7 +44,7 @@ class TrainingRows:
         for part in map(InOrder, np.split(X, ends), np.split(missing, ends)):
             piece = self._n_rows // self._size
             if len(part.rows) and piece in wanted:
-                self._pieces.setdefault(piece, []).append(part)
+                self._pieces.setdefault(piece, []).append(InOrder(part.rows.copy(), part.missing))
             self._n_rows += len(part.rows)
         return self
 

@@ -28,6 +28,7 @@ from culpa.fitting.training_rows import TrainingRows
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
+from culpa.ranking.recent import SETTLED
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -82,12 +83,15 @@ def learn_more(
     if fitted is None:
         return updated
     if held is None:
-        updated = _joined(fitted, updated)
+        updated = _joined(fitted, updated, rows)
     return replace(updated, units={**updated.units, **fitted.units}, reading=fitted.reading)
 
 
-def _joined(fitted: FittedDetector, updated: FittedDetector) -> FittedDetector:
+def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> FittedDetector:
     """What only the new rows showed, after what the earlier ones showed; stretches of these go on to count."""
+    if fitted.recent is not None:
+        before = fitted.recent.rescaled(fitted.model, updated.model)
+        updated = replace(updated, recent=before.then(updated.model.standardise(rows[-SETTLED:])))
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     return replace(updated, consistency=fitted.consistency or updated.consistency)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.models.fitted_model import FittedModel
 from culpa.models.normal_range import NormalRange
 
 _WINDOWS = (30.0, 300.0)  # rows that the averages rest on
@@ -75,6 +76,11 @@ class Recent:
         against = np.sqrt(normal.reach**2 + strayed**2 + away**2 / (normal.n + 1))
         none = np.where(np.isnan(away), np.nan, 0.0)
         return np.asarray(np.divide(np.abs(away), against, out=none, where=against > 0))
+
+    def rescaled(self, before: FittedModel, after: FittedModel) -> Self:
+        """The same where a new model standardises differently."""
+        factor, shift = before.scale / after.scale, (before.centre - after.centre) / after.scale
+        return replace(self, averages=self.averages * factor + shift, farthest=self.farthest * factor)
 
     def of_features(self, at: NDArray[np.intp]) -> Self:
         """The same for some features."""

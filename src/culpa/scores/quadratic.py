@@ -75,6 +75,8 @@ class QuadraticScore(Score):
                 "game='retraining' explains reconstruction errors of all features: "
                 "use score='spe' or 'mse' without features."
             )
+        if model.mode_units:  # in which the score is measured, unlike that of a PCA
+            raise ValueError("game='retraining' is not available for a detector with modes: use game='conditional'.")
         if self.gaussian.tail:
             raise ValueError(
                 "game='retraining' retrains a PCA, which a Student model is not: use game='conditional' or "
