@@ -23,7 +23,7 @@ from culpa._core.json_values import as_typed
 from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
 from culpa.io.tables import Batch, Options, open_source
-from culpa.io.tables.missing import Missing
+from culpa.io.tables.numbers import Missing
 from culpa.jobs import Listener, fit, fitting
 from culpa.models import Moments
 from culpa.monitoring.fill_values import Codes, Ends, is_code

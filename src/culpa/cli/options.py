@@ -139,7 +139,7 @@ class TableOptions(ReadingOptions):
 
     def inputs(self) -> list[Path | None]:
         """The tables, too."""
-        from culpa.io.tables.several import expand
+        from culpa.io.tables.formats import expand
 
         return [*super().inputs(), *expand(self.table)]
 
@@ -160,7 +160,7 @@ class ColumnOptions:
         """The names of the columns to learn from: at least two. Those that ``parameters`` name are not left out."""
         from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
-        from culpa.io.tables.unusable import as_long
+        from culpa.io.tables.problems import as_long
 
         known = source.columns()
         wanted, dropped, carried = (

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from culpa.io.tables.columns import check_numeric, find_for_model, kind, to_matrix
-from culpa.io.tables.missing import Missing
+from culpa.io.tables.numbers import Missing
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.table import Batch, Column, FileTable, TableError
 

@@ -14,10 +14,9 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa._core.words import split_list
-from culpa.io.tables.missing import Missing
-from culpa.io.tables.problems import Problem, TableProblems, all_problems, wrong_columns
+from culpa.io.tables.numbers import Missing
+from culpa.io.tables.problems import Problem, TableProblems, all_problems, as_long, as_no_table, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
-from culpa.io.tables.unusable import as_long, as_no_table
 
 _TEXTS = (
     *(types.is_string, types.is_large_string, types.is_string_view),

@@ -14,14 +14,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from culpa.io.reading import Options
-from culpa.io.tables import dialect
 from culpa.io.tables.lines import (
     UNCLOSED,
     UNREADABLE,
     WHITESPACE,
     Lines,
     cut_line_at_blanks,
+    decode,
+    detect_delimiter,
     is_blank,
+    lines_of,
     mark_of,
     rows_of,
     wrong_encoding,
@@ -167,7 +169,7 @@ class CsvCells:
         said = re.match(r"sep=(.)\r?\n", text)
         self._said, self._text = bool(said), text[said.end() :] if said else text
         given = options.delimiter or (said[1] if said else None)
-        self.delimiter = given or dialect.detect_delimiter(self._text)
+        self.delimiter = given or detect_delimiter(self._text)
         usual = "\t" if path is not None and path.suffix.lower() == ".tsv" else ","
         if given is None and self.delimiter != usual:
             what = "blanks" if self.delimiter == WHITESPACE else repr(self.delimiter)
@@ -175,7 +177,7 @@ class CsvCells:
 
     def head(self, *, whole: bool = False) -> list[list[str]]:
         """The cells of the first lines that are not blank, or with ``whole`` of all that were looked at for marks."""
-        lines = dialect.lines_of(self._text)
+        lines = lines_of(self._text)
         if whole and not re.search(rf'(?:^|[\n\r"]|{re.escape(self.delimiter)})[ +-]*\d*[.,]\d', self._text):
             return []  # no cell begins like a number with a mark
         lines = [line for line in lines[: None if whole else _HEAD] if line.strip()]
@@ -228,7 +230,7 @@ class CsvCells:
                 sample = read(_SAMPLE + 1)
             complete, sample = len(sample) <= _SAMPLE, sample[:_SAMPLE]
         self._sample_is_all = complete
-        return dialect.decode(sample, self.encoding, self.name, complete=complete, live=self.live)
+        return decode(sample, self.encoding, self.name, complete=complete, live=self.live)
 
     @contextmanager
     def _stream(self) -> Iterator[Callable[[int], bytes]]:

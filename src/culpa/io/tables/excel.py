@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from culpa.io.reading import Options
-from culpa.io.tables.cells import as_text
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.numbers import Spelling
-from culpa.io.tables.table import TableError
+from culpa.io.tables.table import TableError, as_text
 
 _ROWS = 1 << 13  # rows at a time
 _HEAD = 400  # rows looked at

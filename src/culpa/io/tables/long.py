@@ -20,8 +20,7 @@ from culpa._core.words import span
 from culpa.io.reading import UNIT_OF, Options
 from culpa.io.tables.columns import find, find_for_model, take_as_missing, to_floats
 from culpa.io.tables.columns import kind as kind_of
-from culpa.io.tables.missing import KNOWN, Missing
-from culpa.io.tables.numbers import Spelling
+from culpa.io.tables.numbers import KNOWN, Missing, Spelling
 from culpa.io.tables.qualities import Judge
 from culpa.io.tables.table import LARGEST, Batch, Column, Source, Stage, TableError
 from culpa.io.tables.text_table import TextTable

@@ -11,8 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from culpa.io.reading import Options
-from culpa.io.tables.cells import Cells
-from culpa.io.tables.table import TableError
+from culpa.io.tables.table import Cells, TableError
 
 _SPACES = " '\u00a0\u202f’"  # group thousands and mean nothing else
 

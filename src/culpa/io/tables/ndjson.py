@@ -17,7 +17,7 @@ import numpy as np
 
 from culpa.io.reading import Options
 from culpa.io.tables.columns import near_miss
-from culpa.io.tables.missing import KNOWN, Missing
+from culpa.io.tables.numbers import KNOWN, Missing
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.table import LARGEST, Batch, Column, FileTable, TableError
 

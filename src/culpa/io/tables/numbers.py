@@ -1,5 +1,6 @@
-"""Texts as numbers."""
+"""Texts as numbers, and what means a missing cell: texts such as 'Bad Input', and numbers such as -9999."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,9 +13,73 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from culpa._core.types import Floats
-from culpa.io.tables import dialect
-from culpa.io.tables.missing import Missing
 from culpa.io.tables.table import LARGEST
+
+# what historians write in place of a reading
+_STATES = re.split(
+    r"\|",
+    "Bad Input|I/O Timeout|No Data|Shutdown|Configure|Comm Fail|Bad|Bad Data|Bad Quality|Bad Output|Bad Total|Calc Failed|"
+    "Calc Off|Pt Created|Scan Off|Scan Timeout|Scan Timed Out|Intf Shut|Not Connect|Out of Serv|Over Range|Under Range|"
+    "Arc Off-line|Arc Offline|Inp OutRange|Invalid Data|No Result|No Sample|Set to Bad|Unit Down|DCS failed|Equip Fail|"
+    "[-11059] No Good Data For Calculation|No Good Data For Calculation",
+)
+KNOWN: tuple[str, ...] = (
+    *dict.fromkeys(form for state in _STATES for form in (state, state.upper(), state.lower())),
+    *("#N/A", "#NV", "#VALUE!", "#REF!", "#DIV/0!", "#WERT!", "#BEZUG!"),
+)
+
+
+class Missing:
+    """Texts that mean a missing cell. One that is a number means that number, however a table writes it.
+
+    ``silent`` texts say no more than that a cell is empty, so they are not counted.
+
+    >>> missing = Missing(["-9999", "-"])
+    >>> missing.has("-"), missing.has(-9999.0), missing.has(9999.0)
+    (True, True, False)
+    """
+
+    def __init__(self, texts: Sequence[str] = (), decimal: str = ".", silent: Sequence[str] = ()) -> None:
+        self.counted = frozenset(texts)
+        self.silent = tuple(text for text in silent if text not in self.counted)
+        self._set = self.counted.union(silent)
+        self.texts = tuple(self._set)
+        numbers = {float(text.replace(decimal, ".")): text for text in texts if is_number(text, decimal)}
+        rounded = {
+            _float32(number): text for number, text in numbers.items()
+        }  # what is left of -9999.9 in such a column
+        self._by_number = {number: text for number, text in (rounded | numbers).items() if not math.isnan(number)}
+        self.numbers = frozenset(self._by_number)
+
+    def has(self, cell: Any) -> bool:
+        """Whether a single cell is missing."""
+        if isinstance(cell, str):
+            return cell.strip() in self._set
+        return isinstance(cell, (int, float)) and cell in self.numbers
+
+    def text_of(self, number: float) -> str:
+        """The text that stands for a number that means a missing cell."""
+        return self._by_number[number]
+
+    def blank(self, X: Floats) -> Counter[str]:
+        """Make NaN of the numbers that mean missing cells, in place, and count them."""
+        if not self.numbers:
+            return Counter()
+        gone = np.isin(X, list(self.numbers))
+        numbers, counts = np.unique(X[gone], return_counts=True)
+        X[gone] = np.nan
+        found: Counter[str] = Counter()
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            found[self.text_of(number)] += count
+        return found
+
+
+def _float32(number: float) -> float:
+    """The nearest number of 32 bits, if there is one nearby."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = float(np.float32(number))
+    return rounded if math.isclose(rounded, number, rel_tol=1e-6) else number
+
 
 _PLAIN = {mark: re.compile(rb"-?\d+(?:%s\d+)?(?:[eE][+-]?\d+)?" % re.escape(mark.encode())) for mark in ".,"}
 _FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
@@ -35,7 +100,7 @@ class Spelling:
             if not re.fullmatch(self._grouping, cell):
                 return False
             cell = cell.replace(self.thousands, "")
-        return dialect.is_number(cell, self.decimal)
+        return is_number(cell, self.decimal)
 
     def is_bad(self, cell: str, *, flags: bool = False) -> bool:
         """Whether a cell is neither a number, or one of ``flags``, nor missing."""
@@ -134,3 +199,19 @@ def plain_numbers(cells: Sequence[bytes], decimal: str = ".") -> Floats | None:
 
 def _floats(array: Any) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def is_number(cell: str, decimal: str) -> bool:
+    """Whether a cell reads as a number.
+
+    >>> [is_number(cell, ",") for cell in ("1,5", "-2e3", "1.5", "Bad Input")]
+    [True, True, False, False]
+    """
+    other = "_" in cell or not cell.strip().isascii()  # float() accepts more than files mean, such as '１２'
+    if other or (decimal != "." and "." in cell):
+        return False
+    try:
+        float(cell.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True

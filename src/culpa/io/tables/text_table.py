@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from culpa.io.reading import Options
 from culpa.io.tables import layout, marks
-from culpa.io.tables.cells import Block, Cells, as_text
 from culpa.io.tables.columns import check_each, check_numeric, find_for_model, take_as_missing, to_matrix
 from culpa.io.tables.csv_cells import CsvBlock, UnreadableError
-from culpa.io.tables.missing import KNOWN, Missing
-from culpa.io.tables.numbers import Grouping, Spelling, plain_numbers
+from culpa.io.tables.numbers import KNOWN, Grouping, Missing, Spelling, plain_numbers
 from culpa.io.tables.problems import explained
-from culpa.io.tables.table import Batch, Column, FileTable, TableError
+from culpa.io.tables.table import Batch, Block, Cells, Column, FileTable, TableError, as_text
 from culpa.io.tables.times import is_time
 
 _MOST_MARKED = 20_000  # numbers with a mark that are looked at to learn which mark it is
