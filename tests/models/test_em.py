@@ -5,7 +5,7 @@ import pytest
 
 from culpa import PPCA, LatentGaussian
 from culpa.models import em as em_module
-from culpa.models.em import _fill_few, _fill_many, em, expected_covariance
+from culpa.models.em import _fill_few, _fill_many, em, expected
 
 
 def model(d=9, p=3, noise=0.3, seed=0):
@@ -42,10 +42,22 @@ def test_filling_against_the_textbook(fill, noise):
     gaussian = model(noise=noise)
     rows = with_holes(gaussian)
     scatter = np.full((9, 9), 5.0)  # it is added to
-    filled = fill(rows, np.isnan(rows), gaussian, scatter)
-    expected, added = textbook(rows, gaussian)
-    np.testing.assert_allclose(filled, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(scatter, 5 + added, rtol=1e-9, atol=1e-9)
+    filled = fill(rows, np.isnan(rows), np.full(len(rows), 2.0), gaussian, scatter)
+    wanted, added = textbook(rows, gaussian)
+    np.testing.assert_allclose(filled, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(scatter, 5 + 2 * added, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("fill", [_fill_few, _fill_many])
+def test_each_row_has_its_own_weight(fill):
+    gaussian = model()
+    rows = with_holes(gaussian, 12)
+    parts = [np.zeros((9, 9)) for _ in rows]
+    for row, part in zip(rows, parts, strict=True):
+        fill(row[None], np.isnan(row[None]), np.ones(1), gaussian, part)
+    weights, scatter = np.arange(1.0, 1.0 + len(rows)), np.zeros((9, 9))
+    fill(rows, np.isnan(rows), weights, gaussian, scatter)
+    np.testing.assert_allclose(scatter, np.einsum("n,nij->ij", weights, parts), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("fill", [_fill_few, _fill_many])
@@ -54,16 +66,16 @@ def test_chunks_do_not_matter(fill, monkeypatch):
     rows = with_holes(gaussian)
     monkeypatch.setattr(em_module, "_CHUNK", 40)
     scatter = np.zeros((9, 9))
-    filled = fill(rows, np.isnan(rows), gaussian, scatter)
-    expected, added = textbook(rows, gaussian)
-    np.testing.assert_allclose(filled, expected, rtol=1e-9, atol=1e-9)
+    filled = fill(rows, np.isnan(rows), np.ones(len(rows)), gaussian, scatter)
+    wanted, added = textbook(rows, gaussian)
+    np.testing.assert_allclose(filled, wanted, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(scatter, added, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("fill", [_fill_few, _fill_many])
 def test_no_rows(fill):
     scatter = np.zeros((9, 9))
-    assert fill(np.empty((0, 9)), np.empty((0, 9), dtype=bool), model(), scatter).shape == (0, 9)
+    assert fill(np.empty((0, 9)), np.empty((0, 9), dtype=bool), np.empty(0), model(), scatter).shape == (0, 9)
     assert not scatter.any()
 
 
@@ -72,10 +84,10 @@ def test_the_border_between_both_does_not_matter(few, monkeypatch):
     gaussian, start = model(), model(seed=5)
     X = with_holes(gaussian, 200, share=0.1)
     X = np.vstack([X, np.random.default_rng(2).multivariate_normal(gaussian.mean, gaussian.covariance, size=50)])
-    wanted, expected = em(X, start, max_iter=15, tol=0.0).model, expected_covariance(X, start)
+    wanted, covariance = em(X, start, max_iter=15, tol=0.0).model, expected(X, start).covariance
     monkeypatch.setattr(em_module, "_FEW_HIDDEN", few)
     np.testing.assert_allclose(em(X, start, max_iter=15, tol=0.0).model.covariance, wanted.covariance, rtol=1e-8)
-    np.testing.assert_allclose(expected_covariance(X, start), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(expected(X, start).covariance, covariance, rtol=1e-9, atol=1e-9)
 
 
 def test_tiny_noise_goes_through_the_latent_variables():

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from culpa import PPCA, LatentGaussian, LatentMixture, MixturePPCA
 from culpa.models import mixture_em
+from culpa.models.em import Rows
 
 MEANS = np.array([[0.0, 0, 0, 0, 0], [8.0, -8, 0, 4, 0], [-6.0, 6, 6, 0, 3]])
 
@@ -86,9 +87,9 @@ def test_the_likelihood_never_decreases(seed, k, p, missing):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 4)) * rng.random(4) * 3 + rng.choice([-2.0, 0.0, 3.0], size=(60, 1))
     X = np.where(rng.random(X.shape) < missing, np.nan, X)
-    rows = mixture_em.Rows(X)
+    rows = Rows(X)
     first = rng.dirichlet(np.ones(k), size=len(X))
-    floor = mixture_em.LEAST_NOISE * rows.variance
+    floor = mixture_em.least_noise(rows, 2)
     try:
         found = mixture_em.em(rows, first, [p] * k, floor=floor, max_iter=25, tol=0.0)
     except mixture_em.StarvedModeError:

@@ -8,7 +8,8 @@ from scipy import linalg, stats
 from sklearn.exceptions import ConvergenceWarning
 
 from culpa import PPCA, Explainer, LatentGaussian, StudentPPCA, scores
-from culpa.models.student_em import robust_start, student_em
+from culpa.models.em import em
+from culpa.models.student import robust_start
 
 
 def student(d=5, p=2, nu=4.5, seed=0, alike=True):
@@ -97,20 +98,20 @@ class TestExpectation:
         X[rng.random(X.shape) < missing] = np.nan
         X[:2] = rng.normal(size=(2, d))  # no column is empty
         start, nu = robust_start(X, p), 4.0 if fixed else None
-        results = [student_em(X, start, nu, max_iter=k, tol=0.0) for k in range(1, 7)]
-        likelihood = [observed_log_likelihood(X, result.scale, result.degrees_of_freedom) for result in results]
+        results = [em(X, start, max_iter=k, tol=0.0, degrees_of_freedom=nu) for k in range(1, 7)]
+        likelihood = [observed_log_likelihood(X, result.model, result.degrees_of_freedom) for result in results]
         assert (np.diff(likelihood) >= -1e-7 * np.abs(likelihood[0])).all(), likelihood
 
     def test_the_result_is_a_maximum(self):
         """No nearby degrees of freedom and no nearby scale is more likely."""
         X = student(nu=5.0, seed=3).sample(300, seed=1)
-        found = student_em(X, robust_start(X, 2), None, max_iter=2000, tol=1e-10)
-        best = observed_log_likelihood(X, found.scale, found.degrees_of_freedom)
+        found = em(X, robust_start(X, 2), max_iter=2000, tol=1e-10, degrees_of_freedom=None)
+        best = observed_log_likelihood(X, found.model, found.degrees_of_freedom)
         for factor in (0.98, 1.02):
-            assert observed_log_likelihood(X, found.scale, found.degrees_of_freedom * factor) < best
-            scale = LatentGaussian(found.scale.mean, found.scale.loadings * factor, found.scale.noise_variance)
+            assert observed_log_likelihood(X, found.model, found.degrees_of_freedom * factor) < best
+            scale = LatentGaussian(found.model.mean, found.model.loadings * factor, found.model.noise_variance)
             assert observed_log_likelihood(X, scale, found.degrees_of_freedom) < best
-            noisier = LatentGaussian(found.scale.mean, found.scale.loadings, found.scale.noise_variance * factor)
+            noisier = LatentGaussian(found.model.mean, found.model.loadings, found.model.noise_variance * factor)
             assert observed_log_likelihood(X, noisier, found.degrees_of_freedom) < best
         assert 3.5 < found.degrees_of_freedom < 8
 

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats
 
 from culpa._core.types import Floats, Mask
-from culpa.models.em import em, expected_covariance
+from culpa.models.em import em, expected, pairs_of, posterior
 from culpa.models.latent import LatentGaussian
 from culpa.models.univariate import location_and_scale, wrap
 
@@ -136,7 +136,7 @@ class _Search:
             rows = np.where(used, self.Z, np.nan)
             self.model = _floored(em(rows, self.model, max_iter=steps, tol=1e-6).model)
             if strict:  # wrong cells hide components, too: count them again without
-                self.model = self._model_of(expected_covariance(rows, self.model), self.model.mean)
+                self.model = self._model_of(expected(rows, self.model).covariance, self.model.mean)
             self.converged = self.n_rounds > _STRICT_ROUNDS + 1 and changed <= _SETTLED * used.size
         last = stats.norm.isf(_EXPECTED_PER_ROW / self.Z.shape[1] / 2)
         self.used = self._accepted(_SETTLING._replace(cut=float(last)))
@@ -209,12 +209,9 @@ class _Search:
 
 def _posterior(Z: Floats, used: Mask, model: LatentGaussian) -> tuple[Floats, Floats, Floats]:
     """What the cells in use say about each row: G (n, p, p), latent variables (n, p), leverages (n, d)."""
-    W, noise = model.loadings, float(model.noise_variance)
-    d, p = W.shape
-    pairs = (W[:, :, None] * W[:, None, :]).reshape(d, p * p)
-    spread = np.asarray(np.linalg.inv((used @ pairs).reshape(-1, p, p) + noise * np.eye(p)), dtype=np.float64)
-    latent = np.einsum("npq,nq->np", spread, np.where(used, Z - model.mean, 0.0) @ W)
-    return spread, latent, spread.reshape(-1, p * p) @ pairs.T
+    latent, spread = posterior(np.where(used, Z - model.mean, 0.0), used, model)
+    spread /= float(model.noise_variance)
+    return spread, latent, spread.reshape(len(Z), -1) @ pairs_of(model.loadings).T
 
 
 def _floored(model: LatentGaussian) -> LatentGaussian:

@@ -18,6 +18,7 @@ from scipy import linalg, special
 
 from culpa._core.types import Floats
 from culpa.models.distribution import Distribution
+from culpa.models.em import Filled, Rows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.mixture import LatentMixture
 
@@ -49,54 +50,19 @@ class Fitted(NamedTuple):
         return self.log_likelihoods[-1]
 
 
-class Rows:
-    """Rows to learn from, some of whose cells may be missing."""
-
-    def __init__(self, X: Floats) -> None:
-        self.X, self.hidden = X, np.isnan(X)
-        self.incomplete = self.hidden.any(axis=1)
-        self._complete = X[~self.incomplete]
-        self._others, self._others_hidden = X[self.incomplete], self.hidden[self.incomplete]
-        self.variance = float(np.nanvar(X, axis=0).mean())
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def moments(self, weights: Floats, mode: LatentGaussian | None) -> tuple[Floats, Floats]:
-        """Weighted mean and covariance; missing cells follow the mode given the others, or else are at their mean."""
-        own, others = weights[~self.incomplete], weights[self.incomplete]
-        if mode is None:
-            mean = self._observed_mean(weights)
-            filled = np.where(self._others_hidden, mean, self._others)
-            scatter = np.zeros((self.X.shape[1],) * 2)
-        else:
-            filled, scatter = _fill(self._others, self._others_hidden, others, mode)
-        total = weights.sum()
-        mean = (own @ self._complete + others @ filled) / total
-        for rows, weight in ((self._complete, own), (filled, others)):
-            rooted = np.sqrt(weight)[:, None] * (rows - mean)
-            scatter = scatter + rooted.T @ rooted
-        return mean, np.asarray(scatter / total)
-
-    def _observed_mean(self, weights: Floats) -> Floats:
-        seen = weights @ ~self.hidden
-        everywhere = np.nanmean(self.X, axis=0)
-        return np.where(
-            seen > 0, weights @ np.where(self.hidden, 0.0, self.X) / np.where(seen > 0, seen, 1), everywhere
-        )
+def moments(rows: Rows, weights: Floats, mode: LatentGaussian | None) -> tuple[Floats, Floats]:
+    """Weighted mean and covariance; missing cells follow the mode given the others, or else are at their mean."""
+    if mode is not None:
+        return rows.moments(rows.filled(mode, weights), weights)
+    seen, hidden = weights @ ~rows.hidden, rows.hidden[rows.incomplete]
+    mean = weights @ np.where(rows.hidden, 0.0, rows.X) / np.where(seen > 0, seen, 1)
+    mean = np.where(seen > 0, mean, np.nanmean(rows.X, axis=0))
+    return rows.moments(Filled(np.where(hidden, mean, rows.X[rows.incomplete]), np.zeros((len(mean),) * 2)), weights)
 
 
-def _fill(rows: Floats, hidden: NDArray[np.bool_], weights: Floats, mode: LatentGaussian) -> tuple[Floats, Floats]:
-    """Rows with missing cells at their conditional mean, and the weighted sum of their conditional covariances."""
-    filled = rows.copy()
-    scatter = np.diag(weights @ hidden * mode.noise)
-    centred = np.where(hidden, 0.0, rows - mode.mean)
-    for some, gains, roots in mode.posteriors(~hidden):
-        z = np.einsum("npd,nd->np", gains, centred[some])
-        filled[some] = np.where(hidden[some], mode.mean + z @ mode.loadings.T, rows[some])
-        spread = (hidden[some, :, None] * mode.loadings) @ roots * np.sqrt(weights[some])[:, None, None]
-        scatter = scatter + np.tensordot(spread, spread, axes=((0, 2), (0, 2)))
-    return filled, scatter
+def least_noise(rows: Rows, n_modes: int) -> float:
+    """The smallest noise variance that a mode may have."""
+    return LEAST_NOISE * float(np.nanvar(rows.X, axis=0).mean()) if n_modes > 1 else 0.0
 
 
 def best_mode(
@@ -147,7 +113,7 @@ def _maximised(
         raise StarvedModeError
     modes = []
     for k, p in enumerate(n_components):
-        mean, covariance = rows.moments(responsibilities[:, k], None if before is None else before.modes[k])
+        mean, covariance = moments(rows, responsibilities[:, k], None if before is None else before.modes[k])
         modes.append(best_mode(mean, covariance, p, floor))
     return LatentMixture(counts / counts.sum(), tuple(modes))
 
@@ -156,7 +122,7 @@ def choose_numbers(rows: Rows, responsibilities: Floats, share: float, mixture: 
     """For each mode the smallest number of components that explains the share of its variance."""
     found = []
     for k, count in enumerate(responsibilities.sum(axis=0)):
-        covariance = rows.moments(responsibilities[:, k], None if mixture is None else mixture.modes[k])[1]
+        covariance = moments(rows, responsibilities[:, k], None if mixture is None else mixture.modes[k])[1]
         variances = np.maximum(linalg.eigvalsh(covariance)[::-1], 0.0)
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         most = max(1, min(int(count) - _SPARE_ROWS, len(variances) - 1))
@@ -214,7 +180,7 @@ def fit_modes(
 ) -> Fitted:
     """The most likely mixture of so many modes, from several starts; ``wanted`` are numbers of components or a share."""
     rows, rng = Rows(X), np.random.default_rng(seed)
-    floor = LEAST_NOISE * rows.variance if n_modes > 1 else 0.0
+    floor = least_noise(rows, n_modes)
     found: list[tuple[Fitted, list[int]]] = []
     for first in starts(rows, n_modes, n_init, rng):
         try:
@@ -246,9 +212,9 @@ def _continued(rows: Rows, best: Fitted, numbers: list[int], *, floor: float, ma
 def finished(rows: Rows, found: Fitted, *, noise: float = 1.0, shrinkage: float = 0.0) -> tuple[LatentMixture, Floats]:
     """The mixture with divisor n - 1, and the covariance of each mode's rows; n is the sum of its responsibilities."""
     modes, covariances, shares = [], [], found.responsibilities.sum(axis=0)
-    floor = LEAST_NOISE * rows.variance if len(shares) > 1 else 0.0
+    floor = least_noise(rows, len(shares))
     for k, mode in enumerate(found.mixture.modes):
-        mean, covariance = rows.moments(found.responsibilities[:, k], mode)
+        mean, covariance = moments(rows, found.responsibilities[:, k], mode)
         covariances.append(covariance * (shares[k] / (shares[k] - 1)))
         modes.append(best_mode(mean, covariances[k], mode.n_components, floor, noise=noise, shrinkage=shrinkage))
     return LatentMixture(shares / shares.sum(), tuple(modes)), np.array(covariances)
@@ -259,7 +225,7 @@ def refined(
 ) -> LatentMixture:
     """A mixture of similar rows after a few steps on these rows; its modes stay in their order."""
     rows = Rows(X)
-    floor = LEAST_NOISE * rows.variance if mixture.n_modes > 1 else 0.0
+    floor = least_noise(rows, mixture.n_modes)
     numbers = [mode.n_components for mode in mixture.modes]
     first = mixture.responsibilities(X)
     found = em(rows, first, numbers, floor=floor, max_iter=steps, tol=0.0, before=mixture)

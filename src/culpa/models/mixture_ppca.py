@@ -18,6 +18,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa._core.warning import warn
 from culpa.models import mixture_em
+from culpa.models.em import Rows
 from culpa.models.estimator import KnowsRows
 from culpa.models.mixture import LatentMixture
 from culpa.models.ppca import refuse_constant, refuse_empty_columns
@@ -132,12 +133,12 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
         centred = LatentMixture(
             self.weights_, tuple(replace(mode, mean=mode.mean - centre) for mode in self.mixture_.modes)
         )
-        data = mixture_em.Rows(rows - centre)
+        data = Rows(rows - centre)
         found = mixture_em.em(
             data,
             first,
             n_components,
-            floor=mixture_em.LEAST_NOISE * data.variance if self.n_modes_ > 1 else 0.0,
+            floor=mixture_em.least_noise(data, self.n_modes_),
             max_iter=self.max_iter,
             tol=self.tol,
             before=centred,
@@ -228,9 +229,7 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
         return best
 
     def _keep(self, found: mixture_em.Fitted, centred: Floats, centre: Floats) -> None:
-        mixture, covariances = mixture_em.finished(
-            mixture_em.Rows(centred), found, noise=self.noise, shrinkage=self.shrinkage
-        )
+        mixture, covariances = mixture_em.finished(Rows(centred), found, noise=self.noise, shrinkage=self.shrinkage)
         order = np.argsort(-mixture.weights, kind="stable").tolist()
         modes = tuple(replace(mixture.modes[k], mean=centre + mixture.modes[k].mean) for k in order)
         self.n_samples_ = len(centred)

@@ -20,12 +20,15 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa._core.warning import warn
 from culpa._core.words import count_are
-from culpa.models.em import NothingVariesError, em, expected_covariance
+from culpa.models.em import EMResult, NothingVariesError, em, expected
 from culpa.models.estimator import KnowsRows
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.minka import likeliest_dimension
 from culpa.models.moments import Moments
 from culpa.models.scatter import Scatter, with_signs
+
+ROUGHLY = 1e-4  # tolerance for choosing the number of components
+_REFIT = 1e-5  # tolerance where a Student model is fitted again to most of its rows
 
 
 def _merges(model: "PPCA") -> bool:
@@ -203,46 +206,64 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._keep_eigen(axes, variances, p)
 
     def _fit_em(self, X: Floats) -> None:
-        n, d = X.shape
-        mean = np.nanmean(X, axis=0)
-        filled = np.where(np.isnan(X), 0.0, X - mean)
-        covariance = filled.T @ filled / n
-        refuse_constant(filled)
-        roughly = 0
-        if isinstance(self.n_components, numbers.Integral):
-            p = self._choose_n_components(np.empty(d))
-        else:
-            # the spectrum of mean-imputed data is shrunk; let a saturated model tell how many components matter
-            start = LatentGaussian.from_covariance(covariance, min(n, d) - 1, np.zeros(d))
-            rough, roughly, _ = em(X - mean, start, max_iter=self.max_iter, tol=max(self.tol, 1e-4))
-            covariance = expected_covariance(X - mean, rough)
-            p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(covariance)[::-1], np.float64))
-        start = LatentGaussian.from_covariance(covariance, p, np.zeros(d))
-        model, steps, self.converged_ = em(X - mean, start, max_iter=self.max_iter, tol=self.tol)
-        self._keep_em(model, X, mean)
-        self.n_iter_ = roughly + steps
+        refuse_constant(np.nanmax(X, axis=0) - np.nanmin(X, axis=0))
+        centre = np.nanmean(X, axis=0)
+        rows = X - centre
+        start, roughly = self._start(rows)
+        result = em(rows, start, max_iter=self.max_iter, tol=self.tol, degrees_of_freedom=self._tails)
+        self._keep_em(result, rows, centre)
+        self.n_iter_ = roughly + result.n_iter
         if not self.converged_:
             warn(
                 f"expectation-maximisation stopped after {self.n_iter_:,} steps without converging. Use fewer components, "
-                "leave out columns or rows with many missing cells, or allow more steps (max_iter of PPCA).",
+                "leave out columns or rows with many missing cells, or allow more steps "
+                f"(max_iter of {type(self).__name__}).",
                 ConvergenceWarning,
             )
 
+    @property
+    def _tails(self) -> float | None:
+        """Degrees of freedom of the rows; ``None`` if they are to be estimated."""
+        return math.inf
+
+    def _first_model(self, X: Floats, p: int) -> LatentGaussian:
+        """Where expectation-maximisation starts."""
+        filled = np.nan_to_num(X, nan=0.0)
+        return LatentGaussian.from_covariance(filled.T @ filled / len(X), p)
+
+    def _start(self, X: Floats) -> tuple[LatentGaussian, int]:
+        """The same with the wanted number of components, and the steps it took to choose it."""
+        n, d = X.shape
+        if isinstance(self.n_components, numbers.Integral):
+            return self._first_model(X, self._choose_n_components(np.empty(d))), 0
+        # the spectrum of mean-imputed data is shrunk; let a saturated model tell how many components matter
+        start, tol = self._first_model(X, min(n, d) - 1), max(self.tol, ROUGHLY)
+        rough = em(X, start, max_iter=self.max_iter, tol=tol, degrees_of_freedom=self._tails)
+        found = expected(X, rough.model, rough.degrees_of_freedom)
+        p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(found.covariance)[::-1], np.float64))
+        return LatentGaussian.from_covariance(found.covariance, p, found.mean), rough.n_iter
+
     def refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:
         """A few steps of expectation-maximisation on rows, from a model of similar rows."""
-        self.n_samples_ = len(X)
-        model, self.n_iter_, self.converged_ = em(X, start, max_iter=steps, tol=0.0)
-        self._keep_em(model, X, np.zeros(X.shape[1]))
+        self.n_samples_, nu = len(X), start.degrees_of_freedom
+        if math.isinf(nu):
+            result = em(X, start, max_iter=steps, tol=0.0)
+        else:  # from the Gaussian that has the scale matrix as its covariance
+            shrink = (nu - 2) / nu
+            scale = LatentGaussian(start.mean, start.loadings * np.sqrt(shrink), start.noise_variance * shrink)
+            result = em(X, scale, max_iter=steps, tol=_REFIT, degrees_of_freedom=self._tails, nu=nu)
+        self._keep_em(result, X, np.zeros(X.shape[1]))
         return self
 
-    def _keep_em(self, model: LatentGaussian, X: Floats, centre: Floats) -> None:
-        """The model of X - centre that expectation-maximisation found; it has divisor n."""
-        unbiased, p = len(X) / (len(X) - 1), model.n_components
-        self.sample_ = Scatter.of_matrix(expected_covariance(X - centre, model) * unbiased)
-        self.mean_ = centre + model.mean
-        variances = np.full(X.shape[1], float(model.noise_variance) * unbiased)
-        variances[:p] += (model.loadings**2).sum(axis=0) * unbiased
-        self._keep_eigen(with_signs(np.linalg.svd(model.loadings, full_matrices=False)[0].T), variances, p)
+    def _keep_em(self, result: EMResult, X: Floats, centre: Floats) -> None:
+        """The model of X - centre that expectation-maximisation found."""
+        model, nu = result.model, result.degrees_of_freedom
+        stretch, p = len(X) / (len(X) - 1) * (1.0 if math.isinf(nu) else nu / (nu - 2)), model.n_components
+        self.sample_ = Scatter.of_matrix(expected(X, model, nu).covariance * stretch)
+        self.mean_, self.n_iter_, self.converged_ = centre + model.mean, result.n_iter, result.converged
+        variances = np.full(X.shape[1], float(model.noise_variance) * stretch)
+        variances[:p] += (model.loadings**2).sum(axis=0) * stretch
+        self._keep_eigen(with_signs(np.linalg.svd(model.loadings, full_matrices=False)[0].T), variances, p, nu)
 
     def _keep_eigen(self, axes: Floats, variances: Floats, p: int, degrees_of_freedom: float = math.inf) -> None:
         """The model with p components, from at least the p leading axes and the variances along all of them."""
