@@ -26,7 +26,7 @@ from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
 from culpa.explaining.joint_fix import JointFix, fix_jointly
 from culpa.explaining.options import ExplainerOptions
-from culpa.models import PPCA, FittedModel, MixturePPCA, OwnChoices
+from culpa.models import Estimator, FittedModel, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
@@ -78,7 +78,7 @@ class FittedDetector:
     """
 
     model: FittedModel
-    ppca: PPCA | MixturePPCA
+    ppca: Estimator
     statistic: Score
     confidence: float
     limits: Limits
@@ -151,8 +151,6 @@ class FittedDetector:
     @property
     def explained_variance(self) -> float:
         """Share of the variance of the training rows that the components explain; with modes, these and the modes."""
-        if isinstance(self.ppca, MixturePPCA):
-            return self.ppca.explained_variance_
         return float(self.ppca.explained_variance_ratio_.sum())
 
     @property
@@ -181,11 +179,8 @@ class FittedDetector:
         names, groups = self.columns.names, self.groups.values()
         n = len(names)  # of present values
         # few rows are correlated by chance, which the model smooths out
-        many = self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n
-        if isinstance(self.ppca, MixturePPCA):  # columns that merely change together from mode to mode are not alike
+        if self.n_modes is not None or self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n:
             ties = ties_of(self.ppca.within_covariance_[:n, :n])
-        elif many:
-            ties = ties_of(self.ppca.covariance_[:n, :n])
         else:
             ties = ties_in_model(self.model.gaussian.marginal(range(n)))
         return suggested_groups(ties, names, [[names.index(name) for name in members] for members in groups])

@@ -123,7 +123,7 @@ def _components(detector: "PCADetector") -> str:
     fitted = detector.fitted
     if fitted.n_modes is None:
         return f"{console.count(fitted.n_components, 'component')} explain{'s' * (fitted.n_components == 1)}"
-    shares = ", ".join(f"{weight:.0%}" for weight in fitted.ppca.weights_)
+    shares = ", ".join(f"{weight:.0%}" for weight in fitted.model.standard.weights)
     return f"{console.count(fitted.n_modes, 'operating mode')} ({shares} of the rows) explain"
 
 

@@ -47,7 +47,7 @@ from culpa.fitting.training_rows import TrainingRows
 from culpa.fitting.trimming import at_places
 from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
 from culpa.fitting.weighting import fit_weighted, read_weights
-from culpa.models import MixturePPCA, Moments
+from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
 from culpa.scores import Limits, score_by_name
@@ -449,7 +449,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.fitted.blocks is not None:
             return self.fitted.blocks
         # the model's own mean is what rounding left over, so no digits are lost to a large mean
-        if isinstance(self.model_, MixturePPCA):
+        if self.fitted.n_modes is not None:
             raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
         model, context = self.model_.moments_so_far(), self.fitted.model.context
         moments = Moments(model.n, self.mean_, self.scale_ * model.mean, model.about_mean.over(1 / self.scale_))

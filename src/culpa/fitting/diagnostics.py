@@ -13,7 +13,7 @@ from culpa.columns import lagged_names
 from culpa.columns.units import short_names
 from culpa.fitted import FittedDetector
 from culpa.fitting.trimming import GROSS
-from culpa.models import PPCA, MixturePPCA
+from culpa.models import Estimator
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
 from culpa.models.ties import SuggestedGroup
@@ -74,7 +74,7 @@ def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
     )
 
 
-def unfinished(model: PPCA | MixturePPCA) -> list[str]:
+def unfinished(model: Estimator) -> list[str]:
     """What fitting warned of."""
     if model.converged_:
         return []
@@ -209,9 +209,9 @@ def _same_columns(fitted: FittedDetector) -> Iterator[tuple[int, int]]:
 
 
 def _about_components(fitted: FittedDetector) -> Iterator[str]:
-    model = fitted.ppca
-    if isinstance(model, MixturePPCA):
+    if fitted.n_modes is not None:
         return
-    everything = model.noise_variance_ <= 10 * RELATIVE_FLOOR * model.explained_variance_.max()
+    gaussian = fitted.model.gaussian
+    everything = float(gaussian.noise_variance) <= 10 * RELATIVE_FLOOR * (gaussian.loadings**2).sum(axis=0).max()
     if everything and fitted.statistic.name in ("spe", "mse"):
         yield "the components explain all variance, so the smallest deviation will be flagged. Use fewer components."

@@ -37,7 +37,7 @@ from culpa.fitting.limits import (
 )
 from culpa.fitting.modes import fit_mixture, mode_limits, mode_ranges
 from culpa.fitting.trimming import abnormal_rows, fit_without_worst, in_limit
-from culpa.models import PPCA, FittedModel, LatentGaussian, MixturePPCA, Moments, StudentPPCA
+from culpa.models import PPCA, Estimator, FittedModel, LatentGaussian, Moments, StudentPPCA
 from culpa.models.blocks import BlockMoments, block_sizes
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
@@ -61,7 +61,7 @@ _SPE_SHARE = 0.95  # of variance, for reconstruction errors: they need something
 class Learned(NamedTuple):
     """A model of some rows: the estimator, the same with scaling and columns, and how many components were chosen."""
 
-    ppca: PPCA | MixturePPCA
+    ppca: Estimator
     model: FittedModel
     choice: ComponentChoice | None
 
@@ -84,7 +84,7 @@ class _Prepared(NamedTuple):
         """The rows, centred and scaled."""
         return (self.rows - self.mean) / self.scale
 
-    def scaled(self, ppca: PPCA, columns: Lagged) -> FittedModel:
+    def scaled(self, ppca: Estimator, columns: Lagged) -> FittedModel:
         """A model of the standardised rows as one of the user's numbers."""
         model = ppca.scaled(self.mean + self.scale * ppca.mean_, self.scale, columns, self.context)
         return model if self.margins is None else replace(model, margins=self.margins)

@@ -21,7 +21,7 @@ from culpa.models.blocks import FEWEST_PER_BLOCK
 from culpa.models.em import NothingVariesError
 from culpa.models.mixture_em import StarvedModeError
 from culpa.models.normal_range import NormalRange, RangeGatherer
-from culpa.scores import HeldOutScores, Limits, QuadraticScore, Score, named_score
+from culpa.scores import HeldOutScores, Limits, Score, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_CHUNK = 1 << 16
@@ -63,7 +63,8 @@ class Judge:
     def __init__(self, model: FittedModel, own: Score) -> None:
         statistics = charted(model, own)
         self.model = model
-        self.statistics = {name: one for name, one in statistics.items() if isinstance(one, QuadraticScore)}
+        quadratic = {name: one.as_quadratic for name, one in statistics.items()}
+        self.statistics = {name: one for name, one in quadratic.items() if one is not None}
         self._standardise = standardiser(model)
 
     def scores(self, table: InOrder) -> dict[str, Floats]:

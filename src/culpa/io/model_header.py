@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
 from culpa._core.json_values import to_json_value
 from culpa._core.parameters import DETECTOR
@@ -12,7 +14,6 @@ from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
 from culpa.io.model_container import FORMAT, ModelFileError
 from culpa.io.reading import check_memory
-from culpa.models import MixturePPCA
 
 _KINDS = (*(kind for kind in LIMIT_KINDS if kind != "auto"), "held-out")
 _SMALLEST, _LARGEST = 1e-100, 1e100  # variances
@@ -23,7 +24,7 @@ MOST_ROWS = 10_000  # of a table of training rows in a file, the worst of them
 def header_of(fitted: FittedDetector) -> dict[str, Any]:
     """The header for a detector."""
     names, ppca, limits = fitted.columns.known_inputs, fitted.ppca, fitted.limits
-    noise = ppca.noise_variances_.mean() if isinstance(ppca, MixturePPCA) else ppca.noise_variance_
+    noise = np.mean([mode.noise_variance for mode in fitted.model.standard.modes])
     return {
         "format": FORMAT,
         "culpa": __version__,

@@ -56,7 +56,7 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     for part in ("blocks", "gathered"):
         if sum(array.size for array in kept.get(part, {}).values()) > _MOST_NUMBERS:
             del kept[part]
-    kept["modes" if isinstance(fitted.ppca, MixturePPCA) else "model"] = _model_arrays(fitted)
+    kept["model" if fitted.n_modes is None else "modes"] = fitted.ppca.to_arrays() | _mode_arrays(fitted)
     kept |= {f"limits.{name}": _arrays_of_scores(tail) for name, tail in fitted.limits.tails.items()}
     if context is not None:
         kept["context"] = {name: getattr(context, name) for name in _CONTEXT}
@@ -76,23 +76,11 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _model_arrays(fitted: FittedDetector) -> dict[str, Any]:
-    ppca = fitted.ppca
-    if not isinstance(ppca, MixturePPCA):
-        sample = {"covariance" if ppca.sample_.factor is None else "factor": ppca.sample_.kept}
-        return {"mean": ppca.mean_, "loadings": ppca.gaussian_.loadings, "axes": ppca.components_, **sample}
-    modes, p = ppca.mixture_.modes, ppca.mixture_.n_components
-    ranges = [one.to_arrays() for one in fitted.mode_ranges]
-    return {
-        "weights": ppca.weights_,
-        "noise": ppca.noise_variances_,
-        "components": np.array(ppca.n_components_, dtype=np.float64),
-        "mean": ppca.means_,
-        "loadings": np.array([np.pad(mode.loadings, ((0, 0), (0, p - mode.n_components))) for mode in modes]),
-        "covariance": ppca.mode_covariances_,
-        **{f"range.{name}": np.array([one[name] for one in ranges]) for name in _RANGE},
-        **{f"units.{name}": units for name, units in fitted.model.mode_units.items()},
-    }
+def _mode_arrays(fitted: FittedDetector) -> dict[str, Any]:
+    """Of each mode, beside its distribution; nothing where the detector does not tell modes apart."""
+    ranges, names = [one.to_arrays() for one in fitted.mode_ranges], _RANGE if fitted.mode_ranges else ()
+    units = {f"units.{name}": units for name, units in fitted.model.mode_units.items()}
+    return units | {f"range.{name}": np.array([one[name] for one in ranges]) for name in names}
 
 
 def _arrays_of_scores(tail: HeldOutScores) -> dict[str, Any]:
@@ -153,8 +141,8 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     kept = {field: kind.from_arrays(some) for field, (kind, some) in found.items() if some}
     ranges = zip(*(modes[f"range.{name}"] for name in _RANGE), strict=True) if modes else ()
     choice = None
-    if isinstance(ppca, PPCA) and "components" in arrays:
-        choice = ComponentChoice(ppca.n_components_, arrays["components"])
+    if "components" in arrays:
+        choice = ComponentChoice(model.standard.n_components, arrays["components"])
     return FittedDetector(
         model,
         ppca,

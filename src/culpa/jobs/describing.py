@@ -10,7 +10,6 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
 from culpa.io.model_container import FORMAT
 from culpa.io.model_file import open_model
-from culpa.models import MixturePPCA
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -21,25 +20,25 @@ def describe(path: Path) -> dict[str, Any]:
 
 def noise_variance(fitted: FittedDetector) -> float:
     """Of the model; with modes, the mean of theirs."""
-    ppca = fitted.ppca
-    return float(ppca.weights_ @ ppca.noise_variances_) if isinstance(ppca, MixturePPCA) else ppca.noise_variance_
+    standard = fitted.model.standard
+    return float(standard.weights @ [float(mode.noise_variance) for mode in standard.modes])
 
 
 def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
     """Every operating mode in plain numbers; ``None`` where the detector does not tell modes apart."""
-    ppca = fitted.ppca
-    if not isinstance(ppca, MixturePPCA):
+    if fitted.n_modes is None:
         return None
+    standard = fitted.model.standard
     limits = fitted.mode_limits
     return [
         {
             "mode": k + 1,
-            "share": float(ppca.weights_[k]),
-            "components": ppca.n_components_[k],
-            "noise_variance": float(ppca.noise_variances_[k]),
+            "share": float(standard.weights[k]),
+            "components": standard.modes[k].n_components,
+            "noise_variance": float(standard.modes[k].noise_variance),
             "limit": fitted.limit if limits is None else float(limits[k]),
         }
-        for k in range(ppca.n_modes_)
+        for k in range(standard.n_modes)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from culpa.models.adapters import as_fitted_model
 from culpa.models.distribution import Distribution
+from culpa.models.estimator import Estimator
 from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.latent import LatentGaussian
 from culpa.models.mixture import LatentMixture
@@ -13,6 +14,7 @@ from culpa.models.student import StudentPPCA
 __all__ = [
     "PPCA",
     "Distribution",
+    "Estimator",
     "FittedModel",
     "LatentGaussian",
     "LatentMixture",

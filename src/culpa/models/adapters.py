@@ -9,12 +9,11 @@ from culpa._core.native import with_names
 from culpa._core.types import Floats
 from culpa._core.words import kind_of
 from culpa.models.distribution import Distribution
+from culpa.models.estimator import Estimator
 from culpa.models.fitted_model import FittedModel, OwnChoices
 from culpa.models.gaussians import covariance_estimator, from_all_components, from_covariance_estimator
 from culpa.models.latent import LatentGaussian
 from culpa.models.mixture import LatentMixture
-from culpa.models.mixture_ppca import MixturePPCA
-from culpa.models.ppca import PPCA
 
 _SIZES = np.array([-1e9, -1e3, -1.0, 0.0, 0.1, 1.0, 1e3, 1e9])  # of scaled numbers
 
@@ -51,14 +50,12 @@ def _from_sklearn(model: Any) -> FittedModel:
     estimator = covariance_estimator(model)
     if estimator is not None:
         return from_covariance_estimator(estimator, feature_names=_names(model))
-    if not isinstance(model, (PPCA, MixturePPCA, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
+    if not isinstance(model, (Estimator, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
         raise TypeError(_not_a_model(model))
     check_is_fitted(model)
     known: dict[str, Any] = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
-    if isinstance(model, PPCA):
-        return FittedModel.of(model.gaussian_, sample=model.sample_, shrinkage=model.shrinkage, **known)
-    if isinstance(model, MixturePPCA):
-        return FittedModel.of(model.mixture_, sample=model.sample_, **known)
+    if isinstance(model, Estimator):
+        return FittedModel.of(model.distribution_, sample=model.sample_, shrinkage=model.shrinkage, **known)
     if isinstance(model, GaussianMixture):
         return FittedModel.of(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
     if isinstance(model, FactorAnalysis):

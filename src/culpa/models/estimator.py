@@ -17,7 +17,7 @@ from culpa.models.scatter import Scatter
 
 
 @entered
-class KnowsRows(BaseEstimator, ABC):
+class Estimator(BaseEstimator, ABC):
     """The methods of an estimator that follow from the distribution it was fitted to."""
 
     if TYPE_CHECKING:  # attributes that the estimators set
@@ -25,14 +25,28 @@ class KnowsRows(BaseEstimator, ABC):
         mean_: Floats
         sample_: Scatter
         n_samples_: float
+        n_components_: Any
+        explained_variance_ratio_: Floats
+        n_iter_: int
+        converged_: bool
+
+    @property
+    @abstractmethod
+    def distribution_(self) -> Distribution:
+        """The fitted distribution."""
+
+    @property
+    @abstractmethod
+    def within_covariance_(self) -> Floats:
+        """Sample covariance, (d, d); with modes, its mean within modes, weighted by the modes' shares."""
 
     @abstractmethod
-    def _distribution(self) -> Distribution:
-        """The fitted distribution."""
+    def to_arrays(self) -> dict[str, Floats]:
+        """For model files."""
 
     def score_samples(self, X: Any) -> Floats:
         """Log-density of each row."""
-        return self._distribution().log_density(self._read(X))
+        return self.distribution_.log_density(self._read(X))
 
     def score(self, X: Any, y: None = None) -> float:
         """Mean log-density."""
@@ -40,11 +54,11 @@ class KnowsRows(BaseEstimator, ABC):
 
     def reconstruct(self, X: Any) -> Floats:
         """Each row projected on the principal axes, of its mode if there are several; missing cells are filled in."""
-        return self._distribution().reconstruct(self._read(X))
+        return self.distribution_.reconstruct(self._read(X))
 
     def residuals(self, X: Any) -> Floats:
         """Row minus reconstruction."""
-        return self._distribution().residuals(self._read(X))
+        return self.distribution_.residuals(self._read(X))
 
     def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
         """What normal looks like in the user's units, where this model was fitted to rows of which centre is the mean.
@@ -53,7 +67,7 @@ class KnowsRows(BaseEstimator, ABC):
         """
         lags = columns.lags
         model = FittedModel(
-            self._distribution().centred(),
+            self.distribution_.centred(),
             centre,
             scale,
             self.sample_,

@@ -19,7 +19,7 @@ from culpa._core.validation import check_estimator_input
 from culpa._core.warning import warn
 from culpa.models import mixture_em
 from culpa.models.em import Rows
-from culpa.models.estimator import KnowsRows
+from culpa.models.estimator import Estimator
 from culpa.models.mixture import LatentMixture
 from culpa.models.ppca import refuse_constant, refuse_empty_columns
 from culpa.models.scatter import Scatter
@@ -34,7 +34,7 @@ def _explained(covariance: Floats, p: int) -> float:
 
 @entered
 @documented(MIXTURE_PARAMETERS)
-class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
+class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
     """Mixture of probabilistic PCAs, fitted by expectation-maximisation: every operating mode has a PPCA of its own.
 
     Rows may have missing cells. A mixture of one mode is `PPCA`: variances have the divisor n - 1, with the sum of a
@@ -56,7 +56,7 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
         Mean and covariance of all rows; with missing cells, their expectation under the fitted model.
     mode_covariances_, within_covariance_ : ndarray
         Covariance of each mode's rows, (modes, d, d), and the mean of these, weighted by the modes' shares.
-    explained_variance_ : float
+    explained_variance_ratio_ : ndarray of shape (1,)
         Share of the variance of all rows that modes and components explain.
     log_likelihoods_ : ndarray
         Log-likelihood of the rows before each step of the last run. It never decreases.
@@ -119,17 +119,17 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each mode for each row, (n, modes): the responsibilities."""
-        return self._distribution().responsibilities(self._read(X))
+        return self.distribution_.responsibilities(self._read(X))
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """The most probable mode of each row, counted from 0."""
-        return self._distribution().mode_of(self._read(X))
+        return self.distribution_.mode_of(self._read(X))
 
     def refit(self, X: Any, n_components: Sequence[int]) -> Self:
         """The same modes with other numbers of components, from where the fit left off."""
         rows = self._read(X)
         centre = np.nanmean(rows, axis=0)
-        first = self._distribution().responsibilities(rows)
+        first = self.distribution_.responsibilities(rows)
         centred = LatentMixture(
             self.weights_, tuple(replace(mode, mean=mode.mean - centre) for mode in self.mixture_.modes)
         )
@@ -158,19 +158,38 @@ class MixturePPCA(KnowsRows, DensityMixin, BaseEstimator):
         self.noise_variances_ = np.array([float(mode.noise_variance) for mode in mixture.modes])
         self.mean_ = mixture.mean
         offsets = self.means_ - self.mean_
-        self.within_covariance_ = np.einsum("k,kij->ij", self.weights_, mode_covariances)
         self.covariance_ = self.within_covariance_ + (offsets.T * self.weights_) @ offsets
         left_over = [
             float(weight * (np.trace(covariance) - _explained(covariance, mode.n_components)))
             for weight, covariance, mode in zip(self.weights_, mode_covariances, mixture.modes, strict=True)
         ]
         self.sample_ = Scatter.of_matrix(self.covariance_)
-        self.explained_variance_ = 1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)
+        self.explained_variance_ratio_ = np.array([1 - sum(left_over) / (float(np.trace(self.covariance_)) or 1.0)])
         return self
 
-    def _distribution(self) -> LatentMixture:
+    @property
+    def distribution_(self) -> LatentMixture:
+        """The fitted distribution."""
         check_is_fitted(self)
         return self.mixture_
+
+    @property
+    def within_covariance_(self) -> Floats:
+        """Mean covariance of the modes' rows, weighted by the modes' shares, (d, d)."""
+        return np.asarray(np.einsum("k,kij->ij", self.weights_, self.mode_covariances_))
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """For model files."""
+        p = self.mixture_.n_components
+        padded = [np.pad(mode.loadings, ((0, 0), (0, p - mode.n_components))) for mode in self.mixture_.modes]
+        return {
+            "weights": self.weights_,
+            "noise": self.noise_variances_,
+            "components": np.array(self.n_components_, dtype=np.float64),
+            "mean": self.means_,
+            "loadings": np.array(padded),
+            "covariance": self.mode_covariances_,
+        }
 
     def _check_size(self, rows: Floats) -> None:
         n, d = rows.shape

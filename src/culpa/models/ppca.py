@@ -21,7 +21,7 @@ from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa._core.warning import warn
 from culpa._core.words import count_are
 from culpa.models.em import EMResult, NothingVariesError, em, expected
-from culpa.models.estimator import KnowsRows
+from culpa.models.estimator import Estimator
 from culpa.models.latent import LatentGaussian, shrunk
 from culpa.models.minka import likeliest_dimension
 from culpa.models.moments import Moments
@@ -42,7 +42,7 @@ def _merges(model: "PPCA") -> bool:
 
 @entered
 @documented(PPCA_PARAMETERS)
-class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Probabilistic PCA: x = W z + b + noise, fitted by maximum likelihood (divisor n - 1 throughout).
 
     Parameters
@@ -77,6 +77,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     Tipping and Bishop (1999), "Probabilistic principal component analysis".
     """
 
+    _parameters = PPCA_PARAMETERS
     _moments: Moments | None = None  # of the rows that partial_fit has seen
 
     @known_keywords
@@ -96,7 +97,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like."""
         table = check_estimator_input(self, X, reset=True, min_rows=2)
-        self._check_parameters()
+        self._parameters.check(self.get_params())
         missing = np.isnan(table.array)
         if missing.any():
             refuse_empty_columns(table, missing)
@@ -113,7 +114,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Learn from the mean and covariance of complete rows, as gathered in one pass over a large table."""
         check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
-        self._check_parameters()
+        self._parameters.check(self.get_params())
         _refuse_few(moments)
         if self.method == "em":
             raise ValueError("method='em' needs the rows themselves: use fit.")
@@ -151,7 +152,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def transform(self, X: Any) -> Floats:
         """Coordinates of each row along the principal axes, (n, p)."""
-        filled = self._distribution().impute(self._read(X))
+        filled = self.distribution_.impute(self._read(X))
         return np.asarray((filled - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:
@@ -167,7 +168,7 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def get_covariance(self) -> Floats:
         """Covariance of the fitted model, C = W W^T + s2 I."""
-        return self._distribution().covariance
+        return self.distribution_.covariance
 
     @property
     def covariance_(self) -> Floats:
@@ -175,12 +176,28 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self.sample_.matrix
 
     @property
+    def within_covariance_(self) -> Floats:
+        """The same: there is one mode."""
+        return self.sample_.matrix
+
+    @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
 
-    def _distribution(self) -> LatentGaussian:
+    @property
+    def distribution_(self) -> LatentGaussian:
+        """The fitted distribution."""
         check_is_fitted(self)
         return self.gaussian_
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """For model files."""
+        return {
+            "mean": self.mean_,
+            "loadings": self.gaussian_.loadings,
+            "axes": self.components_,
+            "factor" if self.sample_.is_thin else "covariance": self.sample_.kept,
+        }
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
@@ -280,9 +297,6 @@ class PPCA(KnowsRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.explained_variance_ = self.sample_.along(self.components_)
         total = float(self.sample_.diagonal.sum())
         self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
-
-    def _check_parameters(self) -> None:
-        PPCA_PARAMETERS.check(self.get_params())
 
     def _choose_n_components(self, variances: Floats) -> int:
         n, d = round(self.n_samples_), len(variances)

@@ -55,6 +55,8 @@ class StudentPPCA(PPCA):
     Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
     """
 
+    _parameters = STUDENT_PARAMETERS
+
     @known_keywords
     def __init__(
         self,
@@ -73,7 +75,7 @@ class StudentPPCA(PPCA):
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like; missing cells are allowed."""
         table = check_estimator_input(self, X, reset=True, min_rows=2)
-        self._check_parameters()
+        self._parameters.check(self.get_params())
         refuse_empty_columns(table, np.isnan(table.array))
         self.n_samples_ = len(table.array)
         self._fit_em(table.array)
@@ -93,9 +95,6 @@ class StudentPPCA(PPCA):
     def _keep(self, gaussian: LatentGaussian) -> None:
         super()._keep(gaussian)
         self.degrees_of_freedom_ = gaussian.degrees_of_freedom
-
-    def _check_parameters(self) -> None:
-        STUDENT_PARAMETERS.check(self.get_params())
 
 
 def robust_start(X: Floats, n_components: int) -> LatentGaussian:

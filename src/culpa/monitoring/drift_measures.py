@@ -257,11 +257,12 @@ class _Reference:
 def _mean_score(fitted: FittedDetector, rows: Moments) -> float | None:
     """Mean score of rows as the detector itself scores them; ``None`` if it smooths them first."""
     model, statistic = fitted.model, fitted.statistic
-    if fitted.columns.smooth is not None or not isinstance(statistic, QuadraticScore):
+    quadratic = statistic.as_quadratic
+    if fitted.columns.smooth is not None or quadratic is None:
         return None
     if model.context is not None:
         rows = model.context.adjust_moments(rows)
-    return _mean_of(statistic, rows.scaled(model.centre, model.scale))
+    return _mean_of(quadratic, rows.scaled(model.centre, model.scale))
 
 
 def _mean_of(statistic: QuadraticScore, scaled: Moments) -> float:

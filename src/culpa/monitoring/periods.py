@@ -10,7 +10,7 @@ from culpa._core.types import Floats, Mask
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
 from culpa.models import Moments
-from culpa.scores import QuadraticScore, ScoredRows
+from culpa.scores import ScoredRows
 
 _STRETCHES = 10  # per period, at least; fewer than twice as many
 
@@ -142,9 +142,9 @@ class Period:
     def _mean(self, stretch: _Stretch) -> Floats:
         values, score = stretch.values, stretch.score
         if stretch.formed.n:
-            second, own, forms = stretch.formed.second, self.explainer.score, self.explainer.forms
+            second, own, forms = stretch.formed.second, self.explainer.score.as_quadratic, self.explainer.forms
             assert forms is not None
-            assert isinstance(own, QuadraticScore)  # others have no forms
+            assert own is not None  # others have no forms
             root = own.root
             values = values + stretch.formed.n * forms.mean(second).mean(axis=0)
             score += stretch.formed.n * float(((root @ second) * root).sum())

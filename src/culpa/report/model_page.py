@@ -13,7 +13,6 @@ from culpa._core.version import __version__
 from culpa._core.words import count, share
 from culpa.fitted import FittedDetector
 from culpa.jobs import describe_detector
-from culpa.models import MixturePPCA
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.phrases import numbers
@@ -94,7 +93,7 @@ def _loadings(fitted: FittedDetector) -> list[NDArray[np.float64]]:
 
 def _explained(fitted: FittedDetector) -> NDArray[np.float64]:
     """Share of the variance along each component; with modes, in the first mode."""
-    if isinstance(fitted.ppca, MixturePPCA):
+    if fitted.n_modes is not None:
         return Loadings.of(fitted.model.in_mode(0), max_features=None).explained
     return np.asarray(fitted.ppca.explained_variance_ratio_)
 

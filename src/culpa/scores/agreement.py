@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from culpa._core.native import with_names
 from culpa._core.types import Floats
 from culpa._core.words import kind_of
-from culpa.models import PPCA, FittedModel, LatentGaussian, LatentMixture, MixturePPCA, as_fitted_model
+from culpa.models import Distribution, Estimator, FittedModel, as_fitted_model
 from culpa.scores.by_name import score_by_name
 from culpa.scores.score import Score
 
-_OWN = (FittedModel, LatentGaussian, LatentMixture, PPCA, MixturePPCA)
+_OWN = (FittedModel, Distribution, Estimator)
 _EPS = float(np.finfo(np.float64).eps)
 _SAME = 1e-4  # relative difference of two scores that are computed in different ways
 _ROUNDING = 256  # times the last digit of a number, which ways to compute a score may differ by

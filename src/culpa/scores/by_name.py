@@ -43,11 +43,9 @@ def score_by_name(
 
 
 def named_score(
-    name: str | QuadraticScore, model: FittedModel, features: Sequence[int] | None = None, confidence: float = 0.99
+    name: str, model: FittedModel, features: Sequence[int] | None = None, confidence: float = 0.99
 ) -> QuadraticScore:
     """Build a quadratic score by name, for a model with one mode; "combined" weighs SPE and T2 by their limits."""
-    if isinstance(name, QuadraticScore):
-        return name
     one_of(name, QUADRATIC_NAMES, "score")
     gaussian = model.gaussian
     if model.no_residuals and (features is None or name in ("spe", "mse")):

@@ -14,7 +14,6 @@ from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
 from culpa.scores.held_out import HeldOutScores
-from culpa.scores.quadratic import QuadraticScore
 from culpa.scores.score import Score
 
 # limits from scores of rows; the others are formulas
@@ -96,12 +95,13 @@ class Limits:
 
     def kind_of(self, score: Score, *, training: bool = False) -> str:
         """What the limit of a score really is: which formula, and not "f" unless the score is T2."""
-        by_formula = training and self.kind == "held-out" and isinstance(score, QuadraticScore)
+        quadratic = score.as_quadratic
+        by_formula = training and self.kind == "held-out" and quadratic is not None
         if self._has_rows(score) and not by_formula:
             return self.kind
         if self.kind in _OF_EIGENVALUES:
             return self.kind
-        if isinstance(score, QuadraticScore) and score.gaussian.tail:
+        if quadratic is not None and quadratic.gaussian.tail:
             return "box"
         if score.name == "t2":
             return "beta" if training else "f"
@@ -145,14 +145,14 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     "formula" means Jackson-Mudholkar for reconstruction errors, F for T2 and a moment-matched chi-square (Box) for the
     others. For Student-t rows it is Box's limit with the F distribution, and there is no other formula.
     """
-    if not isinstance(score, QuadraticScore):
+    if (quadratic := score.as_quadratic) is None:
         raise ValueError(
             "limits by a formula assume one mode. With several modes, use limit='auto', 'empirical' or 'conformal'."
         )
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
     if kind == "formula":
         kind = Limits(model).kind_of(score)
-    eigenvalues = score.spectrum(score.gaussian.scatter if model.sample is None else model.sample)
+    eigenvalues = quadratic.spectrum(quadratic.gaussian.scatter if model.sample is None else model.sample)
     n = model.n_samples
     if n is not None and model.context is not None:
         q = len(model.context.given)
@@ -161,12 +161,12 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     if kind in ("f", "beta"):
         if score.name != "t2":
             raise ValueError(f"limit={kind!r} is for score='t2', not {score.name!r}: use 'formula'.")
-        formula, p = f_limit if kind == "f" else beta_limit, score.gaussian.n_components
+        formula, p = f_limit if kind == "f" else beta_limit, quadratic.gaussian.n_components
         # shrinkage and noise may make T2 divide by other variances than the sample's, which F and Beta take for granted
         stretch = box(eigenvalues, confidence) / stats.chi2.ppf(confidence, p)  # 1 where they are the same
         return float(formula(p, n, confidence) * stretch)
-    if score.gaussian.tail:
-        return student_box(eigenvalues, score.gaussian.degrees_of_freedom, confidence)
+    if quadratic.gaussian.tail:
+        return student_box(eigenvalues, quadratic.gaussian.degrees_of_freedom, confidence)
     return _OF_EIGENVALUES[kind](eigenvalues, confidence)
 
 

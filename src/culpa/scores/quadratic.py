@@ -101,6 +101,11 @@ class QuadraticScore(Score):
         """It is."""
         return True
 
+    @property
+    def as_quadratic(self) -> "QuadraticScore":
+        """Itself."""
+        return self
+
     def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
         """The score itself."""
         yield InPlace(np.arange(len(X)), model, X, self)

@@ -68,6 +68,11 @@ class Score(CopiedInUse, ABC):
         """Whether it is a quadratic form of the row in each mode, smallest at the mean of the mode."""
         return False
 
+    @property
+    def as_quadratic(self) -> "QuadraticScore | None":
+        """Itself, if it is one quadratic form of rows of one mode; others have no limits by formulas, and no forms."""
+        return None
+
     def evaluations(self, complete: bool) -> int:
         """How often a function of the user's is called for the score of a row."""
         return 0
