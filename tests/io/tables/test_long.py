@@ -323,3 +323,19 @@ def test_numbers_of_a_sheet_beside_texts_with_decimal_commas(tmp_path, text):
         assert list(table.columns()) == ["time", "A", "B", "C"]
         number = float(text.replace(".", "").replace(",", "."))
         np.testing.assert_array_equal(found, [[1.234 + k, k, number] for k in range(5)])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_may_write_numbers_in_different_ways(tmp_path, first):
+    """Texts among the numbers of a sheet, beside a file with decimal commas and points that group thousands."""
+    pytest.importorskip("openpyxl")
+    times = pd.date_range("2024-03-01", periods=6, freq="min")
+    sheet = [(tag, times[k], "Bad" if k == 1 else k + 1.234) for k in range(3) for tag in "AB"]
+    pd.DataFrame(sheet, columns=list(ROLES[:3])).astype({"value": object}).to_excel(tmp_path / "a.xlsx", index=False)
+    lines = [f"{tag};{times[k]};1.00{k},5" for k in range(3, 6) for tag in "AB"]
+    (tmp_path / "b.csv").write_text("\n".join(["tag;time;value", *lines]))
+    paths = [tmp_path / "a.xlsx", tmp_path / "b.csv"]
+    table, found = read(paths[first:] + paths[:first], ["A", "B"], long=ROLES[:3])
+    assert list(table.columns()) == ["time", "A", "B"]
+    expected = [[k + 1.234] * 2 if k < 3 else [1000.5 + k] * 2 for k in (0, 2, 3, 4, 5)]
+    np.testing.assert_array_equal(found.sort_index(), expected)

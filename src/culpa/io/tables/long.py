@@ -80,14 +80,15 @@ class LongTable(Stage):
         clock = Options(time=self.roles.time, time_format=options.time_format, hints=options.hints)
         self.timed = TimedTable(inner, clock)
         self.good = frozenset(options.good)
-        self.spelling = Spelling(Missing((*KNOWN, *options.missing)))
+        self._spelling = Spelling(
+            Missing((*KNOWN, *options.missing))
+        )  # of tables that do not say how they write numbers
         self.missing_found: Counter[str] = Counter()
         self._zone: Any = None
         for file in inner.files():
             if isinstance(file, TextTable):
                 file.coded = frozenset(filter(None, (self.roles.tag, self.roles.time, self.roles.quality)))
                 file.numbers = frozenset({self.roles.value})
-                self.spelling = file.spelling
 
     @property
     def time(self) -> str:
@@ -116,7 +117,7 @@ class LongTable(Stage):
         tags: dict[str, bool] = {}
         for batch in self.inner.batches([], [self.roles.tag, self.roles.value]):
             codes, names = _coded(batch.carried[self.roles.tag])
-            numeric = self._has_numbers(batch.carried[self.roles.value], codes, len(names))
+            numeric = self._has_numbers(batch, codes, len(names))
             for name, found in zip(names, numeric, strict=True):
                 tags[name] = tags.get(name, False) or found
         return [name for name, numeric in tags.items() if numeric and name]
@@ -192,17 +193,16 @@ class LongTable(Stage):
 
     def _values(self, batch: Batch, tags: NDArray[np.int64], features: Sequence[str]) -> Floats:
         """The values; NaN where they are missing, and for tags that nobody asked for."""
-        cells = batch.carried[self.roles.value]
-        cells = pa.array(cells) if isinstance(cells, list) else cells
+        cells, spelling = self._cells(batch)
         if kind_of(cells.type) == "number":
             return self._checked(to_floats(cells, self.roles.value, self.name), batch, tags, features)
-        found = self.spelling.read(cells)
+        found = spelling.read(cells)
         if found is None:  # texts: of tags that nobody asked for, one hopes
             mine = np.flatnonzero(tags >= 0)
             part = cells.take(pa.array(mine))
-            numbers = self.spelling.read(part)
+            numbers = spelling.read(part)
             if numbers is None:
-                at, cell = self.spelling.first_bad(part)
+                at, cell = spelling.first_bad(part)
                 row = int(batch.rows[mine[at]])
                 raise TableError(
                     f"{self.name}: tag {features[tags[mine[at]]]!r} contains {cell[:40]!r} in row {row}, which is not a "
@@ -215,7 +215,7 @@ class LongTable(Stage):
         return self._checked(found, batch, tags, features)
 
     def _checked(self, values: Floats, batch: Batch, tags: NDArray[np.int64], features: Sequence[str]) -> Floats:
-        missing = self.spelling.missing
+        missing = self._cells(batch)[1].missing
         if missing.numbers:
             values = np.where(tags >= 0, values, np.nan)  # only wanted tags are counted
             self.missing_found.update(missing.blank(values))
@@ -228,13 +228,18 @@ class LongTable(Stage):
             )
         return values
 
-    def _has_numbers(self, cells: Any, codes: NDArray[Any], n: int) -> list[bool]:
+    def _cells(self, batch: Batch) -> tuple[Any, Spelling]:
+        """The cells of values, and how these are written, in which files may differ."""
+        cells = batch.carried[self.roles.value]
+        return pa.array(cells) if isinstance(cells, list) else cells, batch.spelling or self._spelling
+
+    def _has_numbers(self, batch: Batch, codes: NDArray[Any], n: int) -> list[bool]:
         """Which tags have at least one number among their cells."""
-        cells = pa.array(cells) if isinstance(cells, list) else cells
-        numbers = to_floats(cells, "", self.name) if kind_of(cells.type) == "number" else self.spelling.read(cells)
+        cells, spelling = self._cells(batch)
+        numbers = to_floats(cells, "", self.name) if kind_of(cells.type) == "number" else spelling.read(cells)
         if numbers is None:
             plain = cells.to_pylist()
-            numbers = np.array([0.0 if cell and self.spelling.is_number(str(cell)) else np.nan for cell in plain])
+            numbers = np.array([0.0 if cell and spelling.is_number(str(cell)) else np.nan for cell in plain])
         return [bool(found) for found in np.bincount(codes[~np.isnan(numbers)], minlength=n) > 0][:n]
 
     def _count(self, cells: Any, which: Any) -> None:

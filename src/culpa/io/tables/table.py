@@ -38,7 +38,8 @@ class Batch:
     ``times`` reads the times of the rows, or of those at some positions, where their column is known; ``clocks`` are these
     times on local clocks, where the carried cells do not show them. Rows were left out before those in ``cut``, ``begins``
     says that the first row is that of another file, and ``missing`` counts the rows that are missing before each row,
-    where somebody has looked (`culpa.jobs.following`).
+    where somebody has looked (`culpa.jobs.following`). ``spelling`` is how carried texts write
+    numbers, where that is known.
     """
 
     rows: NDArray[np.int64]
@@ -49,6 +50,7 @@ class Batch:
     cut: Mask | None = None
     begins: bool = False
     missing: Floats | None = None
+    spelling: Any = None
 
     def some(self, keep: Mask) -> "Batch":
         """Some of the rows. What is known beside the cells is left to those who choose."""

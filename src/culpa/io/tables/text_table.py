@@ -175,7 +175,7 @@ class TextTable(FileTable):
         X = to_matrix(found, features, self.name, rows, self.missing, gone)
         self.missing_found.update(gone)
         as_numbers = dict(zip(spelled, numbers[len(features) :], strict=True))
-        return Batch(rows, X, dict(zip(carried, texts, strict=True)) | as_numbers)
+        return Batch(rows, X, dict(zip(carried, texts, strict=True)) | as_numbers, spelling=self.spelling)
 
     @property
     def _is_special(self) -> bool:
