@@ -4,8 +4,8 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class ExcelCells:
         return min(self._done / self._total, 1.0) if self._total else None
 
     def _choose_sheet(self, wanted: str | None) -> str:
-        with _Book(self.name) as book:
+        with _open_book(self.name) as book:
             names = list(book.sheetnames)
             if not names:
                 raise TableError(f"{self.name}: the workbook has no sheets.")
@@ -129,7 +129,7 @@ class ExcelCells:
 
     def _rows(self) -> Iterator[Row]:
         """The rows that are not blank."""
-        with _Book(self.name) as book:
+        with _open_book(self.name) as book:
             sheet = book[self._sheet]
             self._total = sheet.max_row or 0
             yield from (row for row in self._all_rows(sheet) if any(cell is not None and cell != "" for cell in row))
@@ -156,40 +156,27 @@ class ExcelCells:
                 yield tuple(by_column.get(column) for column in range(1, max(by_column, default=0) + 1))
 
 
-class _Book:
+@contextmanager
+def _open_book(name: str) -> Iterator[Any]:
     """An open file; what is wrong with it is one sentence."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> Any:
+    try:
+        import openpyxl
+    except ImportError:
+        raise TableError(f"{name}: Excel files need openpyxl. Install it with: pip install 'culpa[excel]'") from None
+    with Path(name).open("rb") as file:  # which openpyxl would leave open if it is damaged
         try:
-            import openpyxl
-        except ImportError:
-            raise TableError(
-                f"{self.name}: Excel files need openpyxl. Install it with: pip install 'culpa[excel]'"
-            ) from None
-
-        self.file = Path(self.name).open("rb")  # which openpyxl would leave open if it is damaged
-        try:
-            self.book = openpyxl.load_workbook(self.file, read_only=True, data_only=True)
+            with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+                yield book
+        except (TableError, GeneratorExit, KeyboardInterrupt):
+            raise
         except Exception as error:  # openpyxl raises many kinds for damaged files
-            self.file.close()
-            raise self._damaged(error) from None
-        return self.book
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.book.close()
-        self.file.close()
-        if error is not None and not isinstance(error, (TableError, GeneratorExit, KeyboardInterrupt)):
-            raise self._damaged(error) from None
-
-    def _damaged(self, error: BaseException) -> TableError:
-        return TableError(f"{self.name} cannot be read as an Excel file: {' '.join(str(error).split())[:160]}")
+            raise TableError(f"{name} cannot be read as an Excel file: {' '.join(str(error).split())[:160]}") from None
 
 
 def _formulas_without_values(file: Any) -> Counter[int]:
     """The number of such cells by column, counted from 0, in the XML of a sheet."""
+    from openpyxl.utils import column_index_from_string
+
     found: Counter[int] = Counter()
     rest = b""
     while chunk := file.read(_CHUNK):
@@ -199,18 +186,9 @@ def _formulas_without_values(file: Any) -> Counter[int]:
             for cell, value in _FORMULA.findall(rest, 0, end) if b"<f" in rest else ():
                 place = _COLUMN.search(cell)
                 if place is not None and not (value and b't="str"' in cell):  # which is an empty text
-                    found[_position(place[1])] += 1
+                    found[column_index_from_string(place[1].decode()) - 1] += 1
             rest = rest[end:]
     return found
-
-
-def _position(letters: bytes) -> int:
-    """The position of a column, from 0.
-
-    >>> _position(b"A"), _position(b"AB")
-    (0, 27)
-    """
-    return reduce(lambda number, letter: 26 * number + letter - 64, letters, 0) - 1
 
 
 def _numbers(cells: Sequence[Any], decimal: str) -> Any:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -161,29 +162,16 @@ def _without_marks(block: bytes) -> bytes:
 
 def _ends_open(line: bytes, mark: bytes, *, inside: bool) -> bool:
     """Whether a line ends inside a quoted cell. A quote opens a cell only at its beginning."""
-    at = 0
-    while inside or line.find(b'"', at) >= 0:
-        if not inside and line[at : at + 1] != b'"':
-            following = line.find(mark, at)
-            if following < 0:
-                return False
-            at = following + 1
-            continue
-        at += not inside
-        inside = False
-        while True:
-            close = line.find(b'"', at)
-            if close < 0:
-                return True
-            at = close + 1
-            if line[at : at + 1] != b'"':
-                break
-            at += 1
-        following = line.find(mark, at)
-        if following < 0:
-            return False
-        at = following + 1
-    return False
+    return (b'"' in line or inside) and _whole_line(mark, inside).fullmatch(line) is None
+
+
+@lru_cache
+def _whole_line(mark: bytes, inside: bool) -> "re.Pattern[bytes]":
+    """What a line is that ends outside of quoted cells."""
+    rest = rb"(?:(?!%s).)*+" % re.escape(mark)  # of a cell, up to the next
+    closed = rb'(?:[^"]|"")*+"' + rest
+    cell = rb'(?:"%s|(?!")%s)' % (closed, rest)
+    return re.compile((closed if inside else cell) + rb"(?:%s%s)*+" % (re.escape(mark), cell), re.DOTALL)
 
 
 def _cut_at_blanks(block: bytes) -> bytes:

@@ -8,8 +8,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BufferedReader
-from itertools import chain
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,57 +39,39 @@ class NdjsonTable(FileTable):
         super().__init__(path)
         self.options, self.report, self.live = options, report, path is None
         self.missing = Missing((*KNOWN, *options.missing))
-        self._file: BufferedReader | None = None
-        self._columns: Mapping[str, Column] | None = None
-        self._seen: list[list[Line]] = []  # read by `columns`, still to be handed out
-        self._input = pipe or (Pipe() if path is None else None)
-        self._pipe: Iterator[list[Line]] | None = None
+        self._file: Any = None
+        self._pipe = pipe or (Pipe() if path is None else None)
+
+    @cached_property
+    def _first(self) -> list[dict[str, Any]]:
+        """The first records."""
+        if self._pipe is not None:
+            return _records(self._pipe.look(lambda seen: bool(_records(seen)), _LONGEST_LINE)[0])
+        found = (_records(b"\n".join(line for _, line in lines)) for lines in self._lines())
+        return next(filter(None, found), [])
 
     def columns(self) -> Mapping[str, Column]:
-        """The fields of the first line that is a JSON object; what they hold, by their first cells that are not missing."""
-        if self._columns is None:  # a pipe can be looked at only once
-            self._columns = self._first_fields()
-        return self._columns
-
-    def _first_fields(self) -> Mapping[str, Column]:
-        for lines in self._lines():
-            if self.path is None:
-                self._seen.append(lines)
-            fields: dict[str, Any] | None = None
-            for _, line in lines[:_MOST_SEEN]:
-                try:
-                    record = _parse(line)
-                except TableError:
-                    continue
-                fields = record if fields is None else fields
-                missing = [name for name, value in fields.items() if value is None or self.missing.has(value)]
-                if not missing:
-                    break
-                fields |= {name: record.get(name) for name in missing}  # null is a missing cell, and no type
-            if fields is not None:
-                return {name: _column(None if self.missing.has(value) else value) for name, value in fields.items()}
-        raise TableError(
-            f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
-        )
+        """The fields of the first record; what they hold, by their first cells that are not missing."""
+        if not self._first:
+            raise TableError(
+                f"{self.name}: no line is a JSON object. If the table has another format, specify it with --input-format."
+            )
+        fields = dict.fromkeys(self._first[0])  # null is a missing cell, and no type
+        for name in fields:
+            cells = (record.get(name) for record in self._first)
+            fields[name] = next((cell for cell in cells if cell is not None and not self.missing.has(cell)), None)
+        return {name: _column(cell) for name, cell in fields.items()}
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a field."""
-        lines = self._seen[0] if self._seen else next(self._lines(), [])
-        if self.path is None and not self._seen and lines:
-            self._seen.append(lines)
-        cells = []
-        for _, line in lines[:_MOST_SEEN]:
-            try:
-                cells.append(_parse(line).get(name))
-            except TableError:
-                continue
+        cells = [record.get(name) for record in self._first]
         return [cell for cell in cells if cell is not None and not self.missing.has(cell)]
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All lines that can be used, in as many batches as they arrive."""
         self.skipped, used, row = 0, 0, -1  # blank lines are no rows, and lines that are skipped are
         self.missing_found.clear()
-        for lines in chain(self._take_seen(), self._lines()):
+        for lines in self._lines():
             rows, cells, rest, fatal = [], [], [], None
             for number, line in lines:
                 row += 1
@@ -123,19 +105,10 @@ class NdjsonTable(FileTable):
             return None
         return self._file.tell() / max(1, self.path.stat().st_size)
 
-    def _take_seen(self) -> Iterator[list[Line]]:
-        while self._seen:
-            yield self._seen.pop(0)
-
     def _lines(self) -> Iterator[list[Line]]:
-        if self.path is not None:
-            return self._file_lines()
-        if self._pipe is None:
-            assert self._input is not None
-            self._pipe = _split(self._input.read1, self.name)
-        return self._pipe
-
-    def _file_lines(self) -> Iterator[list[Line]]:
+        if self._pipe is not None:
+            yield from _split(self._pipe.read1, self.name)
+            return
         assert self.path is not None
         with self.path.open("rb") as self._file:
             yield from _split(self._file.read1, self.name)
@@ -191,6 +164,15 @@ def _split(read: Callable[[int], bytes], name: str) -> Iterator[list[Line]]:
             yield lines
     if rest.strip():
         yield [(number + 1, rest)]
+
+
+def _records(text: bytes) -> list[dict[str, Any]]:
+    """The records of the first lines; others are reported when the table is read."""
+    records = []
+    for line in text.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]:
+        with suppress(TableError):
+            records.append(_parse(line))
+    return records
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -23,9 +23,9 @@ class Pipe(io.RawIOBase):
         self._input: Any = sys.stdin.buffer
         self._rest, self._ended = b"", False
 
-    def look(self, enough: Callable[[bytes], bool]) -> tuple[bytes, bool]:
+    def look(self, enough: Callable[[bytes], bool], most: int = _MOST) -> tuple[bytes, bool]:
         """What has arrived as soon as it is enough, and whether that is all."""
-        while not self._ended and len(self._rest) < _MOST and not enough(self._rest):
+        while not self._ended and len(self._rest) < most and not enough(self._rest):
             chunk = self._arrived(_MOST)
             self._ended = not chunk
             self._rest += chunk
