@@ -15,10 +15,9 @@ from culpa.cli import app
 from culpa.datasets import load_wine_outliers
 from culpa.games import Conditional
 from culpa.paper import cars, drawing, figures, run, sheets, table1, table2
-from culpa.paper.checks import Check, check_figures, check_table1, check_table2
 from culpa.paper.pages import number
 from culpa.paper.published import expected, paper
-from culpa.paper.report import inside, report
+from culpa.paper.run import Check, check_figures, check_table1, check_table2, inside, report
 from culpa.paper.sampling import CoalitionTable, Spread
 from culpa.scores import mse
 from culpa.shapley import exact
@@ -242,11 +241,13 @@ def test_checks_fail_when_numbers_differ():
 
 
 def test_spread_over_seeds():
-    assert Spread.over_seeds([(1.0, 5.0), (2.0, 3.0), (6.0, 4.0)]) == Spread((3.0, 4.0), (1.0, 3.0), (6.0, 5.0))
+    assert Spread.over_seeds([(1.0, 5.0), (2.0, 3.0), (6.0, 4.0)]) == Spread(
+        (3.0, 4.0), (7.0**0.5, 1.0), (1.0, 3.0), (6.0, 5.0)
+    )
 
 
 def test_inside():
-    spread = Spread((0.5, 0.5, 0.5), (0.4, 0.4, 0.4), (0.6, 0.6, 0.6))
+    spread = Spread((0.5, 0.5, 0.5), (0.1, 0.1, 0.1), (0.4, 0.4, 0.4), (0.6, 0.6, 0.6))
     assert inside((0.5, 0.61, 0.6004), spread) == 2
     assert inside((0.5, 0.5, 0.5), None) == 0
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from culpa.datasets import ODDS_NAMES
-from culpa.paper.checks import THREE_DIGITS
 from culpa.paper.published import expected
+from culpa.paper.run import THREE_DIGITS
 from studies import localisation, runner
 
 needs_data = pytest.mark.skipif(

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa import scores
-from culpa._core.types import Floats
 from culpa.paper.cars import Cars, extreme_values, prepare
 from culpa.paper.published import Progress, paper, silent
-from culpa.paper.sampling import CoalitionTable
+from culpa.paper.sampling import CoalitionTable, numbers
 from culpa.paper.table1 import SweepPoint, noise_sweep
 from culpa.ranking import contributions
 
@@ -85,12 +84,8 @@ def _figure(cars: Cars, number: int, row: int, feature: int, n_seeds: int) -> Fi
         tuple((float(x), float(y)) for x, y in np.delete(cars.test, row - 1, axis=0)[:, [AGAINST, at]]),
         (float(corrupted[0, AGAINST]), float(corrupted[0, at])),
         float(cars.model.gaussian.expected(corrupted)[0, at]),
-        _numbers(errors),
-        _numbers(table.expectation()[0]),
-        _numbers(sampled.mean(axis=0)),
-        _numbers(sampled.std(axis=0, ddof=1) if n_seeds > 1 else np.zeros(sampled.shape[1])),
+        numbers(errors),
+        numbers(table.expectation()[0]),
+        numbers(sampled.mean(axis=0)),
+        numbers(sampled.std(axis=0, ddof=1) if n_seeds > 1 else np.zeros(sampled.shape[1])),
     )
-
-
-def _numbers(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

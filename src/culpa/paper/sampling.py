@@ -18,17 +18,27 @@ from culpa.shapley import tabulate
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, minimum and maximum over seeds of some numbers."""
+    """Mean, standard deviation, minimum and maximum over seeds of some numbers; only the mean where nothing was sampled.
 
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    A mean is ``None`` where the paper gives no number.
+    """
+
+    mean: tuple[float | None, ...]
+    sd: tuple[float, ...] | None = None
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
 
     @classmethod
-    def over_seeds(cls, per_seed: Sequence[Sequence[float]]) -> Self:
+    def over_seeds(cls, per_seed: Sequence[Sequence[float]] | Floats) -> Self:
         """Summarise one line of numbers per seed."""
-        columns = [np.array(column) for column in zip(*per_seed, strict=True)]
-        return cls(*(tuple(float(summary(column)) for column in columns) for summary in (np.mean, np.min, np.max)))
+        table = np.asarray(per_seed, dtype=np.float64)
+        sd = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(table.shape[1])
+        return cls(*map(numbers, (table.mean(axis=0), sd, table.min(axis=0), table.max(axis=0))))
+
+
+def numbers(values: Floats) -> tuple[float, ...]:
+    """Plain numbers."""
+    return tuple(np.asarray(values, dtype=np.float64).tolist())
 
 
 class CoalitionTable:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from culpa.paper.figures import Figures
 from culpa.paper.pages import number, table
 from culpa.paper.sampling import Spread
-from culpa.paper.table1 import PER_TRIAL_SEEDS, Hits, SweepPoint, Table1
+from culpa.paper.table1 import PER_TRIAL_SEEDS, SweepPoint, Table1
 from culpa.paper.table2 import Table2, Triple
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def figures_sheet(result: Figures) -> Sheet:
     return Sheet("Figures 1-3: which feature is blamed", columns, rows)
 
 
-def _hits(hits: Hits) -> tuple[str, ...]:
+def _hits(hits: Spread) -> tuple[str, ...]:
     if hits.sd is None:
         return tuple(number(value) for value in hits.mean)
     return tuple(f"{number(mean)}±{number(sd)}" for mean, sd in zip(hits.mean, hits.sd, strict=True))

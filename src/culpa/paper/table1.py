@@ -18,7 +18,7 @@ from culpa.models import LatentGaussian
 from culpa.models.latent import shrunk
 from culpa.paper.cars import EXTREMES, Cars, Extreme, corrupt, hits, prepare
 from culpa.paper.published import Progress, paper, silent
-from culpa.paper.sampling import CoalitionTable
+from culpa.paper.sampling import CoalitionTable, Spread, numbers
 from culpa.ranking import contributions
 from culpa.shapley import exact
 
@@ -32,26 +32,13 @@ _SHRINKAGE = 0.01
 
 
 @dataclass(frozen=True)
-class Hits:
-    """Hits@1, 2, 3 in one setting; for sampled criteria the mean, standard deviation, minimum and maximum over seeds.
-
-    ``None`` where the paper gives no number.
-    """
-
-    mean: tuple[float | None, ...]
-    sd: tuple[float, ...] | None = None
-    low: tuple[float, ...] | None = None
-    high: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
 class Row:
-    """One line of the table: a criterion, where it comes from ("paper", "exact" or "sampled") and its hits."""
+    """One line of the table: a criterion, where it comes from ("paper", "exact" or "sampled"), and Hits@1, 2, 3."""
 
     criterion: str
     origin: str
-    max: Hits
-    min: Hits
+    max: Spread
+    min: Spread
 
 
 @dataclass(frozen=True)
@@ -132,34 +119,29 @@ def noise_sweep(cars: Cars, factors: tuple[float, ...] = SWEEP) -> tuple[SweepPo
 
 def _exact_rows(cars: Cars) -> list[Row]:
     return [
-        Row(name, "exact", *(Hits(_numbers(_hits(cars, blame, extreme))) for extreme in EXTREMES))
+        Row(name, "exact", *(Spread(numbers(_hits(cars, blame, extreme))) for extreme in EXTREMES))
         for name, blame in criteria(cars).items()
     ]
 
 
 def _sampled_rows(cars: Cars, n_seeds: int) -> Iterator[Row]:
     """Algorithm 1 by absolute value, signed, with the ends skipped, and with separate orders for every trial."""
-    trials = {extreme: corrupt(cars.test, extreme) for extreme in EXTREMES}
-    tables = {extreme: CoalitionTable(cars.game, trials[extreme].rows) for extreme in EXTREMES}
-    for n_orders in N_ORDERS:
-        seeds = range(n_seeds)
-        shared = {extreme: tables[extreme].algorithm1(n_orders, seeds) for extreme in EXTREMES}
-        absolute = {extreme: np.abs(values) for extreme, values in shared.items()}
-        skipping = {
-            extreme: np.abs(tables[extreme].algorithm1(n_orders, seeds, skip_ends=True)) for extreme in EXTREMES
-        }
-        own = {
-            extreme: np.abs([tables[extreme].algorithm1_per_row(n_orders, seed) for seed in range(PER_TRIAL_SEEDS)])
-            for extreme in EXTREMES
-        }
-        for name, blame in (
-            (f"|Algorithm 1|, Q = {n_orders}", absolute),
-            (f"Algorithm 1, Q = {n_orders}", shared),
-            (f"|Algorithm 1|, Q = {n_orders}, ends skipped", skipping),
-            (f"|Algorithm 1|, Q = {n_orders}, orders per trial", own),
+    trials = [corrupt(cars.test, extreme) for extreme in EXTREMES]
+    tables = [CoalitionTable(cars.game, each.rows) for each in trials]
+    seeds = range(n_seeds)
+    for n in N_ORDERS:
+        shared = [table.algorithm1(n, seeds) for table in tables]
+        for name, values in (
+            (f"|Algorithm 1|, Q = {n}", [np.abs(each) for each in shared]),
+            (f"Algorithm 1, Q = {n}", shared),
+            (f"|Algorithm 1|, Q = {n}, ends skipped", [np.abs(t.algorithm1(n, seeds, skip_ends=True)) for t in tables]),
+            (
+                f"|Algorithm 1|, Q = {n}, orders per trial",
+                [np.abs([table.algorithm1_per_row(n, seed) for seed in range(PER_TRIAL_SEEDS)]) for table in tables],
+            ),
         ):
-            summaries = (_summary(hits(blame[extreme], trials[extreme].changed)) for extreme in EXTREMES)
-            yield Row(name, "sampled", *summaries)
+            found = (hits(blame, each.changed) for blame, each in zip(values, trials, strict=True))
+            yield Row(name, "sampled", *map(Spread.over_seeds, found))
 
 
 def _paper_row(criterion: str) -> Row:
@@ -167,7 +149,7 @@ def _paper_row(criterion: str) -> Row:
     return Row(
         f"{criterion}, paper",
         "paper",
-        *(Hits(tuple(printed[extreme].get(str(n)) for n in (1, 2, 3))) for extreme in EXTREMES),
+        *(Spread(tuple(printed[extreme].get(str(n)) for n in (1, 2, 3))) for extreme in EXTREMES),
     )
 
 
@@ -186,13 +168,3 @@ def _mahalanobis(covariance: Floats, suffix: str) -> dict[str, Criterion]:
 def _hits(cars: Cars, blame: Criterion, extreme: Extreme) -> Floats:
     trials = corrupt(cars.test, extreme)
     return hits(blame(trials.rows), trials.changed)
-
-
-def _summary(per_seed: Floats) -> Hits:
-    sd = per_seed.std(axis=0, ddof=1) if len(per_seed) > 1 else np.zeros(per_seed.shape[1])
-    parts = (per_seed.mean(axis=0), sd, per_seed.min(axis=0), per_seed.max(axis=0))
-    return Hits(*map(_numbers, parts))
-
-
-def _numbers(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
