@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats, Mask
-from culpa.datasets.dataset import DataFileError
+from culpa.datasets.files import DataFileError
 
 SERVERS = ("01", "03", "05", "07", "09", "11")
 

@@ -4,8 +4,7 @@ Loaders look for a file in the folder ``data``, then in the folder named by the 
 among earlier downloads. If the file is in none of them, they download it and verify its checksum.
 """
 
-from culpa.datasets.dataset import DataFileError, Dataset
-from culpa.datasets.loaders import ODDS_NAMES, load_cars04, load_odds
+from culpa.datasets.files import ODDS_NAMES, DataFileError, Dataset, load_cars04, load_odds
 from culpa.datasets.modes import ModesPlant, make_modes_plant
 from culpa.datasets.plant import Fault, Plant, make_plant
 from culpa.datasets.rebuilt import load_wbc, load_wine_outliers

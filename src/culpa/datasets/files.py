@@ -1,35 +1,145 @@
-"""Read a data file of any accepted kind, and check its content.
+"""Data files of the paper's data sets: where they come from, how they are found, read and recognised.
 
-Accepted are the original ``.mat`` and fixed-width ``.dat.txt`` files, and the same numbers as ``.npz`` or ``.csv``.
+The home pages of the data sets no longer serve the files, so each one comes from a public repository at a fixed commit.
+``sha256`` is the checksum of that file. ``numbers`` is the checksum of the numbers in it, which also recognises the same
+data in another file format. Accepted are the original ``.mat`` and fixed-width ``.dat.txt`` files, and the same numbers as
+``.npz`` or ``.csv``.
 """
 
 import csv
 import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.choices import one_of
 from culpa._core.types import Floats
-from culpa.datasets.dataset import DataFileError, Dataset
-from culpa.datasets.registry import Source
 
-Labels = NDArray[np.int64]
-
-CARS_FEATURES = (
-    "msrp",
-    "dealer_cost",
-    "eng_size",
-    "ncyl",
-    "horsepwr",
-    "city_mpg",
-    "hwy_mpg",
-    "weight",
-    "wheel_base",
-    "length",
-    "width",
+BASE_URL = "https://raw.githubusercontent.com"
+FOLDER_VARIABLE = "CULPA_DATA"
+CARS_FEATURES = tuple(
+    "msrp dealer_cost eng_size ncyl horsepwr city_mpg hwy_mpg weight wheel_base length width".split(" ")  # noqa: SIM905
 )
 _CARS_FLAGS = 7  # 0/1 columns for the type of car, between name and measurements
+
+Folder = str | os.PathLike[str]
+Labels = NDArray[np.int64]
+
+
+class Dataset(NamedTuple):
+    """Rows (NaN for a missing cell), labels (1 for an anomaly; all 0 if there are no labels) and names."""
+
+    X: Floats
+    y: Labels
+    feature_names: tuple[str, ...]
+    row_names: tuple[str, ...] | None = None
+
+
+class DataFileError(ValueError):
+    """A data file is missing, cannot be downloaded, or has the wrong content."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set: its file, its checksums, its shape, and the names that the file may have in a folder."""
+
+    name: str
+    repository: str
+    commit: str
+    path: str
+    sha256: str
+    numbers: str
+    shape: tuple[int, int]
+    home: str
+    local_names: tuple[str, ...]
+
+    @property
+    def file_name(self) -> str:
+        """Name of the original file."""
+        return self.path.rsplit("/", 1)[-1]
+
+    def url(self, base: str) -> str:
+        """Address of the original file on a server of raw repository files."""
+        return f"{base}/{self.repository}/{self.commit}/{self.path}"
+
+
+def _sources() -> dict[str, Source]:
+    listed = json.loads(resources.files("culpa.datasets").joinpath("registry.json").read_text(encoding="utf-8"))
+    lists = ("shape", "local_names")
+    return {each["name"]: Source(**each | {name: tuple(each[name]) for name in lists}) for each in listed}
+
+
+ODDS = _sources()
+CARS04 = ODDS.pop("cars04")
+ODDS_NAMES = tuple(ODDS)
+
+
+def load_cars04(data: str | os.PathLike[str] | None = None) -> Dataset:
+    """Specifications of 428 cars of 2004: 11 numbers each, some missing. There are no labels; ``row_names`` are the models.
+
+    ``data`` is a folder that contains ``cars04.csv`` or the original ``04cars.dat.txt``.
+    """
+    return read(find(CARS04, data), CARS04)
+
+
+def load_odds(name: str, data: str | os.PathLike[str] | None = None) -> Dataset:
+    """One of the ten ODDS data sets that the paper used (Rayana, 2016), rows in the order of the source file.
+
+    ``data`` is a folder that contains ``odds/<name>.npz`` or the original ``<name>.mat``. `ODDS_NAMES` lists the names.
+    """
+    source = ODDS[one_of(name, ODDS, "data set")]
+    return read(find(source, data), source)
+
+
+def find(source: Source, data: Folder | None = None) -> Path:
+    """Path of the file of a data set; it is only downloaded if no folder has it."""
+    searched = []
+    for folder in _folders(data):
+        for name in source.local_names:
+            if (folder / name).is_file():
+                return folder / name
+        searched.append(folder)
+    return download(source, searched)
+
+
+def download(source: Source, searched: Sequence[Path] = ()) -> Path:
+    """Path of the original file in the cache, downloaded if necessary; its sha256 is always checked."""
+    places = " or ".join(map(str, searched))
+    missing = f"{source.local_names[0]} is not in {places}, and " if places else ""
+    names = " or ".join(source.local_names[:2])
+    by_hand = f"put {names} into a folder and pass it with --data or {FOLDER_VARIABLE}"
+    try:
+        import pooch
+    except ImportError:
+        raise DataFileError(
+            f"{missing}downloading {source.file_name} needs pooch: pip install 'culpa[reproduce]', or {by_hand}."
+        ) from None
+    url, cache = source.url(BASE_URL), pooch.os_cache("culpa")
+    try:
+        return Path(pooch.retrieve(url, known_hash=f"sha256:{source.sha256}", fname=source.file_name, path=cache))
+    except (OSError, ValueError) as error:  # no network, no such file, no place to write; wrong checksum
+        reason = f"the download does not have the expected sha256 {source.sha256[:12]}... and was deleted"
+        if isinstance(error, OSError):
+            reason = " ".join(str(error).split())[:200]
+        raise DataFileError(
+            f"{missing}cannot download {source.file_name} from {url} ({reason}): without a network, {by_hand}."
+        ) from error
+
+
+def _folders(data: Folder | None) -> Iterator[Path]:
+    for folder, origin in ((data, "--data"), (os.environ.get(FOLDER_VARIABLE) or None, FOLDER_VARIABLE)):
+        if folder is None:
+            continue
+        if not Path(folder).is_dir():
+            raise DataFileError(f"the data folder {os.fspath(folder)!r} does not exist: correct {origin}.")
+        yield Path(folder)
 
 
 def read(path: Path, source: Source) -> Dataset:
@@ -71,19 +181,18 @@ def _difference(dataset: Dataset, source: Source) -> str | None:
 def _read_npz(path: Path) -> Dataset:
     # opened here, because numpy does not close a damaged file
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return _labelled(arrays["X"], arrays["y"])
+        return _labelled(arrays)
 
 
 def _read_mat(path: Path) -> Dataset:
     from scipy.io import loadmat
 
-    arrays = loadmat(path, variable_names=["X", "y"])
-    return _labelled(arrays["X"], arrays["y"])
+    return _labelled(loadmat(path, variable_names=["X", "y"]))
 
 
-def _labelled(X: NDArray[np.generic], y: NDArray[np.generic]) -> Dataset:
-    rows = np.ascontiguousarray(X, dtype=np.float64)
-    return Dataset(rows, y.ravel().astype(np.int64), tuple(f"x{i}" for i in range(rows.shape[1])))
+def _labelled(arrays: Any) -> Dataset:
+    rows = np.ascontiguousarray(arrays["X"], dtype=np.float64)
+    return Dataset(rows, arrays["y"].ravel().astype(np.int64), tuple(f"x{i}" for i in range(rows.shape[1])))
 
 
 def _read_csv(path: Path) -> Dataset:
@@ -91,20 +200,20 @@ def _read_csv(path: Path) -> Dataset:
         header, *lines = csv.reader(file)
     if tuple(header[1:]) != CARS_FEATURES:
         raise ValueError(f"its columns are {', '.join(header)[:60]}")
-    return _cars([line[0] for line in lines], [line[1:] for line in lines], missing="")
+    return _cars(lines, 1, missing="")
 
 
 def _read_fixed_width(path: Path) -> Dataset:
     lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     columns = _CARS_FLAGS + len(CARS_FEATURES)
     # names contain blanks and measurements do not: count from the right
-    cells = [line.rsplit(maxsplit=columns) for line in lines]
-    return _cars([cell[0] for cell in cells], [cell[1 + _CARS_FLAGS :] for cell in cells], missing="*")
+    return _cars([line.rsplit(maxsplit=columns) for line in lines], 1 + _CARS_FLAGS, missing="*")
 
 
-def _cars(names: list[str], cells: list[list[str]], *, missing: str) -> Dataset:
-    X = np.array([[np.nan if cell == missing else float(cell) for cell in line] for line in cells])
-    return Dataset(X, np.zeros(len(X), dtype=np.int64), CARS_FEATURES, tuple(name.strip() for name in names))
+def _cars(lines: Sequence[Sequence[str]], first: int, *, missing: str) -> Dataset:
+    """Names, and measurements from a position on."""
+    X = np.array([[np.nan if cell == missing else float(cell) for cell in line[first:]] for line in lines])
+    return Dataset(X, np.zeros(len(X), dtype=np.int64), CARS_FEATURES, tuple(line[0].strip() for line in lines))
 
 
 _READERS = {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.datasets.plant import hidden_states
 
 MODES = ("half load", "full load", "recycle")
 # sensor: for each mode its mean and its change per standard deviation of feed and heat; then its noise
@@ -65,7 +66,7 @@ def make_modes_plant(n_normal: int = 3000, n_new: int = 600, *, seed: int = 0) -
     rng = np.random.default_rng(seed)
     normal_modes = _switching(n_normal, rng)
     new_modes = np.repeat([1, 2, 0], -(-n_new // 3))[:n_new].astype(np.int64)
-    states = _states(n_normal + n_new, rng)
+    states = hidden_states(n_normal + n_new, 2, _MEMORY, rng)
     rows = _measure(states, np.concatenate([normal_modes, new_modes]), rng)
     new, names = rows[n_normal:].copy(), tuple(_SENSORS)
     culprits = np.zeros(new.shape, dtype=np.bool_)
@@ -85,15 +86,6 @@ def _switching(n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
         modes += [mode] * int(rng.integers(_SHORTEST, _LONGEST))
         mode = (mode + int(rng.integers(1, 3))) % 3
     return np.array(modes[:n_rows], dtype=np.int64)
-
-
-def _states(n_rows: int, rng: np.random.Generator) -> Floats:
-    shocks = rng.standard_normal((n_rows, 2)) * np.sqrt(1 - _MEMORY**2)
-    states, state = np.empty_like(shocks), rng.standard_normal(2)
-    for row, shock in enumerate(shocks):
-        state = _MEMORY * state + shock
-        states[row] = state
-    return np.asarray(states)
 
 
 def _measure(states: Floats, modes: NDArray[np.int64], rng: np.random.Generator) -> Floats:

@@ -90,7 +90,7 @@ def make_plant(
     for fault in faults:
         _check(fault, n_new)
     rng = np.random.default_rng(seed)
-    rows = _measure(_states(n_normal + n_new, rng), rng)
+    rows = _measure(hidden_states(n_normal + n_new, len(STATES), _MEMORY, rng), rng)
     normal, new = rows[:n_normal], rows[n_normal:].copy()
     names = tuple(_SENSORS)
     culprits = np.zeros(new.shape, dtype=np.bool_)
@@ -101,15 +101,14 @@ def make_plant(
     return Plant(normal, new, culprits, tuple(faults), names)
 
 
-def _states(n_rows: int, rng: np.random.Generator) -> Floats:
+def hidden_states(n_rows: int, n_states: int, memory: float, rng: np.random.Generator) -> Floats:
     """Hidden states of mean 0 and variance 1, correlated from row to row."""
-    shocks = rng.standard_normal((n_rows, len(STATES)))
-    states = np.empty_like(shocks)
-    state = rng.standard_normal(len(STATES))
+    shocks = rng.standard_normal((n_rows, n_states)) * np.sqrt(1 - memory**2)
+    states, state = np.empty_like(shocks), rng.standard_normal(n_states)
     for row, shock in enumerate(shocks):
-        state = _MEMORY * state + np.sqrt(1 - _MEMORY**2) * shock
+        state = memory * state + shock
         states[row] = state
-    return states
+    return np.asarray(states)
 
 
 def _measure(states: Floats, rng: np.random.Generator) -> Floats:

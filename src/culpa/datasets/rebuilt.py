@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from culpa.datasets.dataset import Dataset
+from culpa.datasets.files import Dataset
 
 # Rows of the first cultivar, and malignant rows, that ODDS (Rayana, 2016) kept as anomalies, in its order.
 _WINE_OUTLIERS = (57, 16, 32, 7, 56, 48, 9, 37, 5, 53)

@@ -17,14 +17,12 @@ from culpa.datasets import (
     ODDS_NAMES,
     DataFileError,
     Fault,
-    fetch,
     files,
     load_cars04,
     load_odds,
     load_wbc,
     load_wine_outliers,
     make_plant,
-    registry,
 )
 from culpa.datasets.plant import DEFAULT_FAULTS
 
@@ -200,17 +198,17 @@ class Server:
 @pytest.fixture
 def site(tmp_path, monkeypatch, wine):
     """The address of a server that has the wine file, an empty cache, no data folder."""
-    source = registry.ODDS["wine"]
+    source = files.ODDS["wine"]
     path = tmp_path / "site" / source.repository / source.commit / source.path
     path.parent.mkdir(parents=True)
     savemat(path, {"X": wine.X, "y": wine.y})
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setitem(registry.ODDS, "wine", replace(source, sha256=sha256))
+    monkeypatch.setitem(files.ODDS, "wine", replace(source, sha256=sha256))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("CULPA_DATA", raising=False)
     server = Server(tmp_path / "site")
-    monkeypatch.setattr(fetch, "BASE_URL", server.address)
+    monkeypatch.setattr(files, "BASE_URL", server.address)
     yield server, path
     server.stop()
 
@@ -244,7 +242,7 @@ def test_download_not_found(site):
 
 
 def test_download_refused(site, monkeypatch):
-    monkeypatch.setattr(fetch, "BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(files, "BASE_URL", "http://127.0.0.1:9")
     with pytest.raises(DataFileError, match=r"without a network, put odds/wine.npz .* --data or CULPA_DATA") as caught:
         load_odds("wine")
     assert "\n" not in str(caught.value)
@@ -257,8 +255,8 @@ def test_download_without_pooch(site, monkeypatch):
 
 
 def test_addresses_are_complete():
-    for source in (registry.CARS04, *registry.ODDS.values()):
-        url = source.url(fetch.BASE_URL)
+    for source in (files.CARS04, *files.ODDS.values()):
+        url = source.url(files.BASE_URL)
         assert url.startswith(f"https://raw.githubusercontent.com/{source.repository}/{source.commit}/")
         assert len(source.sha256) == len(source.numbers) == 64
         assert len(source.commit) == 40
