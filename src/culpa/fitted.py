@@ -304,8 +304,9 @@ class FittedDetector:
     ) -> Explanation:
         """Explain the score of every row, or of those that ``rows`` picks by positions or a mask."""
         explainer = self.explainer(**options)
-        why = explainer.explain(X, rows, parts=parts)
-        return why.judged_by(self.limit) if explainer.score is self.statistic else why
+        reading = X if isinstance(X, Reading) else explainer.columns.read(X)
+        limit = self.limit if explainer.score is self.statistic else None
+        return explainer.one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
 
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: the named ones, or that many of its worst culprits."""

@@ -34,7 +34,7 @@ def feed(detector, X, size, *, live=True, gap=0, min_length=1):
         rows = ScoredRows.of(explainer.columns.read(X[start : start + size]), fitted.model, fitted.statistic)
         positions = np.arange(start, start + len(rows))
         batch = Batch(RowNames(positions, positions, positions), rows, fitted.is_flagged(rows.score))
-        why = explainer.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
+        why = explainer.one_pass.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
         events += [(positions[-1], event) for event in finder.add(batch, why)]
     return events + [(None, event) for event in finder.finish()]
 

@@ -46,14 +46,14 @@ def test_nothing_is_prepared_for_no_rows(monkeypatch):
     detector = PCADetector(3).fit(X)
     monkeypatch.setattr(plan, "net_for_tolerance", None)  # would be called
     assert len(detector.explain(X[:0])) == 0
-    assert not Explainer(model(40), "spe").compiling_is_due
+    assert not Explainer(model(40), "spe").one_pass.compiling_is_due
 
 
 def test_forms_that_do_not_fit_are_ruled_out_before_sampling(monkeypatch):
     explainer = Explainer(model(40), "spe", memory_bytes=1000)
-    explainer.count_rows(np.zeros((10**6, 40)))
+    explainer.one_pass.count_rows(np.zeros((10**6, 40)))
     monkeypatch.setattr(plan, "net_for_tolerance", None)  # would be called
-    assert not explainer.compiling_is_due
+    assert not explainer.one_pass.compiling_is_due
 
 
 def test_progress_begins_before_the_first_estimate(monkeypatch):

@@ -42,6 +42,7 @@ from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats, Mask, Positions
 from culpa._core.validation import frame_like
 from culpa._core.words import count
+from culpa.explaining.origin import origin_of
 from culpa.scores import QuadraticForm
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Counterfactual:
     @classmethod
     def of(cls, why: "Explanation", limit: float | None = None) -> "Counterfactual":
         """Of the rows of an explanation, which must know its explainer; ``limit`` is the detector's unless given."""
-        origin = why.known_origin("counterfactual()")
+        origin = origin_of(why, "counterfactual()")
         limit = origin.limit if limit is None else limit
         if limit is None:
             raise ValueError("counterfactual() needs a limit: give limit=..., or explain with a PCADetector.")

@@ -13,17 +13,13 @@ from culpa._core.border import entered
 from culpa._core.choices import (
     GameName,
     Method,
-    PartName,
     Parts,
     Ranking,
     RetrainingRank,
     ScoreName,
-    parts_of,
     unknown,
 )
 from culpa._core.copies import CopiedInUse
-from culpa._core.kinds import top_of
-from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import documented, signed
 from culpa._core.parameters import EXPLAINER, ExplainerKeywords
 from culpa._core.progress import as_progress
@@ -32,17 +28,16 @@ from culpa._core.validation import default_names, feature_positions
 from culpa._core.warning import warn
 from culpa.columns import Columns, Hidden, Opened, Reading
 from culpa.columns.groups import complete_groups, without_given
-from culpa.explaining.explanation import FIELDS_OF_PARTS, Explanation
-from culpa.explaining.one_pass import Answer, OnePass, Wanted
-from culpa.explaining.origin import Origin
+from culpa.explaining.explanation import Explanation
+from culpa.explaining.one_pass import OnePass
 from culpa.games.arrays import as_array_like
 from culpa.models import Distribution, FittedModel
 from culpa.ranking import contributions
-from culpa.scores import GameSettings, Score, ScoredRows
+from culpa.scores import GameSettings, Score
 from culpa.scores.subject import Subject, subject_of
 from culpa.shapley import PartialOrder, Players, QuadraticForms, Shares
 from culpa.shapley.engine import Engine, Settings
-from culpa.shapley.leading import Doubts, warn_about_doubts
+from culpa.shapley.leading import Doubts
 from culpa.shapley.simulated import Simulation, draws_within
 
 _REFERENCE_ROWS = 48
@@ -174,70 +169,12 @@ class Explainer(CopiedInUse):
         back in time, the others still count as what went before. ``parts`` names the fields of the explanation to compute,
         one or several of "values", "score", "expected" and "score_if_fixed"; by default all of them.
         """
-        wanted = parts_of(parts)
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
             reading = reading.choose(rows)
         if self._witness is not None:
             self._witness.check(reading.features, reading.labels)
-        if "values" in wanted:
-            self.count_rows(reading.features)
-            if self.compiling_is_due:
-                self.try_to_compile()
-        answer = self._one_pass.explain(reading, self._with_suspicion(wanted))
-        self._tell_doubts(len(reading.labels), answer.n_uncertain, answer.n_evaluations)
-        return self._explanation(reading, answer)
-
-    def explain_scored(self, rows: ScoredRows, parts: Parts = None, doubts: Doubts | None = None) -> Explanation:
-        """`explain`, of rows that are scored already, without ever compiling; ``doubts`` are counted, or else told."""
-        if rows.statistic is not self.score:
-            rows = ScoredRows.of(rows.reading, self.model, self.score)
-        answer = self._one_pass.explain_scored(rows, self._with_suspicion(parts_of(parts)))
-        self._tell_doubts(len(rows), answer.n_uncertain, answer.n_evaluations, doubts)
-        return self._explanation(rows.reading, answer)
-
-    def values_of_scored(self, rows: ScoredRows, doubts: Doubts | None = None) -> Floats:
-        """Shapley values alone, (rows, players), without ever compiling; NaN for rows without any observed feature."""
-        answer = self._one_pass.explain_scored(rows, parts_of("values"))
-        self._tell_doubts(len(rows), answer.n_uncertain, answer.n_evaluations, doubts)
-        return np.asarray(answer.fields["values"])
-
-    def _tell_doubts(self, n_rows: int, n_uncertain: int, n_evaluations: int, doubts: Doubts | None = None) -> None:
-        if doubts is not None:
-            doubts.add(n_rows, n_uncertain, n_evaluations)
-        else:
-            warn_about_doubts(Doubts(n_rows, n_uncertain, n_evaluations), top_of(self.tolerance))
-
-    def _with_suspicion(self, wanted: Sequence[PartName]) -> Wanted:
-        """The parts, together with whatever else ranks players."""
-        return (*wanted, "suspicion") if "values" in wanted and self.ranking != "shapley" else wanted
-
-    def _explanation(self, reading: Reading, answer: Answer) -> Explanation:
-        if len(answer.empty):
-            warn_about_empty_rows(reading.labels[answer.empty], context=self.model.context is not None)
-        sampled, reading = answer.n_replicates > 0, reading.owned()
-        left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
-        return Explanation(
-            **(left_out | {"base_value": self._base_value} | answer.fields),
-            data=reading.cells,
-            feature_names=self.columns.known_names or reading.names or self.columns.names,
-            row_labels=reading.labels,
-            groups=self.groups,
-            exact=not sampled,
-            n_evaluations=answer.n_evaluations,
-            n_replicates=answer.n_replicates,
-            score_name=self.score.name,
-            game=self.game_name,
-            ranking=self.ranking,
-            method=self._engine.method_used(exact=not sampled),
-            native=reading.native,
-            origin=Origin.of(self, reading),
-        )
-
-    @property
-    def _base_value(self) -> float | None:
-        """That of all rows, if there is one."""
-        return None if self.game.base_varies else self.game.base_value
+        return self.one_pass.explain(reading, parts)
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
@@ -259,7 +196,7 @@ class Explainer(CopiedInUse):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.centre, model.scale))
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
-        self._tell_doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations)
+        self.one_pass.tell_doubts(Doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations))
         return shares
 
     def compile(self) -> Self:
@@ -279,24 +216,6 @@ class Explainer(CopiedInUse):
                 UserWarning,
             )
         return self
-
-    def try_to_compile(self) -> None:
-        """`compile`, without a word if rows would lose digits."""
-        self._engine.compile()
-
-    def count_rows(self, features: Floats) -> None:
-        """Note that these rows are being explained: enough of them make compiling worth while."""
-        if self.forms is None:
-            self._engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
-
-    @property
-    def compiling_is_due(self) -> bool:
-        """Whether `compile` would have paid for the complete rows counted so far."""
-        return self._engine.compiling_is_due
-
-    def compiles_within(self, operations: float) -> bool:
-        """Whether `compile` would take up to so many operations, and pay after many rows."""
-        return self._engine.compiles_within(operations)
 
     @property
     def forms(self) -> QuadraticForms | None:
@@ -330,8 +249,8 @@ class Explainer(CopiedInUse):
         return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
     @cached_property
-    def _one_pass(self) -> OnePass:
-        """What computes explanations."""
+    def one_pass(self) -> OnePass:
+        """What computes explanations, for culpa's own use: of rows that are scored already, and batch by batch."""
         return OnePass(
             self.model,
             self.columns,
@@ -340,7 +259,10 @@ class Explainer(CopiedInUse):
             self._whole_game,
             self._engine,
             self.players,
+            self.groups,
+            self.game_name,
             self.ranking,
+            self.tolerance,
             self.n_jobs,
         )
 

@@ -1,22 +1,20 @@
 """What the user takes away: Shapley values that add up to the score, with everything needed to act on them."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core import markup
 from culpa._core.border import entered
 from culpa._core.choices import PART_NAMES, PartName
-from culpa._core.comparing import ranked
-from culpa._core.json_values import to_json_value
-from culpa._core.native import column_labels, frame_like
+from culpa._core.native import frame_like
 from culpa._core.types import DataFrame, Floats
 from culpa._core.words import count
+from culpa.explaining.lines import how_exact, labels_of, size_of, top_columns
+from culpa.explaining.stored import Stored
 
 if TYPE_CHECKING:
     from culpa.explaining.counterfactual import Counterfactual
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from culpa.explaining.shortest import Shortest
     from culpa.plots import ExplanationPlots
 
-_NOT_STORED = ("native", "origin")  # fields that are not data
 # Fields that ``explain(parts=...)`` can leave out, and the parts that they belong to.
 FIELDS_OF_PARTS: dict[str, PartName] = {
     "values": "values",
@@ -54,7 +51,7 @@ _PER_ROW = (
 
 @entered
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Stored):
     """Who is to blame for each row's score.
 
     ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1". Fields that were left out with
@@ -136,76 +133,31 @@ class Explanation:
         """What was computed: everything, unless ``explain`` was asked for less."""
         return tuple(name for name in PART_NAMES if name in vars(self))
 
-    def judged_by(self, limit: float) -> Self:
-        """The same explanation, by a detector with this limit: what `counterfactual` aims at."""
-        return self._but(origin=None if self.origin is None else self.origin.judged_by(limit))
-
-    def _but(self, **changes: Any) -> Self:
-        """The same explanation with other fields."""
-        left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
-        return type(self)(**(left_out | vars(self) | changes))
-
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"origin": None}  # an explainer may hold large compiled forms
 
     def __len__(self) -> int:
         return len(self.row_labels)
 
-    def __iter__(self) -> Iterator[Self]:
+    def __iter__(self) -> "Iterator[Explanation]":
         return (self[row] for row in range(len(self)))
 
-    def __getitem__(self, key: Any) -> Self:
+    def __getitem__(self, key: Any) -> "Explanation":
         """One row (as a one-row explanation), a slice, a mask or a list of positions."""
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
                 raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
             key = [int(key)]
         origin = None if self.origin is None else self.origin.choose(key)
-        return self._but(origin=origin, **{name: getattr(self, name)[key] for name in self._per_row()})
+        return _changed(self, origin=origin, **{name: getattr(self, name)[key] for name in _per_row(self)})
 
     def __repr__(self) -> str:
-        return f"<Explanation of {self.score_name}: {self._size}, {self._how}>"
-
-    @property
-    def _size(self) -> str:
-        return f"{count(len(self), 'row')} x {count(len(self.player_names), 'player')}"
-
-    @property
-    def _how(self) -> str:
-        if self.exact:
-            return "asymmetric, exact" if self.method == "asymmetric" else "exact"
-        return f"{self.method}, {count(self.n_evaluations, 'evaluation')}"
+        return f"<Explanation of {self.score_name}: {size_of(self)}, {how_exact(self)}>"
 
     def _repr_html_(self) -> str:
-        if set(self.parts) < set(PART_NAMES):
-            return markup.block(f"Explanation of {self.score_name}: {self._size}", markup.note(", ".join(self.parts)))
-        shown = self[:_ROWS_SHOWN]._but(native=None)
-        lines = shown.top_columns(_CULPRITS_SHOWN)
-        longest = float(np.nanmax(np.abs(lines["value"]))) if len(lines["value"]) else 1.0
-        first = [bool(rank == 1) for rank in lines["rank"]]
-        names = ("row", "score", "feature", "value", "actual", "expected", "score_if_fixed")
-        rows = [
-            (
-                label if begins else "",
-                score if begins else "",
-                feature,
-                markup.bar(abs(value) / (longest or 1.0), markup.RAISES if value > 0 else markup.LOWERS),
-                value,
-                *others,
-            )
-            for begins, label, score, feature, value, *others in zip(
-                first, *(lines[name] for name in names), strict=True
-            )
-        ]
-        headers = ("row", self.score_name, "culprit", "", "blame", "actual", "expected", f"{self.score_name} if fixed")
-        rest = len(self) - len(shown)
-        more = f"{count(rest, 'more row')}. " if rest else ""
-        k = min(_CULPRITS_SHOWN, len(self.player_names))
-        return markup.block(
-            f"Explanation of {self.score_name}: {self._size}",
-            markup.table(headers, rows, new=first),
-            markup.note(f"{more}The {count(k, 'player')} with the most blame in each row. {self._how.capitalize()}."),
-        )
+        from culpa.explaining.lines import as_html
+
+        return as_html(self)
 
     @property
     def player_names(self) -> tuple[str, ...]:
@@ -251,8 +203,8 @@ class Explanation:
                         f"{getattr(first, name)!r} and {getattr(part, name)!r}."
                     )
         joined: dict[str, Any] = {
-            name: np.concatenate([part._cells_of(name) for part in parts])
-            for name in {name for part in parts for name in part._per_row()}
+            name: np.concatenate([_cells_of(part, name) for part in parts])
+            for name in {name for part in parts for name in _per_row(part)}
         }
         from culpa.explaining.origin import Origin
         from culpa.shapley.shares import fewest
@@ -265,7 +217,7 @@ class Explanation:
         origin = Origin.joined([part.origin for part in parts])
         sampled = [part for part in parts if not part.exact]
         method = (sampled or parts)[0].method
-        return first._but(**joined, **counts, exact=not sampled, method=method, origin=origin)
+        return _changed(first, **joined, **counts, exact=not sampled, method=method, origin=origin)
 
     def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Lower and upper ends of confidence intervals of the values, (rows, players) each.
@@ -300,41 +252,10 @@ class Explanation:
         may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
         ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
-        columns = self.top_columns(k)
+        columns = top_columns(self, k)
         return frame_like(self.native, columns, columns["row"])
 
-    def top_columns(self, k: int = 3) -> dict[str, Any]:
-        """The columns of `top` by name, as arrays and lists; where a table of one row would take longer than its answer."""
-        if not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"top(k) needs a whole number of at least 1, got {k!r}.")
-        present = self.observed
-        ranking = ranked(np.where(present, self.blame, -np.inf))[:, :k]
-        chosen = present[np.arange(len(self))[:, None], ranking] & ~np.isnan(self.score)[:, None]
-        row, rank = chosen.nonzero()
-        player = ranking[row, rank]
-        values = self.values[row, player]
-        # actual and expected are numbers of one feature; a group has none of its own
-        single = np.array([members[0] if len(members) == 1 else -1 for members in self.players])[player]
-        columns: dict[str, Any] = {
-            "row": self.row_labels[row],
-            "score": self.score[row],
-            "rank": rank + 1,
-            "feature": self._labels()[player],
-            "value": values,
-        }
-        if self.suspicion is not None:
-            columns["suspicion"] = self.suspicion[row, player]
-        if not self.exact:
-            columns["std_error"] = self.std_error[row, player]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            columns["share"] = values / self.score[row]
-        for name in ("data", "expected"):
-            cells = getattr(self, name)[row, single]
-            columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
-        columns["score_if_fixed"] = self.score_if_fixed[row, player]
-        return columns
-
-    def nonnegative(self) -> Self:
+    def nonnegative(self) -> "Explanation":
         """The same explanation without negative values: the closest values that have none and the same sum.
 
         Players that keep some blame pay equally for those that had less than none, so nobody changes rank. In a row below
@@ -344,7 +265,7 @@ class Explanation:
         from culpa.explaining.shortest import nonnegative
 
         base = np.minimum(self.base_value, np.where(np.isnan(self.score), np.inf, self.score))
-        return self._but(values=nonnegative(self.values, self.observed), base_value=base)
+        return _changed(self, values=nonnegative(self.values, self.observed), base_value=base)
 
     def shortest(self, share: float = 0.9) -> "Shortest":
         """The fewest players of each row whose values add up to a share of the score less the base value."""
@@ -369,14 +290,6 @@ class Explanation:
 
         return Counterfactual.of(self, limit)
 
-    def known_origin(self, asked: str) -> "Origin":
-        """What made the explanation; an error if that is not known."""
-        if self.origin is None:
-            raise ValueError(
-                f"{asked} needs the explainer, which stored and copied explanations do not keep: explain again."
-            )
-        return self.origin
-
     def to_frame(self) -> DataFrame:
         """One line per row: its label, its score, and a column of Shapley values per player."""
         columns: dict[str, Any] = {}
@@ -384,61 +297,8 @@ class Explanation:
             while name in self.player_names:
                 name += "_"
             columns[name] = cells
-        values = dict(zip(self._labels(), self.values.T, strict=True))
+        values = dict(zip(labels_of(self), self.values.T, strict=True))
         return frame_like(self.native, columns | values, self.row_labels)
-
-    def _labels(self) -> NDArray[Any]:
-        """What the table calls the players: text, but a number or a tuple where that is the name of a pandas column."""
-        labels = column_labels(self.native, self.player_names)
-        if all(isinstance(label, str) for label in labels):
-            return np.array(labels, dtype=np.str_)
-        result = np.empty(len(labels), dtype=object)
-        result[:] = labels
-        return result
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; `from_dict` reads it back."""
-        return {
-            field.name: to_json_value(vars(self).get(field.name))
-            for field in fields(self)
-            if field.name not in _NOT_STORED
-        }
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Self:
-        """Inverse of `to_dict`, also after a trip through JSON."""
-        known = {field.name for field in fields(cls)} - set(_NOT_STORED)
-        if missing := known - content.keys():
-            raise ValueError(f"not an explanation: {sorted(missing)[0]!r} is missing.")
-        read = {name: content[name] for name in known}
-        n, d, players = (
-            len(read["row_labels"]),
-            len(read["feature_names"]),
-            len(read["groups"] or read["feature_names"]),
-        )
-        for name in ("data", "expected"):
-            read[name] = None if read[name] is None else _cells(read[name], (n, d))
-        for name in ("values", "std_error", "score", "score_if_fixed", "suspicion"):
-            if read[name] is None:
-                continue
-            width = () if name == "score" else (players,)  # an empty list does not know its width
-            read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
-        if isinstance(read["base_value"], list):
-            read["base_value"] = np.array(read["base_value"], dtype=np.float64)
-        labels = read["row_labels"]
-        if any(isinstance(label, (list, tuple)) for label in labels):  # of a MultiIndex
-            read["row_labels"] = np.empty(n, dtype=object)
-            read["row_labels"][:] = [tuple(label) for label in labels]
-        else:
-            read["row_labels"] = np.array(labels)
-        read["feature_names"] = tuple(read["feature_names"])
-        if read["groups"] is not None:
-            read["groups"] = tuple((name, tuple(members)) for name, members in read["groups"])
-        return cls(**read)
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON; missing numbers become null."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_shap(self) -> Any:
         """The same as a ``shap.Explanation``, for shap's plots."""
@@ -453,29 +313,18 @@ class Explanation:
             feature_names=list(self.player_names),
         )
 
-    def _cells_of(self, name: str) -> NDArray[Any]:
-        """A field with one entry per row; the base value may be one number for all of them."""
-        cells = np.asarray(getattr(self, name))
-        return np.broadcast_to(cells, (len(self), *cells.shape[1:]))
 
-    def _per_row(self) -> Iterator[str]:
-        return (name for name in _PER_ROW if isinstance(getattr(self, name, None), np.ndarray))
+def _changed(why: Explanation, **changes: Any) -> Explanation:
+    """The same explanation with other fields."""
+    left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
+    return Explanation(**(left_out | vars(why) | changes))
 
 
-def _readable(cells: NDArray[Any]) -> Any:
-    """Numbers as they are; texts and numbers together as texts, since a column of a table holds one kind."""
-    if cells.dtype.kind == "f":
-        return cells
-    return [
-        None if cell is None or cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-        for cell in cells
-    ]
+def _cells_of(why: Explanation, name: str) -> NDArray[Any]:
+    """A field with one entry per row; the base value may be one number for all of them."""
+    cells = np.asarray(getattr(why, name))
+    return np.broadcast_to(cells, (len(why), *cells.shape[1:]))
 
 
-def _cells(rows: list[list[Any]], shape: tuple[int, int]) -> NDArray[Any]:
-    """Cells from plain lists: float64 unless there is text among them."""
-    text = any(isinstance(cell, str) for row in rows for cell in row)
-    cells = np.array(rows, dtype=object if text else np.float64).reshape(shape)
-    if text:
-        cells[cells == None] = np.nan  # noqa: E711 - cell by cell
-    return cells
+def _per_row(why: Explanation) -> Iterator[str]:
+    return (name for name in _PER_ROW if isinstance(getattr(why, name, None), np.ndarray))

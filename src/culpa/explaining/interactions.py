@@ -28,6 +28,7 @@ from culpa._core.comparing import ranked
 from culpa._core.missing import patterns
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import frame_like
+from culpa.explaining.origin import origin_of
 from culpa.games import Game
 from culpa.shapley import Players, tabulate
 from culpa.shapley.forms import forms_from_probes
@@ -60,7 +61,7 @@ class Interactions:
     @classmethod
     def of(cls, why: "Explanation") -> "Interactions":
         """The interactions behind an explanation that knows its explainer."""
-        origin = why.known_origin("interactions()")
+        origin = origin_of(why, "interactions()")
         explainer, players = origin.explainer, origin.explainer.players
         if why.method == "simulated":
             raise ValueError(

@@ -8,7 +8,7 @@ share these chunks. Two things are put off until many rows are together, because
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -16,18 +16,22 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from culpa._core import memory
-from culpa._core.choices import PartName, Ranking
+from culpa._core.choices import GameName, PartName, Parts, Ranking, parts_of
 from culpa._core.copies import CopiedInUse
-from culpa._core.missing import patterns
+from culpa._core.kinds import top_of
+from culpa._core.missing import patterns, warn_about_empty_rows
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
+from culpa.explaining.explanation import FIELDS_OF_PARTS, Explanation
+from culpa.explaining.origin import Origin
 from culpa.games import Game
 from culpa.models import FittedModel
 from culpa.ranking import contributions
 from culpa.scores import Score, ScoredRows
 from culpa.shapley import Players, Shares
 from culpa.shapley.engine import Engine
+from culpa.shapley.leading import Doubts, warn_about_doubts
 from culpa.shapley.shares import fewest
 from culpa.shapley.simulated import Simulation
 
@@ -69,7 +73,7 @@ class _Job:
 
 @dataclass(frozen=True, eq=False)
 class OnePass(CopiedInUse):
-    """Computes what an explainer says about rows.
+    """Computes what an explainer says about rows, in any number of batches.
 
     ``whole_game`` is the game in which no feature is given. If its total is not the score, the explained score is that
     total.
@@ -82,10 +86,79 @@ class OnePass(CopiedInUse):
     whole_game: Game
     engine: Engine | Simulation
     players: Players
+    groups: tuple[tuple[str, tuple[int, ...]], ...] | None
+    game_name: GameName
     ranking: Ranking
+    tolerance: float | str
     n_jobs: int | None
 
-    def explain(self, reading: Reading, wanted: Wanted) -> Answer:
+    def explain(self, reading: Reading, parts: Parts = None, limit: float | None = None) -> Explanation:
+        """Rows that were read; compiles if enough of them have come. ``limit`` is that of the detector, if there is one."""
+        wanted = parts_of(parts)
+        if "values" in wanted:
+            self.count_rows(reading.features)
+            if self.compiling_is_due:
+                self.engine.compile()
+        answer = self._answer(reading, self._with_suspicion(wanted))
+        self.tell_doubts(Doubts(len(reading.labels), answer.n_uncertain, answer.n_evaluations))
+        return self._explanation(reading, answer, limit)
+
+    def explain_scored(self, rows: ScoredRows, parts: Parts = None, doubts: Doubts | None = None) -> Explanation:
+        """Rows that are scored already, without ever compiling; ``doubts`` are counted, or else told."""
+        if rows.statistic is not self.score:
+            rows = ScoredRows.of(rows.reading, self.model, self.score)
+        answer = self._answer_scored(rows, self._with_suspicion(parts_of(parts)), doubts)
+        return self._explanation(rows.reading, answer)
+
+    def values_of_scored(self, rows: ScoredRows, doubts: Doubts | None = None) -> Floats:
+        """Shapley values alone, (rows, players), without ever compiling; NaN for rows without any observed feature."""
+        return np.asarray(self._answer_scored(rows, parts_of("values"), doubts).fields["values"])
+
+    def count_rows(self, features: Floats) -> None:
+        """Note that these rows are being explained: enough of them make compiling worth while."""
+        if self.engine.forms is None:
+            self.engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
+
+    @property
+    def compiling_is_due(self) -> bool:
+        """Whether compiling would have paid for the complete rows counted so far."""
+        return self.engine.compiling_is_due
+
+    def tell_doubts(self, found: Doubts, doubts: Doubts | None = None) -> None:
+        """Add them to those of other rows, or tell them."""
+        if doubts is None:
+            warn_about_doubts(found, top_of(self.tolerance))
+        else:
+            doubts.add(found.n_rows, found.n_uncertain, found.n_evaluations)
+
+    def _with_suspicion(self, wanted: Sequence[PartName]) -> Wanted:
+        """The parts, together with whatever else ranks players."""
+        return (*wanted, "suspicion") if "values" in wanted and self.ranking != "shapley" else wanted
+
+    def _explanation(self, reading: Reading, answer: Answer, limit: float | None = None) -> Explanation:
+        if len(answer.empty):
+            warn_about_empty_rows(reading.labels[answer.empty], context=self.model.context is not None)
+        sampled, reading = answer.n_replicates > 0, reading.owned()
+        left_out: dict[str, Any] = dict.fromkeys(FIELDS_OF_PARTS)
+        base = {"base_value": None if self.game.base_varies else self.game.base_value}
+        return Explanation(
+            **(left_out | base | answer.fields),
+            data=reading.cells,
+            feature_names=self.columns.known_names or reading.names or self.columns.names,
+            row_labels=reading.labels,
+            groups=self.groups,
+            exact=not sampled,
+            n_evaluations=answer.n_evaluations,
+            n_replicates=answer.n_replicates,
+            score_name=self.score.name,
+            game=self.game_name,
+            ranking=self.ranking,
+            method=self.engine.method_used(exact=not sampled),
+            native=reading.native,
+            origin=Origin(self, reading, np.arange(len(reading.labels)), limit),
+        )
+
+    def _answer(self, reading: Reading, wanted: Wanted) -> Answer:
         """Rows that were read, of any number."""
         n = len(reading.labels)
         per_row = sum(array.itemsize * math.prod(array.shape[1:]) for array in self._fields(0, wanted).values())
@@ -105,12 +178,12 @@ class OnePass(CopiedInUse):
                 uncertain += job.n_uncertain
         return Answer(fields, replicates, evaluations, uncertain, np.concatenate(empty))
 
-    def explain_scored(self, rows: ScoredRows, wanted: Wanted) -> Answer:
-        """Rows that are standardised and scored already."""
+    def _answer_scored(self, rows: ScoredRows, wanted: Wanted, doubts: Doubts | None) -> Answer:
         compiled = self.engine.evaluates_few_rows(len(rows))
         job = _Job(rows, self._fields(len(rows), wanted), known=True, compiled=compiled)
         with one_blas_thread(len(rows)):
             empty = self._fill(job)
+        self.tell_doubts(Doubts(len(rows), job.n_uncertain, job.n_evaluations), doubts)
         return Answer(job.fields, job.n_replicates, job.n_evaluations, job.n_uncertain, empty)
 
     def expected(self, standard: Floats) -> Floats:

@@ -10,22 +10,18 @@ from culpa._core.types import Positions
 from culpa.columns import Reading
 
 if TYPE_CHECKING:
-    from culpa.explaining.explainer import Explainer
+    from culpa.explaining.explanation import Explanation
+    from culpa.explaining.one_pass import OnePass
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
     """What further questions about an explanation need. ``at`` are the positions of its rows in the reading."""
 
-    explainer: "Explainer"
+    explainer: "OnePass"
     reading: Reading
     at: Positions
     limit: float | None = None
-
-    @classmethod
-    def of(cls, explainer: "Explainer", reading: Reading) -> Self:
-        """Of all rows of a reading."""
-        return cls(explainer, reading, np.arange(len(reading.labels)))
 
     @property
     def rows(self) -> Reading:
@@ -35,10 +31,6 @@ class Origin:
     def choose(self, key: Any) -> Self:
         """Some of the rows, by anything that an array can be indexed with."""
         return replace(self, at=self.at[key])
-
-    def judged_by(self, limit: float) -> Self:
-        """The same, of a detector with this limit."""
-        return replace(self, limit=limit)
 
     @staticmethod
     def joined(parts: "Sequence[Origin | None]") -> "Origin | None":
@@ -51,3 +43,12 @@ class Origin:
             return first
         reading = Reading.joined([part.rows for part in known])
         return replace(first, reading=reading, at=np.arange(len(reading.labels)))
+
+
+def origin_of(why: "Explanation", asked: str) -> Origin:
+    """What made an explanation; an error if that is not known."""
+    if why.origin is None:
+        raise ValueError(
+            f"{asked} needs the explainer, which stored and copied explanations do not keep: explain again."
+        )
+    return why.origin

@@ -10,6 +10,7 @@ from culpa._core.comparing import exceeds, ranked
 from culpa._core.native import frame_like
 from culpa._core.types import DataFrame, Floats, Mask
 from culpa._core.words import count
+from culpa.explaining.lines import top_columns
 
 if TYPE_CHECKING:
     from culpa.explaining.explanation import Explanation
@@ -102,7 +103,7 @@ class Shortest:
         """`Explanation.top`, with only as many lines per row as it needs."""
         why = replace(self.explanation, ranking="shapley", suspicion=None)
         most = max(1, int(self.counts.max(initial=0)))
-        columns = why.top_columns(most)
+        columns = top_columns(why, most)
         observed = np.minimum(why.observed.sum(axis=1), most)
         lines = np.where(np.isnan(why.score), 0, observed)  # that the table has of each row
         wanted = columns["rank"] <= np.repeat(self.counts, lines)

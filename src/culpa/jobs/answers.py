@@ -14,6 +14,7 @@ from culpa._core.kinds import top_of
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Positions
 from culpa.explaining.batch_explainer import BatchExplainer
+from culpa.explaining.lines import top_columns
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink, Source, TableError
 from culpa.jobs.batches import NOBODY, Listener, ScoredBatch, Summary, joined, labels, scored_batches
@@ -171,7 +172,7 @@ def inline_culprits(explainer: BatchExplainer, limit: float, k: int, *, all_rows
         explained = at[(scored.anomaly | all_rows)[at] & ~np.isnan(scored.rows.score[at])]
         culprits: list[Any] = [...] * len(at)
         if len(explained):
-            found = explainer.explain(scored.some(explained)).top_columns(k)
+            found = top_columns(explainer.explain(scored.some(explained)), k)
             told = {name: to_json_value(cells) for name, cells in found.items() if name != "score"}
             for row, *cells in zip(*told.values(), strict=True):
                 culprits[row] = [

@@ -157,8 +157,8 @@ def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: 
     """What `PCADetector.compare` does; see there."""
     explainer = fitted.explainer(**options)
     first, second = periods = (Period(explainer), Period(explainer))
-    explainer.count_rows(before.features)
-    explainer.count_rows(after.features)
+    explainer.one_pass.count_rows(before.features)
+    explainer.one_pass.count_rows(after.features)
     with one_blas_thread(len(before.labels) + len(after.labels)):
         for period, reading in zip(periods, (before, after), strict=True):
             for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):

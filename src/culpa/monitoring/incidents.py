@@ -207,10 +207,10 @@ def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanatio
     if not batch.flagged.any():
         return None
     rows = batch.rows.choose(batch.flagged_at)
-    explainer.count_rows(rows.standard)
-    if explainer.compiling_is_due:
-        explainer.try_to_compile()
-    return explainer.explain_scored(rows, "values", doubts)
+    explainer.one_pass.count_rows(rows.standard)
+    if explainer.one_pass.compiling_is_due:
+        explainer.one_pass.engine.compile()
+    return explainer.one_pass.explain_scored(rows, "values", doubts)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
