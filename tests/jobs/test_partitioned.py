@@ -73,8 +73,8 @@ def test_limits_of_huge_tables_rest_on_a_sample_of_the_rows(monkeypatch):
     monkeypatch.setattr(sampled_rows, "MOST_ROWS", 1000)
     thinned = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
     again = fit_partitions(PCADetector(), NAMES, Partitions(frame, (1000, 1000)), HashedPlaces())
-    assert thinned.limit_ == pytest.approx(again.limit_, rel=1e-9)  # however the rows are spread
-    held_out = thinned.fitted.limits.held_out(thinned.fitted.statistic)
+    held_out, other = (one.fitted.limits.held_out(one.fitted.statistic) for one in (thinned, again))
+    np.testing.assert_allclose(held_out.largest, other.largest, rtol=1e-9)  # the same rows, however they are spread
     assert 900 < held_out.n < 1100
     assert thinned.limit_ == pytest.approx(exact.limit_, rel=0.2)
     np.testing.assert_allclose(thinned.model_.covariance_, exact.model_.covariance_, rtol=1e-9)  # of all rows
