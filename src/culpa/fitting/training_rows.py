@@ -65,7 +65,7 @@ class TrainingRows:
                 fitted,
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
-                recent=Recent.none(last.shape[1]).then(last),
+                recent=levels_after(Recent.none(last.shape[1]), last, fitted),
             )
 
     def _wanted(self, width: int) -> frozenset[int]:
@@ -73,6 +73,11 @@ class TrainingRows:
         if self._n_pieces <= most:
             return frozenset(range(self._n_pieces + 1))
         return frozenset(np.linspace(0, self._n_pieces - 1, most).astype(int).tolist())
+
+
+def levels_after(recent: Recent, Z: Floats, fitted: FittedDetector) -> Recent:
+    """Recent levels after standardised rows, of which those that are flagged do not count, as when new rows are judged."""
+    return recent.then(Z[~fitted.is_flagged(fitted.statistic(Z))])
 
 
 def _joined(parts: list[InOrder]) -> InOrder:

@@ -24,7 +24,7 @@ from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, Judge, Portion, held_out_scores, range_of
-from culpa.fitting.training_rows import TrainingRows
+from culpa.fitting.training_rows import TrainingRows, levels_after
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
@@ -91,7 +91,8 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
     """What only the new rows showed, after what the earlier ones showed; stretches of these go on to count."""
     if fitted.recent is not None:
         before = fitted.recent.rescaled(fitted.model, updated.model)
-        updated = replace(updated, recent=before.then(updated.model.standardise(rows[-SETTLED:])))
+        last = updated.model.standardise(rows[-SETTLED:])
+        updated = replace(updated, recent=levels_after(before, last, updated))
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     return replace(updated, consistency=fitted.consistency or updated.consistency)
