@@ -7,7 +7,7 @@ Q orders depends only on how often each coalition occurs, so it is enough to dra
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,9 +24,9 @@ class Spread:
     """
 
     mean: tuple[float | None, ...]
-    sd: tuple[float, ...] | None = None
-    low: tuple[float, ...] | None = None
-    high: tuple[float, ...] | None = None
+    sd: Any = None  # tuples of numbers
+    low: Any = None
+    high: Any = None
 
     @classmethod
     def over_seeds(cls, per_seed: Sequence[Sequence[float]] | Floats) -> Self:

@@ -103,7 +103,7 @@ class NdjsonTable(FileTable):
         """Bytes read of all bytes."""
         if self.path is None or self._file is None or self._file.closed:
             return None
-        return self._file.tell() / max(1, self.path.stat().st_size)
+        return float(self._file.tell()) / max(1, self.path.stat().st_size)
 
     def _lines(self) -> Iterator[list[Line]]:
         if self._pipe is not None:
