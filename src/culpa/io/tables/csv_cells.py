@@ -3,8 +3,8 @@
 import csv
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from culpa.io.tables.lines import (
 )
 from culpa.io.tables.numbers import Spelling
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import TableError
+from culpa.io.tables.table import TableError, Wanted
 
 _SAMPLE = 1 << 18  # bytes looked at to learn the dialect and the kinds of columns
 _BLOCK = 1 << 22  # bytes read at a time
@@ -50,26 +50,18 @@ class CsvBlock:
     n: int = 0
     ragged: list[tuple[int, int]] = field(default_factory=list)
 
-    def read(
-        self,
-        numbers: Sequence[int],
-        texts: Sequence[int],
-        spelling: Spelling,
-        odd: Collection[int] = (),
-        coded: Collection[int] = (),
-    ) -> tuple[list[Any], list[Any]]:
+    def read(self, wanted: Wanted, spelling: Spelling) -> tuple[list[Any], list[Any]]:
         """Columns of numbers, as texts if pyarrow cannot convert them by itself, and columns of texts."""
+        numbers, texts, odd, coded = wanted
         types = {j: pa.dictionary(pa.int32(), pa.string()) if j in coded else pa.string() for j in texts}
         plain = [j for j in numbers if j not in odd]
         as_texts = dict.fromkeys(numbers, pa.string())
         if plain and not (spelling.thousands or spelling.decimal == self.delimiter):
-            try:
+            with suppress(pa.ArrowInvalid):  # a missing cell, or something that is no number
                 found = self._parse(as_texts | types | dict.fromkeys(plain, pa.float64()), spelling)
                 both = {j: types[j] for j in texts if j in plain}
                 more = found | (self._parse(both, spelling) if both else {})
                 return [found[j] for j in numbers], [more[j] for j in texts]
-            except pa.ArrowInvalid:
-                pass  # a missing cell, or something that is no number
         found = self._parse(as_texts | types, spelling)
         return [found[j] for j in numbers], [found[j] for j in texts]
 

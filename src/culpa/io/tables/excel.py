@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,7 +15,7 @@ import pyarrow as pa
 from culpa.io.reading import Options
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.numbers import Spelling
-from culpa.io.tables.table import TableError, as_text
+from culpa.io.tables.table import TableError, Wanted, as_text
 
 _ROWS = 1 << 13  # rows at a time
 _HEAD = 400  # rows looked at
@@ -44,16 +44,10 @@ class SheetBlock:
     def _column(self, j: int) -> list[Any]:
         return [row[j] if j < len(row) else None for row in self.content]
 
-    def read(
-        self,
-        numbers: Sequence[int],
-        texts: Sequence[int],
-        spelling: Spelling,
-        odd: Collection[int] = (),
-        coded: Collection[int] = (),
-    ) -> tuple[list[Any], list[Any]]:
+    def read(self, wanted: Wanted, spelling: Spelling) -> tuple[list[Any], list[Any]]:
         """Columns of numbers, as texts if other cells are among them, and columns as they are."""
-        return [_numbers(self._column(j), spelling.decimal) for j in numbers], [_array(self._column(j)) for j in texts]
+        numbers = [_numbers(self._column(j), spelling.decimal) for j in wanted.numbers]
+        return numbers, [_array(self._column(j)) for j in wanted.texts]
 
     def marked(self, columns: Sequence[int], most: int, spelling: Spelling) -> list[list[str]]:
         """Texts of columns with a mark that may be part of a number."""

@@ -252,8 +252,10 @@ def open_table(texts: Sequence[str], options: Options, report: Callable[[str], N
 def excluded_periods(path: Path, options: Options) -> list[Period]:
     """The periods that a table lists, by its first two columns of times: beginning and end.
 
-    An end without a time of day includes that day. Numbers since 1970 are in UTC.
+    An end without a time of day includes that day. Numbers since 1970 are in UTC. Days in Excel are times at midnight.
     """
+    import pandas as pd
+
     source = open_source(path, Options(encoding=options.encoding), lambda text: None)
     found: list[Any] = []
     for name in source.columns():
@@ -263,10 +265,14 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
         moments: list[Any] = []
         for batch in column.batches([], [name]):
             times: Any = batch.times() if batch.times is not None else ()
-            if column.time_format.name in UNITS:
-                moments.extend(times.tz_localize("UTC"))
-            else:
-                moments.extend(_ends(batch.carried[name], times, is_excel=source.kind == "excel") if found else times)
+            is_epoch, cells = column.time_format.name in UNITS, batch.carried[name]
+            times = times.tz_localize("UTC") if is_epoch else times
+            if found and not is_epoch:
+                texts = map(str, cells if isinstance(cells, list) else cells.to_pylist())
+                all_days = source.kind == "excel" and bool(are_days(times).all())
+                days = [all_days or not re.search(r"\d:\d", text) for text in texts]
+                times = [end + pd.Timedelta(days=1) * day for end, day in zip(times, days, strict=True)]
+            moments.extend(times)
         found.append(moments)
     if len(found) < 2:
         raise TableError(
@@ -276,17 +282,6 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
         if (start.tz is None) == (end.tz is None) and end < start:
             raise TableError(f"{path}: the period in row {row} ends before it begins.")
     return list(zip(*found, strict=True))
-
-
-def _ends(cells: Any, times: Any, *, is_excel: bool) -> list[Any]:
-    """Ends of periods: those without a time of day are the ends of their days. Days in Excel are times at midnight."""
-    import pandas as pd
-
-    clocks = [re.search(r"\d:\d", str(cell)) for cell in (cells if isinstance(cells, list) else cells.to_pylist())]
-    all_days = is_excel and bool(are_days(times).all())
-    return [
-        end if clock and not all_days else end + pd.Timedelta(days=1) for end, clock in zip(times, clocks, strict=True)
-    ]
 
 
 def _check_regular(path: Path) -> None:

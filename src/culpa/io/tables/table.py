@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +150,19 @@ class Stage:
         return getattr(self.inner, name)
 
 
+class Wanted(NamedTuple):
+    """Columns to read from some rows, by position: numbers, and others as they are.
+
+    Numbers come as texts if a cell is something else. ``odd`` columns are known to have such cells, and ``coded`` ones may
+    be dictionaries.
+    """
+
+    numbers: Sequence[int] = ()
+    texts: Sequence[int] = ()
+    odd: Collection[int] = ()
+    coded: Collection[int] = ()
+
+
 class Block(Protocol):
     """Some rows. ``n`` and ``ragged`` are known after reading: rows, and places of others with their number of cells."""
 
@@ -159,18 +172,8 @@ class Block(Protocol):
     def n(self) -> int:
         """Number of rows."""
 
-    def read(
-        self,
-        numbers: Sequence[int],
-        texts: Sequence[int],
-        spelling: Any,
-        odd: Collection[int] = (),
-        coded: Collection[int] = (),
-    ) -> tuple[list[Any], list[Any]]:
-        """Columns of numbers, and columns as they are. Numbers come as texts if a cell is something else.
-
-        ``odd`` columns are known to have such cells, and ``coded`` ones may be dictionaries.
-        """
+    def read(self, wanted: Wanted, spelling: Any) -> tuple[list[Any], list[Any]]:
+        """Columns of numbers, and columns as they are."""
 
     def marked(self, columns: Sequence[int], most: int, spelling: Any) -> list[list[str]]:
         """Texts of columns with a mark that may be part of a number."""

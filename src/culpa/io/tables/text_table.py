@@ -18,7 +18,7 @@ from culpa.io.tables.columns import check_each, check_numeric, find_for_model, t
 from culpa.io.tables.csv_cells import CsvBlock, UnreadableError
 from culpa.io.tables.numbers import KNOWN, Grouping, Missing, Spelling, plain_numbers
 from culpa.io.tables.problems import explained
-from culpa.io.tables.table import Batch, Block, Cells, Column, FileTable, TableError, as_text
+from culpa.io.tables.table import Batch, Block, Cells, Column, FileTable, TableError, Wanted, as_text
 from culpa.io.tables.times import is_time
 
 _MOST_MARKED = 20_000  # numbers with a mark that are looked at to learn which mark it is
@@ -66,7 +66,7 @@ class TextTable(FileTable):
 
     def look(self, name: str) -> list[Any]:
         """The first cells of a column."""
-        (cells,) = self._head.read((), [self._at[name]], self.spelling)[1]
+        (cells,) = self._head.read(Wanted(texts=[self._at[name]]), self.spelling)[1]
         return [cell for cell in cells.to_pylist() if cell is not None and cell != "" and not self.missing.has(cell)]
 
     def share(self) -> float | None:
@@ -85,10 +85,9 @@ class TextTable(FileTable):
         find_for_model(features, carried, self.names, self.name)
         self.missing_found.clear()
         try:
-            for name in (
-                features if not self.live or self.options.strict else ()
-            ):  # rows of a pipe are refused one by one
-                check_numeric(name, self._columns[name], self.name)
+            if not self.live or self.options.strict:  # rows of a pipe are refused one by one
+                for name in features:
+                    check_numeric(name, self._columns[name], self.name)
             yield from self._batches(features, carried)
         except marks.UnclearMarkError:
             raise
@@ -164,8 +163,7 @@ class TextTable(FileTable):
     def _parsed(self, block: Block, features: Sequence[str], carried: Sequence[str], done: int) -> Batch:
         spelled = [name for name in carried if name in self.numbers and self.raw.typed]  # as the numbers of a table are
         wanted = [*features, *spelled], carried, self._odd, self.coded
-        where = [[self._at[name] for name in names] for names in wanted]
-        numbers, texts = block.read(where[0], where[1], self.spelling, *where[2:])
+        numbers, texts = block.read(Wanted(*([self._at[name] for name in names] for names in wanted)), self.spelling)
         if block.ragged and not self.options.skip_ragged:
             at, n = block.ragged[0]
             raise TableError(f"{self.name}: row {done + at} has {n} cell(s), but the header has {len(self.names)}.")
@@ -209,7 +207,7 @@ class TextTable(FileTable):
             return
 
         def row_of(name: str, cell: str) -> int:
-            (texts,) = block.read((), [self._at[name]], self.spelling)[1]
+            (texts,) = block.read(Wanted(texts=[self._at[name]]), self.spelling)[1]
             return int(places(block, done)[texts.to_pylist().index(cell)])
 
         marked = block.marked([self._at[name] for name in names], max(20, _MOST_MARKED // len(names)), self.spelling)
@@ -224,7 +222,7 @@ class TextTable(FileTable):
         self.ragged, done = [], 0
         wanted = [self._at[name] for name in names]
         for block in self.raw.blocks(len(self.names), self.layout.skip):
-            arrays, _ = block.read(wanted, (), self.spelling, odd=wanted)
+            arrays, _ = block.read(Wanted(wanted, odd=wanted), self.spelling)
             yield places(block, done), dict(zip(names, arrays, strict=True))
             done += self._note(block, done)
 
@@ -240,7 +238,7 @@ class TextTable(FileTable):
 
     def _look(self, names: Sequence[str], block: Block) -> dict[str, Column]:
         """Kinds of columns by their first cells."""
-        arrays, _ = block.read([self._at[name] for name in names], (), self.spelling)
+        arrays, _ = block.read(Wanted([self._at[name] for name in names]), self.spelling)
         rows = places(block, 0)
         return {name: self._column(name, cells, rows) for name, cells in zip(names, arrays, strict=True)}
 

@@ -89,26 +89,24 @@ class TimeFormat:
         codes, texts = pd.factorize(index, use_na_sentinel=False)
         format = self if self.settled else _order_of(texts, column)
         try:
-            found = format._read_unique(pd.Index(texts))
-        except _NotATime as error:
-            row = first_row + int(np.argmax(codes == error.position))
-            raise ValueError(
-                f"{column!r} contains {str(texts[error.position])[:40]!r} in row {row}, which is not a time written as "
-                f"{self.words}. Name the format with --time-format, or drop rows without a time."
-            ) from None
+            return format._read_unique(pd.Index(texts))[codes]
         except MixedZonesError as error:
             row = int(np.argmax(codes == error.position))
             raise MixedZonesError(str(texts[error.position]), column, first_row, row) from None
-        except _OutOfRange as error:
-            row, number = first_row + int(np.argmax(codes == error.position)), texts[error.position]
+        except _BadTime as error:
+            cell, row = _as_text(texts[error.position])[:40], first_row + int(np.argmax(codes == error.position))
+            if error.number is None:
+                raise ValueError(
+                    f"{column!r} contains {cell!r} in row {row}, which is not a time written as {self.words}. Name the "
+                    "format with --time-format, or drop rows without a time."
+                ) from None
             unit = epoch_unit(np.array([error.number]))
             advice = "Correct the cell, or name another format with --time-format."
             advice = f"If times are {_WORDS[unit]}, use --time-format {unit}." if unit else advice
             raise ValueError(
-                f"{column!r} contains {_as_text(number)[:40]!r} in row {row}, which is not between the years 1678 and 2261 "
-                f"if times are {self.words}. {advice}"
+                f"{column!r} contains {cell!r} in row {row}, which is not between the years 1678 and 2261 if times are "
+                f"{self.words}. {advice}"
             ) from None
-        return found[codes]
 
     def _read_unique(self, cells: Any) -> Times:
         import pandas as pd
@@ -185,19 +183,16 @@ def wall_clocks(times: Times, cells: Any) -> Times:
     return times.tz_localize(None) + spans[codes]
 
 
-class _NotATime(Exception):
-    def __init__(self, position: int) -> None:
-        self.position = position
+class _BadTime(Exception):
+    """The cell at a position is no time; a ``number`` is too far from today."""
 
-
-class _OutOfRange(Exception):
-    def __init__(self, position: int, number: float) -> None:
+    def __init__(self, position: int, number: float | None = None) -> None:
         self.position, self.number = position, number
 
 
 def _refuse_gaps(good: Any) -> None:
     if not good.all():
-        raise _NotATime(int(np.argmin(good)))
+        raise _BadTime(int(np.argmin(good)))
 
 
 def _plain(cells: Any) -> Any:
@@ -218,7 +213,7 @@ def _from_epoch(numbers: Any, unit: int) -> Times:
     values = np.asarray(numbers, dtype=np.float64)
     far = np.abs(values) * unit > _FARTHEST
     if far.any():
-        raise _OutOfRange(int(np.argmax(far)), float(values[np.argmax(far)]))
+        raise _BadTime(int(np.argmax(far)), float(values[np.argmax(far)]))
     if np.issubdtype(numbers.dtype, np.integer):
         return pd.DatetimeIndex(np.asarray(numbers, dtype=np.int64) * unit, dtype="datetime64[ns]")
     whole = np.floor(values)
