@@ -271,7 +271,7 @@ def excluded_periods(path: Path, options: Options) -> list[Period]:
                 texts = map(str, cells if isinstance(cells, list) else cells.to_pylist())
                 all_days = source.kind == "excel" and bool(are_days(times).all())
                 days = [all_days or not re.search(r"\d:\d", text) for text in texts]
-                times = [end + pd.Timedelta(days=1) * day for end, day in zip(times, days, strict=True)]
+                times = [end + pd.Timedelta(days=int(day)) for end, day in zip(times, days, strict=True)]
             moments.extend(times)
         found.append(moments)
     if len(found) < 2:
