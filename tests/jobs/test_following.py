@@ -337,3 +337,18 @@ def test_rows_skipped_at_the_end_of_a_file_count(tmp_path):
         options = Options(time="time", skip_ragged=True)
         score(detector.fitted, open_table(paths, options, lambda text: None), sink)
         assert [line["row"] for line in sink.lines] == [*range(20), *range(22, 42)]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_late_row_after_an_excluded_period_does_not_hide_it(monkeypatch, size):
+    detector = PCADetector(2).fit(plant(400, 0))
+    table = with_hole(0.5 * plant(40, 1), 99)
+    table.loc[[9, 15], "a"] += 20.0
+    texts = table.assign(time=table["time"].astype(str))
+    texts.loc[14, "time"] = texts["time"][3]
+    start, end = table["time"][10], table["time"][14]
+    found = Sink()
+    content = texts.to_csv(index=False).encode()
+    source = opened(content, [], np.random.default_rng(size), monkeypatch, exclude=(f"{start}/{end}",))
+    incidents(detector.fitted, source, found, time="time", gap=10)
+    assert [(one["first"], one["last"]) for one in found.lines] == [(9, 9), (15, 15)]

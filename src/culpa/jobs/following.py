@@ -57,12 +57,14 @@ class Following:
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         """All rows, with ``missing`` and ``times``; batches without rows are left out."""
-        continuity, last, self.skipped = Continuity(), None, 0
+        continuity, last, waiting, self.skipped = Continuity(), None, False, 0
         wanted = list(dict.fromkeys((*carried, *([] if self.time is None else [self.time]))))
-        for batch in self.source.batches(features, wanted):
-            times: Any = None
-            if self.time is not None and len(batch.rows):
-                batch, times = self._timed(batch, last)
+        for whole in self.source.batches(features, wanted):
+            batch, times = self._timed(whole, last) if self.time is not None and len(whole.rows) else (whole, None)
+            if waiting and len(batch.rows):  # a row was skipped that was cut off from those before
+                cut = np.zeros(len(batch.rows), dtype=bool) if batch.cut is None else batch.cut
+                batch = replace(batch, cut=np.append(True, cut[1:]))
+            waiting = _ends_cut_off(whole, batch) or (waiting and not len(batch.rows))
             if not len(batch.rows):
                 continue
             numbers = _numbers(times) if self.looks else None
@@ -140,6 +142,14 @@ def _chosen(batch: Batch, keep: Mask) -> Batch:
     if cut is not None and len(at):
         cut = np.logical_or.reduceat(cut[: at[-1] + 1], np.append(0, at[:-1] + 1))
     return replace(batch.some(keep), cut=cut)
+
+
+def _ends_cut_off(batch: Batch, kept: Batch) -> bool:
+    """Whether one of the rows of a batch after the last that was kept is cut off from those before."""
+    if batch.cut is None:
+        return False
+    end = int(np.searchsorted(batch.rows, kept.rows[-1], side="right")) if len(kept.rows) else 0
+    return bool(batch.cut[end:].any())
 
 
 def lagged(
