@@ -204,6 +204,19 @@ def test_end_of_a_frozen_stretch_is_told_with_its_first_row():
     assert (began.until, ended) == (None, began._replace(until=150))
 
 
+def test_run_hardly_longer_than_the_longest_normal_one_is_not_frozen():
+    """Chance alone would call five equal cells of these columns too long."""
+    rng = np.random.default_rng(0)
+    normal, new = rng.normal(size=(500, 4)), rng.normal(size=(200, 4))
+    normal[100:112, 1] = normal[100, 1]
+    signals = learned(normal)
+    for n, found in ((16, []), (17, [("frozen", 1, 50, 66)])):  # 1.25 * 12 + 2
+        new[50:70] = rng.normal(size=(20, 4))
+        new[50 : 50 + n, 1] = new[50, 1]
+        seen = signals.look(signals.start(), new)[1]
+        assert [(one.kind, one.column, one.since, one.row) for one in seen if one.until is None] == found
+
+
 def test_value_beyond_the_normal_range_is_stuck_at_a_limit():
     signals, new = frozen_plant()
     new[100:, 3] = signals.normal.high[3] + 1

@@ -179,3 +179,11 @@ def test_changed_unit_is_recognised(plant, fitted, conversion):
         implied, sd = verdicts.implied(rows, column)
         centre, scale = fitted.model.centre[column], fitted.model.scale[column]
         assert changed_unit(new[:, column], centre + scale * implied, scale * sd) == conversion
+
+
+def test_readings_that_two_conversions_explain_or_that_stand_still_are_of_no_other_unit():
+    implied = 100 + np.random.default_rng(0).normal(size=20) * 1e-3
+    fahrenheit = 1.8 * implied + 32
+    assert changed_unit(fahrenheit, implied, 2e-3).other == "°F"
+    assert changed_unit(fahrenheit, implied, 1e3) is None  # so would any other factor near 2
+    assert changed_unit(np.full(20, 212.0), implied, 2e-3) is None
