@@ -81,7 +81,7 @@ def odds(name: str) -> Problem:
 
 def _problem(name: str, train: np.ndarray, new: np.ndarray, n_components: float) -> Problem:
     detector = PCADetector(n_components).fit(train)
-    normal = detector.to_fitted_model()
+    normal = detector.fitted.deciding_model
     return Problem(name, detector, normal.standardise(train), normal.standardise(new))
 
 

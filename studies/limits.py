@@ -188,7 +188,7 @@ def _alarms(
     learn: Floats, calibrate: Floats, new: Floats, components: int | float
 ) -> Iterator[tuple[tuple[str, str, float], float]]:
     """Share of new rows above each limit with enough rows; only conformal limits use held-out rows."""
-    normal = _detector(components).fit(learn).to_fitted_model()
+    normal = _detector(components).fit(learn).fitted.deciding_model
     charted = [named_score(name, normal) for name in KINDS]
     tails = Limits.tails_of(charted, [normal.standardise(calibrate)])
     for score in charted:
@@ -206,7 +206,7 @@ def _training(n: int, n_runs: int) -> list[dict[str, Any]]:
     for seed in range(n_runs):
         X = _rows(n, seed)
         detector = _detector(_P).fit(X)
-        normal = detector.to_fitted_model()
+        normal = detector.fitted.deciding_model
         t2 = scores.t2(normal.gaussian)(normal.standardise(X))
         for k, confidence in enumerate(CONFIDENCES):
             above[k] += [(t2 > formula(_P, n, confidence)).mean() for formula in (f_limit, beta_limit)]

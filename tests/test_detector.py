@@ -96,7 +96,7 @@ def test_missing_cells_in_training_and_use():
 
 def test_score_of_a_row_with_missing_cells_is_its_mean_over_what_they_could_be():
     detector = PCADetector(3).fit(plant(400, 0))
-    gaussian = detector.to_fitted_model().gaussian
+    gaussian = detector.fitted.deciding_model.gaussian
     score = scores.spe(gaussian)
     x = np.random.default_rng(0).normal(size=(1, 8))
     mean, covariance = gaussian.conditional(x, [0, 2, 3, 5, 6])

@@ -13,6 +13,7 @@ from scipy import stats
 
 import culpa
 from culpa import FitWarning, PCADetector, StudentPPCA
+from culpa.detecting.pieces import fit_moments, learn_features
 from culpa.models import FittedModel, LatentGaussian
 from culpa.models.margins import EmpiricalMargins
 from culpa.scores import named_score
@@ -80,7 +81,7 @@ class TestCopula:
         """With the exact margins, all values are those of the Gaussian, in the user's units, too."""
         X = normal_rows(400, 0)
         detector = PCADetector(3, statistic=statistic).fit(X)
-        usual = detector.to_fitted_model()
+        usual = detector.fitted.deciding_model
         margins = Exactly(usual.centre, usual.scale)
         copula = FittedModel(usual.gaussian, np.zeros(7), np.ones(7), usual.sample_covariance, 400, margins=margins)
         rows = normal_rows(6, 1)
@@ -156,7 +157,7 @@ class TestCopula:
         assert why.feature_names == ("s1", "s2", "s3", "s4", "s5", "s6")
         inside = why.expected[:, 0]
         assert ((inside > -0.05) & (inside < 1.05)).all()
-        rows = given.to_fitted_model()
+        rows = given.fitted.deciding_model
         features = given.fitted.read(X[:50]).features
         back = rows.to_user_units(rows.standardise(features), features)
         np.testing.assert_allclose(back, features[:, 1:], atol=1e-8)
@@ -315,10 +316,10 @@ class TestBoth:
         detector = PCADetector(model=model)
         assert not hasattr(detector, "partial_fit")
         with pytest.raises(ValueError, match=f"model='{model}' needs all training rows at once"):
-            detector.fit_moments(culpa.models.Moments.of(X))
+            fit_moments(detector, culpa.models.Moments.of(X))
         detector.fit(X)
         with pytest.raises(ValueError, match="needs all training rows at once"):
-            detector.learn_features(X)
+            learn_features(detector, X)
 
     def test_drift_and_shares_of_a_copula_are_refused(self):
         X = normal_rows(100, 0)

@@ -74,7 +74,7 @@ def test_missing_features_are_not_players(why, new, detector):
     # the game of the other four features, from the definition: E[e | x_S] under the same model
     import witness
 
-    normal = detector.to_fitted_model()
+    normal = detector.fitted.deciding_model
     C, A = normal.gaussian.covariance, scores.spe(normal.gaussian).matrix
     x = normal.standardise(new.to_numpy())[3]
     values = {S: witness.conditional_value(C, A, np.nan_to_num(x), S) for S in witness.coalitions(4)}

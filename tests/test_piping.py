@@ -227,7 +227,7 @@ def test_it_is_the_pipeline_whatever_happens_to_that(plant, seed):
     pipeline[-1].calibrate_limit(seen)
     check_against_the_pipeline(detector, pipeline, tables[1])
     pipeline[-1].set_params(noun="tag")
-    assert detector.fitted.noun == "tag"
+    assert detector.fitted.settings.noun == "tag"
 
 
 @pytest.mark.parametrize("options", [{"model": "copula"}, {"model": "copula", "lags": 1}], ids=str)

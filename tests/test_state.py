@@ -14,6 +14,7 @@ import culpa
 from culpa import PCADetector
 from culpa._core.fit_warning import FitWarning
 from culpa.columns import Lags
+from culpa.detecting.pieces import fit_moments, of_fitted
 from culpa.fitted import FittedDetector
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
@@ -100,7 +101,7 @@ class TestSettings:
 
     def test_what_needs_no_fit(self):
         detector = PCADetector().fit(plant()).set_params(groups={"g": [0, 1]}, noun="tag", ranking="rbc")
-        assert detector.partial_fit(plant(100, 1)).fitted.noun == "tag"
+        assert detector.partial_fit(plant(100, 1)).fitted.settings.noun == "tag"
 
     def test_a_statistic_with_other_components(self):
         detector = PCADetector().fit(plant()).set_params(statistic="spe").calibrate_limit(plant(200, 1))
@@ -110,8 +111,8 @@ class TestSettings:
     def test_moments_have_as_many_components_as_asked(self):
         detector = PCADetector(1).fit(plant())
         moments = Moments.of(plant())
-        assert detector.set_params(n_components=3).fit_moments(moments).model_.n_components_ == 3
-        one = PCADetector(0.9, limit="formula").fit_moments(Moments.of(plant(200, p=1)))
+        assert fit_moments(detector.set_params(n_components=3), moments).model_.n_components_ == 3
+        one = fit_moments(PCADetector(0.9, limit="formula"), Moments.of(plant(200, p=1)))
         assert one.model_.n_components_ < 3
         wide = plant(4000, 1, p=5) * 30
         one.partial_fit(wide)
@@ -120,12 +121,12 @@ class TestSettings:
 
     def test_moments_do_not_depend_on_an_earlier_fit(self):
         moments = Moments.of(plant())
-        fresh = PCADetector().fit_moments(moments)
-        assert PCADetector().fit(plant(300, 5, p=4)).fit_moments(moments).limit_ == fresh.limit_
+        fresh = fit_moments(PCADetector(), moments)
+        assert fit_moments(PCADetector().fit(plant(300, 5, p=4)), moments).limit_ == fresh.limit_
 
     def test_a_single_block_with_its_rows(self):
         X = plant()
-        assert PCADetector().fit_moments(Moments.of(X), batches=[X]).limit_kind_ == "box"
+        assert fit_moments(PCADetector(), Moments.of(X), batches=[X]).limit_kind_ == "box"
 
     def test_a_fit_begins_anew(self):
         detector = PCADetector().fit(plant())
@@ -146,7 +147,7 @@ class TestMle:
         assert (PCADetector("mle").fit(gaps).predict(plant(500, 1)) == -1).mean() < 0.06
         weighted = PCADetector("mle").fit(X, sample_weight=np.ones(200))
         pieces = reloaded(PCADetector("mle").partial_fit(X[:90]), tmp_path).partial_fit(X[90:])
-        for other in (weighted, pieces, PCADetector("mle").fit_moments(BlockMoments.of(X), batches=[X])):
+        for other in (weighted, pieces, fit_moments(PCADetector("mle"), BlockMoments.of(X), batches=[X])):
             assert other.limit_ == pytest.approx(whole.limit_)
             assert other.model_.n_components_ == whole.model_.n_components_
 
@@ -164,7 +165,7 @@ class TestCallsThatFail:
                 lambda detector: detector.partial_fit(bad),
                 lambda detector: detector.partial_fit(np.ones((40, 6))) if not hasattr(detector, "model_") else 1 / 0,
                 lambda detector: detector.fit(np.ones((40, 9))),
-                lambda detector: detector.fit_moments(Moments.of(np.ones((40, 9)))),
+                lambda detector: fit_moments(detector, Moments.of(np.ones((40, 9)))),
                 lambda detector: detector.calibrate_limit(plant(5)),
                 lambda detector: detector.fit(plant(), sample_weight=[1, 2]),
             ):
@@ -254,7 +255,7 @@ class TestFiles:
 
     def test_an_update_keeps_how_the_table_was_read(self):
         core = PCADetector().fit(plant()).fitted
-        detector = PCADetector.from_fitted(copy.copy(core))
+        detector = of_fitted(copy.copy(core))
         object.__setattr__(detector.fitted, "reading", {"delimiter": ";"})
         assert detector.partial_fit(plant(50, 1)).fitted.reading == {"delimiter": ";"}
 

@@ -53,11 +53,8 @@ def test_the_check_finds_what_it_looks_for(tmp_path):
 LONG_FUNCTIONS = {"contrasts": 114, "order_walk": 97, "tree_kernel": 97, "tree_walk": 87}  # kernels call few others
 LARGE_CLASSES = {
     "Engine": 42,
-    "FittedDetector": 35,
     "HeldOutScores": 35,
     "LatentGaussian": 45,
-    "PCADetector": 28,
-    "Recipe": 26,
 }
 
 

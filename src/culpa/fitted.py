@@ -24,21 +24,18 @@ from culpa.columns import Columns, Reading
 from culpa.columns.groups import named_groups, without_given
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.explaining.joint_fix import JointFix, fix_jointly
 from culpa.explaining.options import ExplainerOptions
 from culpa.models import Estimator, FittedModel, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
-from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
 from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
-_ROWS_PER_FEATURE = 5  # from which on the covariance of the training rows tells which columns imply each other
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
 
 
@@ -98,7 +95,7 @@ class FittedDetector:
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
     gathered: BlockGatherer | None = field(default=None, repr=False)  # of rows that all came by partial_fit
-    _kept: _Kept | None = field(default=None, repr=False)  # what follows from the fields above
+    _kept: _Kept = field(default=None, repr=False)  # type: ignore[assignment]  # what follows from the fields above
 
     def __post_init__(self) -> None:
         """Own what it holds: nobody else can change settings, and what was prepared for another model is left behind."""
@@ -110,16 +107,6 @@ class FittedDetector:
             object.__setattr__(self, "_kept", _Kept(self))
 
     @property
-    def knows_blocks(self) -> bool:
-        """Whether blocks of the training rows can be told apart, to hold out one of them."""
-        return self.blocks is not None and len(self.blocks) > 1
-
-    @property
-    def noun(self) -> str:
-        """What texts call a column."""
-        return self.settings.noun
-
-    @property
     def columns(self) -> Columns:
         """The user's columns."""
         return self.model.columns
@@ -128,14 +115,6 @@ class FittedDetector:
     def n_modes(self) -> int | None:
         """Number of operating modes; ``None`` where the detector does not tell modes apart."""
         return None if self.settings.modes is None else self.model.n_modes
-
-    def operating_modes(self, reading: Reading) -> NDArray[np.int64]:
-        """The most probable mode of each row, counted from 1."""
-        modes = [
-            self.model.standard.mode_of(self.model.standardise(reading.features[start : start + _ROWS_PER_CHUNK]))
-            for start in range(0, len(reading.features), _ROWS_PER_CHUNK)
-        ]
-        return np.concatenate([np.empty(0, dtype=np.int64), *modes]).astype(np.int64) + 1
 
     @property
     def n_components(self) -> int:
@@ -147,11 +126,6 @@ class FittedDetector:
         """Of a model with Student-t tails."""
         own = self.model.standard.modes[0]
         return own.degrees_of_freedom if own.tail else None
-
-    @property
-    def explained_variance(self) -> float:
-        """Share of the variance of the training rows that the components explain; with modes, these and the modes."""
-        return float(self.ppca.explained_variance_ratio_.sum())
 
     @property
     def mode_limits(self) -> Floats | None:
@@ -173,17 +147,6 @@ class FittedDetector:
     def without_groups(self) -> Self:
         """The same detector, which blames single columns."""
         return replace(self, settings=replace(self.settings, groups=None))
-
-    def suggested_groups(self) -> list[SuggestedGroup]:
-        """Columns that imply each other and are in no group together: see `PCADetector.suggested_groups`."""
-        names, groups = self.columns.names, self.groups.values()
-        n = len(names)  # of present values
-        # few rows are correlated by chance, which the model smooths out
-        if self.n_modes is not None or self.ppca.n_samples_ >= _ROWS_PER_FEATURE * n:
-            ties = ties_of(self.ppca.within_covariance_[:n, :n])
-        else:
-            ties = ties_in_model(self.model.gaussian.marginal(range(n)))
-        return suggested_groups(ties, names, [[names.index(name) for name in members] for members in groups])
 
     @property
     def deciding_model(self) -> FittedModel:
@@ -221,20 +184,10 @@ class FittedDetector:
         """A statistic by name: always the same object, so that explainers are recognised."""
         if name == self.statistic.name:
             return self.statistic
-        kept = self._prepared
+        kept = self._kept
         if name not in kept.scores:
             kept.scores = {**kept.scores, name: score_by_name(name, self.model, confidence=self.confidence)}
         return kept.scores[name]
-
-    @property
-    def _prepared(self) -> _Kept:
-        assert self._kept is not None  # from __post_init__
-        return self._kept
-
-    @property
-    def charted(self) -> dict[str, Score]:
-        """The statistics of control charts: SPE, T2 and the detector's own."""
-        return charted(self.model, self.statistic)
 
     def read(self, X: Any) -> Reading:
         """Check a table and read its rows."""
@@ -247,7 +200,7 @@ class FittedDetector:
     def score(self, X: Any) -> Floats:
         """Score of every row by the detector's own statistic; NaN and a warning for rows without any observed feature."""
         reading = self.read(X)
-        return self._warned(self.values(reading), reading)
+        return _warned(self, self.values(reading), reading)
 
     def values(self, reading: Reading) -> Floats:
         """The same, without a warning."""
@@ -260,15 +213,17 @@ class FittedDetector:
     def statistics(self, X: Any) -> dict[str, Floats]:
         """Values of all charted statistics, by name."""
         reading = self.read(X)
-        values = {name: self._values(reading, statistic) for name, statistic in self.charted.items()}
-        self._warned(values[self.statistic.name], reading)
+        values = {
+            name: self._values(reading, statistic) for name, statistic in charted(self.model, self.statistic).items()
+        }
+        _warned(self, values[self.statistic.name], reading)
         return values
 
     def control_limits(self, confidences: Sequence[float] = (), *, training: bool = False) -> list[ControlLimit]:
         """Limits of all charted statistics at these confidences and at the detector's own, where they are known."""
         levels = sorted({*confidences, self.confidence})
         lines = []
-        for name, score in self.charted.items():
+        for name, score in charted(self.model, self.statistic).items():
             for level in levels:
                 if self.limit_source and (name, level) == (self.statistic.name, self.confidence):
                     lines.append(ControlLimit(name, level, self.limit_source, self.limit))
@@ -281,23 +236,16 @@ class FittedDetector:
         """The `Explainer` with these options: kept between calls, with whatever it has compiled."""
         check_keywords(options, EXPLAINER.keywords, "explain")
         chosen = {name: value for name, value in EXPLAINER.without_aliases(options).items() if not _is_own(name, value)}
-        chosen = own_copy(self._explained_by(chosen.get("given")) | chosen)
+        chosen = own_copy(_explained_by(self, chosen.get("given")) | chosen)
         if chosen["score"] in scores.SCORE_NAMES and "features" not in chosen:
             chosen["score"] = self.named(chosen["score"])
-        kept = self._prepared
+        kept = self._kept
         for known, explainer in kept.explainers:
             if known == chosen:
                 return explainer
         explainer = Explainer(self.model, **chosen)
         kept.explainers = [*kept.explainers[1 - _EXPLAINERS_KEPT :], (chosen, explainer)]
         return explainer
-
-    def _explained_by(self, given: Sequence[str | int] | str | None) -> dict[str, Any]:
-        """What the detector says about explanations; features that are ``given`` leave their groups."""
-        EXPLAINER["given"].check(given)
-        own = {"game": self.settings.game, "ranking": self.settings.ranking}
-        groups = without_given(self.groups, self.columns.named(given or [], "given"))
-        return {"score": self.statistic.name, "groups": groups or None} | own
 
     def explain(
         self, X: Any, rows: Any = None, *, parts: Parts = None, **options: Unpack[ExplainerOptions]
@@ -308,30 +256,37 @@ class FittedDetector:
         limit = self.limit if explainer.score is self.statistic else None
         return explainer.one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
 
-    def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
-        """Fix several features of each row at once: the named ones, or that many of its worst culprits."""
-        explainer, groups = self.explainer(groups=None), self.groups
-        if not isinstance(features, (int, np.integer)):
-            listed = [features] if isinstance(features, str) else features
-            features = [
-                one for name in listed for one in (groups.get(name, [name]) if isinstance(name, str) else [name])
-            ]
-        return fix_jointly(explainer, explainer.columns.read(X), self.limit, features)
-
     def _values(self, reading: Reading, statistic: Score) -> Floats:
         starts = range(0, len(reading.features), _ROWS_PER_CHUNK)
         chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
         with one_blas_thread(len(reading.features)):
             return np.concatenate([np.empty(0), *(statistic(self.model.standardise(chunk)) for chunk in chunks)])
 
-    def _warned(self, score: Floats, reading: Reading) -> Floats:
-        if np.isnan(score).any():
-            warn_about_empty_rows(reading.labels[np.isnan(score)], context=self.model.context is not None)
-        return score
+
+def _warned(fitted: FittedDetector, score: Floats, reading: Reading) -> Floats:
+    if np.isnan(score).any():
+        warn_about_empty_rows(reading.labels[np.isnan(score)], context=fitted.model.context is not None)
+    return score
+
+
+def _explained_by(fitted: FittedDetector, given: Sequence[str | int] | str | None) -> dict[str, Any]:
+    """What the detector says about explanations; features that are ``given`` leave their groups."""
+    EXPLAINER["given"].check(given)
+    own = {"game": fitted.settings.game, "ranking": fitted.settings.ranking}
+    groups = without_given(fitted.groups, fitted.columns.named(given or [], "given"))
+    return {"score": fitted.statistic.name, "groups": groups or None} | own
+
+
+def operating_modes(fitted: FittedDetector, reading: Reading) -> NDArray[np.int64]:
+    """The most probable mode of each row, counted from 1."""
+    model, features = fitted.model, reading.features
+    starts = range(0, len(features), _ROWS_PER_CHUNK)
+    modes = [model.standard.mode_of(model.standardise(features[at : at + _ROWS_PER_CHUNK])) for at in starts]
+    return np.concatenate([np.empty(0, dtype=np.int64), *modes]).astype(np.int64) + 1
 
 
 def charted(model: FittedModel, own: Score) -> dict[str, Score]:
-    """SPE, T2 and a detector's own statistic."""
+    """The statistics of control charts: SPE, T2 and a detector's own."""
     return {score.name: score for score in (score_by_name("spe", model), score_by_name("t2", model), own)}
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from culpa import Explainer, LatentGaussian, PCADetector
 from culpa._core.comparing import exceeds, ranked
+from culpa.detecting.pieces import of_fitted
 
 
 def test_exceeds():
@@ -39,7 +40,7 @@ def test_flags_of_rows_at_the_limit_do_not_depend_on_the_batch(seed):
     rows = rng.normal(size=(300, 3)) @ rng.normal(size=(3, d)) + 0.4 * rng.normal(size=(300, d))
     detector = PCADetector(n_components=3).fit(rows)
     for row in range(0, 300, 25):  # scores of single rows, as limits
-        limited = PCADetector.from_fitted(replace(detector.fitted, limit=-detector.score_samples(rows[[row]])[0]))
+        limited = of_fitted(replace(detector.fitted, limit=-detector.score_samples(rows[[row]])[0]))
         for judge in (limited, pickle.loads(pickle.dumps(limited))):
             flags = judge.predict(rows)
             assert flags[row] == judge.predict(rows[[row]])[0] == 1

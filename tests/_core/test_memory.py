@@ -7,6 +7,7 @@ import pytest
 
 from culpa import PCADetector
 from culpa._core import memory
+from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments
 
 
@@ -98,7 +99,7 @@ def test_rows_that_are_not_held_need_no_memory(monkeypatch, tmp_path):
 
     blocks = BlockMoments((Moments.of(np.random.default_rng(0).normal(size=(100, 3))).weighted(1e8),))
     set_free(monkeypatch, tmp_path, machine=1 << 27)
-    PCADetector(2, limit="formula").fit_moments(blocks, ("a", "b", "c"))
+    fit_moments(PCADetector(2, limit="formula"), blocks, ("a", "b", "c"))
 
 
 def test_parts_that_are_not_computed_need_no_memory(monkeypatch, tmp_path):

@@ -17,6 +17,7 @@ from command_line import run, write
 import culpa
 from culpa import PPCA, PCADetector
 from culpa._core.words import in_percent
+from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments, ppca
 from culpa.models.blocks import BlockGatherer
 from culpa.models.em import em
@@ -64,7 +65,7 @@ def test_streamed_fit_equals_fit_in_memory(shift, scale, components):
         part = X[start : start + 170]
         moments = moments.merge(Moments.of(part, moments.reference if moments.n else None))
     memory = PCADetector(components, scale=scale, limit="formula").fit(X)
-    streamed = PCADetector(components, scale=scale, limit="formula").fit_moments(moments)
+    streamed = fit_moments(PCADetector(components, scale=scale, limit="formula"), moments)
     for name in ("mean_", "scale_", "limit_"):
         np.testing.assert_allclose(getattr(streamed, name), getattr(memory, name), rtol=1e-9)
     for name in ("components_", "covariance_", "explained_variance_", "noise_variance_"):
@@ -83,7 +84,7 @@ def test_streamed_held_out_scores_equal_those_in_memory(n, scale):
     gatherer = BlockGatherer(X.shape[1])
     for part in parts:
         gatherer.add(part)
-    streamed = PCADetector(scale=scale).fit_moments(gatherer.finish(), batches=parts)
+    streamed = fit_moments(PCADetector(scale=scale), gatherer.finish(), batches=parts)
     memory = PCADetector(scale=scale).fit(X)
     assert streamed.limit_kind_ == memory.limit_kind_ == "held-out"
     assert streamed.limit_ == pytest.approx(memory.limit_, rel=1e-9)
@@ -256,12 +257,12 @@ def test_moments_merge_in_any_order_and_know_their_limits():
         np.testing.assert_allclose(whole.mean, X.mean(axis=0), rtol=1e-15)
         np.testing.assert_allclose(whole.covariance, np.cov((X - 1e8).T), rtol=1e-12)
     with pytest.raises(ValueError, match="too few"):
-        PCADetector().fit_moments(parts[0])
+        fit_moments(PCADetector(), parts[0])
     assert (
-        PCADetector("mle", scale=False).fit_moments(forwards).model_.n_components_ == PPCA("mle").fit(X).n_components_
+        fit_moments(PCADetector("mle", scale=False), forwards).model_.n_components_ == PPCA("mle").fit(X).n_components_
     )
     with pytest.raises(ValueError, match="scores of the training rows"):
-        PCADetector(limit="empirical").fit_moments(forwards)
+        fit_moments(PCADetector(limit="empirical"), forwards)
 
 
 def same_as_library(path, library, kind):

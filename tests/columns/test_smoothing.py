@@ -13,6 +13,7 @@ import culpa
 from culpa import FitWarning, PCADetector
 from culpa.columns import Smoother
 from culpa.columns.smoothing import clustering, dependence
+from culpa.detecting.pieces import fit_moments, learn_features
 from culpa.models import Moments
 from culpa.scores import HeldOutScores
 
@@ -96,7 +97,7 @@ def test_finds_a_small_fault_that_lasts(detector):
 def test_explains_the_smoothed_row_as_if_it_were_a_row(detector):
     plain = PCADetector(detector.model_.n_components_, statistic="mahalanobis").fit(rows_of(1000))
     new = rows_of(30, seed=2)
-    reference = plain.to_fitted_model().centre
+    reference = plain.fitted.deciding_model.centre
     stretched = Smoother(0.2, reference).join(new.to_numpy()).rows
     ours, theirs = detector.explain(new), plain.explain(pd.DataFrame(stretched, columns=new.columns))
     np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-8, atol=1e-10)
@@ -225,8 +226,8 @@ def test_only_fit_smooths(tmp_path):
     detector = PCADetector(smooth=0.2).fit(rows)
     for call in (
         lambda: detector.partial_fit(rows),
-        lambda: detector.learn_features(rows.to_numpy()),
-        lambda: detector.fit_moments(Moments.of(rows.to_numpy())),
+        lambda: learn_features(detector, rows.to_numpy()),
+        lambda: fit_moments(detector, Moments.of(rows.to_numpy())),
     ):
         with pytest.raises((ValueError, AttributeError)) as told:
             call()

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from culpa import FitWarning, PCADetector
-from culpa.fitting.diagnostics import ties_in_words
+from culpa.detecting.pieces import fit_moments
+from culpa.fitting.diagnostics import groups_to_suggest, ties_in_words
 from culpa.models.blocks import BlockMoments
 
 
@@ -94,7 +95,7 @@ class TestTheLimit:
 
     def test_rows_read_once(self):
         with pytest.warns(FitWarning, match="read only once cannot be held out"):
-            PCADetector().fit_moments(BlockMoments.of(rows().to_numpy()))
+            fit_moments(PCADetector(), BlockMoments.of(rows().to_numpy()))
 
     def test_once_is_enough_for_pieces(self):
         detector = PCADetector()
@@ -178,7 +179,7 @@ def test_ties_in_words():
     X[:, 6] = X[:, 1] + X[:, 2] + 0.01 * X[:, 6]
     names = ["p [bar]", "flow [m3/h]", "b", "it's", "c", "d", "e", "f"]
     fitted = PCADetector().fit(pd.DataFrame(X, columns=names)).fitted
-    strong, weak = (group.strength for group in fitted.suggested_groups())
+    strong, weak = (group.strength for group in groups_to_suggest(fitted))
     assert ties_in_words(fitted) == [
         f"flow, b and e imply each other (partial correlations of {strong:.2f} or more): faults in one cannot be "
         "distinguished from faults in another. Consider --group 'flow/b/e=flow [m3/h],b,e'",

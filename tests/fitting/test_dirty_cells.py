@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from culpa import PCADetector, load
+from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments
 
 
@@ -99,7 +100,7 @@ def test_contamination_is_a_share_of_the_rows_as_given(more):
 def test_rows_are_needed():
     detector = PCADetector(3, robust="cells")
     with pytest.raises(ValueError, match=r"robust='cells' needs all training rows at once\. Use fit\."):
-        detector.fit_moments(Moments.of(plant()))
+        fit_moments(detector, Moments.of(plant()))
     with pytest.raises(AttributeError) as refused:
         detector.partial_fit(plant())
     assert "robust='cells' needs all training rows at once. Use fit." in str(refused.value.__cause__)

@@ -11,6 +11,7 @@ import culpa
 from culpa import PCADetector
 from culpa.columns import History
 from culpa.datasets import load_wine_outliers
+from culpa.detecting.pieces import fit_moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.scores import discoveries
 
@@ -109,7 +110,7 @@ class TestPasses:
         batches = [rows[at : at + size] for at in range(0, len(rows), size)]
         for batch in batches:
             gatherer.add(batch)
-        return detector.fit_moments(gatherer.finish(), None, batches)
+        return fit_moments(detector, gatherer.finish(), None, batches)
 
     @pytest.mark.parametrize(
         "options", [{}, {"scale": False}, {"n_components": 2}, {"statistic": "combined"}, {"confidence": 0.999}]
@@ -150,7 +151,7 @@ class TestPasses:
 
     def test_rows_read_once_have_a_limit_by_formula(self):
         X = plant(300, 0)
-        once = PCADetector().fit_moments(BlockMoments.of(X))
+        once = fit_moments(PCADetector(), BlockMoments.of(X))
         assert once.limit_kind_ == "box"
         assert once.limit_ == pytest.approx(PCADetector(limit="formula").fit(X).limit_, rel=1e-9)
         assert once.model_.n_components_ == PCADetector().fit(X).model_.n_components_

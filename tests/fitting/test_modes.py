@@ -10,6 +10,7 @@ from command_line import run
 import culpa as package
 from culpa import MixturePPCA, PCADetector
 from culpa.datasets import make_modes_plant
+from culpa.detecting.pieces import fit_moments
 from culpa.fitting.modes import blocks_within
 from culpa.io.model_file import ModelFileError
 from culpa.models import Moments
@@ -255,7 +256,7 @@ def test_what_a_fitted_detector_refuses(plant, detector, new):
     with pytest.raises(ValueError, match="sample_weight cannot be combined with modes"):
         PCADetector(modes=2).fit(plant.normal, sample_weight=np.ones(len(plant.normal)))
     with pytest.raises(ValueError, match="needs all training rows at once"):
-        PCADetector(modes=2).fit_moments(Moments.of(plant.normal))
+        fit_moments(PCADetector(modes=2), Moments.of(plant.normal))
 
 
 def test_calibration_is_refused(plant):

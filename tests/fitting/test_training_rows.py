@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 import culpa
 from culpa import PCADetector
 from culpa.datasets import make_plant
+from culpa.detecting.pieces import fit_moments
 from culpa.detecting.piping import PipelineDetector
 from culpa.fitting import training_rows
 from culpa.fitting.limits import InOrder
@@ -32,8 +33,8 @@ def lagged(rows):
         (PCADetector(given=[3]).fit(ROWS), ROWS),
         (PCADetector().partial_fit(ROWS), ROWS),
         (PCADetector.from_pca(PCA(3).fit(ROWS), ROWS), ROWS),
-        (PCADetector().fit_moments(BlockMoments.of(ROWS), None, np.split(ROWS, [300, 301])), ROWS),
-        (PCADetector(lags=1).fit_moments(BlockMoments.of(lagged(ROWS)), None, [lagged(ROWS)]), ROWS[1:]),
+        (fit_moments(PCADetector(), BlockMoments.of(ROWS), None, np.split(ROWS, [300, 301])), ROWS),
+        (fit_moments(PCADetector(lags=1), BlockMoments.of(lagged(ROWS)), None, [lagged(ROWS)]), ROWS[1:]),
     ],
 )
 def test_learned_from_the_cells_of_the_rows(detector, rows, tmp_path):
@@ -44,7 +45,7 @@ def test_learned_from_the_cells_of_the_rows(detector, rows, tmp_path):
 
 
 def test_without_rows_nothing_is_known():
-    assert PCADetector(limit="formula").fit_moments(BlockMoments.of(ROWS)).fitted.signals is None
+    assert fit_moments(PCADetector(limit="formula"), BlockMoments.of(ROWS)).fitted.signals is None
 
 
 def test_updates_join():
@@ -135,7 +136,7 @@ def test_batches_may_come_in_one_buffer():
             yield buffer
 
     blocks = BlockMoments.of(rows)
-    one, other = (PCADetector().fit_moments(blocks, batches=these).fitted for these in (batches(), [rows]))
+    one, other = (fit_moments(PCADetector(), blocks, batches=these).fitted for these in (batches(), [rows]))
     for name in ("consistency", "recent"):
         own, expected = getattr(one, name).to_arrays(), getattr(other, name).to_arrays()
         for key, array in expected.items():

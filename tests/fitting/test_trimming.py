@@ -132,7 +132,7 @@ class TestTrim:
         """One more round leaves out the same rows."""
         X, _ = dirty(0.1)
         detector = PCADetector(3, trim=0.1).fit(X)
-        excess = spe_and_t2(detector.to_fitted_model(), X, 0.99)[2]
+        excess = spe_and_t2(detector.fitted.deciding_model, X, 0.99)[2]
         left_out = detector.abnormal_training_rows_.query("trimmed")["position"]
         assert set(np.argsort(excess)[-50:]) == set(left_out)
 

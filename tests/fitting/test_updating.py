@@ -10,6 +10,7 @@ import culpa
 from culpa import PCADetector
 from culpa._core.fit_warning import FitWarning
 from culpa.datasets import DataFileError
+from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 from culpa.scores import HeldOutScores
@@ -91,7 +92,7 @@ class TestByDefinition:
 
     def test_a_model_without_blocks_scores_new_rows_before_it_learns_them(self):
         X, Y = plant(300, 0), plant(250, 1)
-        detector = PCADetector(3, statistic="mahalanobis").fit_moments(BlockMoments.of(X, 1))
+        detector = fit_moments(PCADetector(3, statistic="mahalanobis"), BlockMoments.of(X, 1))
         before = detector.fitted
         detector.partial_fit(Y)
         held_out = detector.fitted.limits.held_out(detector.fitted.statistic)
@@ -212,7 +213,7 @@ class TestRealisedRates:
         assert 0.015 <= np.mean(rates) <= 0.1
 
     def test_one_odd_row_among_few_is_not_the_limit_of_a_model_of_many(self):
-        detector, limits, odd = PCADetector(2).fit_moments(Moments.of(plant(1000, 0))), [], None
+        detector, limits, odd = fit_moments(PCADetector(2), Moments.of(plant(1000, 0))), [], None
         for seed, n in enumerate((60, 60, 100)):
             X = plant(n, 1 + seed)
             X[20, 2] += 10000 * (seed == 0)

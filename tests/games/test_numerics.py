@@ -352,7 +352,7 @@ def test_awkward_tables(case, scale):
     detector = PCADetector(p, scale=scale).fit(X)
     new = X[:2].copy()
     new[1] += np.where(np.arange(X.shape[1]) == 1, 3.0, 0.0)
-    normal = detector.to_fitted_model()
+    normal = detector.fitted.deciding_model
     for name in ("spe", "t2", "mahalanobis", "combined"):
         why = Explainer(detector, score=name).explain(new)
         assert np.isfinite(why.values).all()

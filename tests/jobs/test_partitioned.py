@@ -3,6 +3,7 @@ import pytest
 from partitions import NAMES, Partitions, plant
 
 from culpa import PCADetector
+from culpa.detecting.pieces import fit_moments
 from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, sampled_rows
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
@@ -15,7 +16,7 @@ def by_hash(frame, **options):
     X = frame[list(NAMES)].to_numpy()
     block = HashedPlaces().find(X, None)[0]
     blocks = BlockMoments(tuple(Moments.of(X[block == k]) for k in range(10)))
-    return PCADetector(**options).fit_moments(blocks, NAMES, [X[np.argsort(block, kind="stable")]])
+    return fit_moments(PCADetector(**options), blocks, NAMES, [X[np.argsort(block, kind="stable")]])
 
 
 def ordered(frame):

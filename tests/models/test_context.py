@@ -54,7 +54,7 @@ def test_equals_brute_force_over_coalitions_with_the_given_columns(statistic):
     table = plant(300)[["load", "s0", "s1", "s2", "s3", "grade"]]
     detector = PCADetector(2, given=["load", "grade"], statistic=statistic).fit(table)
     new = plant(3, seed=5)[table.columns] + 2.0
-    why, model = detector.explain(new), detector.to_fitted_model()
+    why, model = detector.explain(new), detector.fitted.deciding_model
     C, A = joint(model, statistic)
     given, others = model.context.given.tolist(), model.context.others.tolist()
     for row, x in enumerate(new.to_numpy() - model.context.row(model.centre)):
@@ -70,7 +70,7 @@ def test_equals_brute_force_over_coalitions_with_the_given_columns(statistic):
 
 
 def test_mahalanobis_is_that_of_the_row_less_that_of_the_context(detector):
-    model, rows = detector.to_fitted_model(), plant(5, seed=3)
+    model, rows = detector.fitted.deciding_model, plant(5, seed=3)
     C, _ = joint(model, "mahalanobis")
     x, given = rows.to_numpy() - model.context.row(model.centre), model.context.given
     whole = np.einsum("ni,ij,nj->n", x, np.linalg.inv(C), x)
@@ -79,7 +79,7 @@ def test_mahalanobis_is_that_of_the_row_less_that_of_the_context(detector):
 
 
 def test_expected_values_follow_from_all_other_columns_of_the_joint_gaussian(detector):
-    model, rows = detector.to_fitted_model(), plant(4, seed=3)
+    model, rows = detector.fitted.deciding_model, plant(4, seed=3)
     C, _ = joint(model, "mahalanobis")
     x = rows.to_numpy() - model.context.row(model.centre)
     for k, j in enumerate(model.context.others.tolist()):
@@ -132,7 +132,7 @@ def test_learns_from_rows_with_missing_cells():
     table, rng = plant(800), np.random.default_rng(0)
     holes = table.mask(rng.random(table.shape) < 0.05)
     full, partly = (PCADetector(3, given=["load", "grade"]).fit(rows) for rows in (table, holes))
-    ours, theirs = (d.to_fitted_model().context.coefficients for d in (partly, full))
+    ours, theirs = (d.fitted.deciding_model.context.coefficients for d in (partly, full))
     np.testing.assert_allclose(ours, theirs, atol=0.3)
     assert (partly.predict(plant(2000, seed=1)) == -1).mean() < 0.03
 
@@ -196,7 +196,7 @@ def test_refuses_what_it_cannot_do():
 def test_lags_of_the_context_are_given_too():
     table = plant(600)
     detector = PCADetector(given=["load"], lags=1).fit(table)
-    context = detector.to_fitted_model().context
+    context = detector.fitted.deciding_model.context
     assert context.given.tolist() == [0, 10]
     with pytest.warns(UserWarning, match="or a given feature is missing"):
         why = detector.explain(table[:20])

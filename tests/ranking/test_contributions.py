@@ -35,11 +35,11 @@ def detector():
 
 @pytest.fixture(scope="module")
 def new(detector):
-    return detector.to_fitted_model().standardise(rows(6, 1) + np.eye(6, D) * 3)
+    return detector.fitted.deciding_model.standardise(rows(6, 1) + np.eye(6, D) * 3)
 
 
 def roots_of(detector):
-    return {name: named_score(name, detector.to_fitted_model()).root for name in INDICES}
+    return {name: named_score(name, detector.fitted.deciding_model).root for name in INDICES}
 
 
 def fallen_by(value, x, j):
@@ -57,7 +57,7 @@ def fallen_by(value, x, j):
 @pytest.mark.parametrize("name", INDICES)
 def test_rbc_is_what_the_best_reconstruction_saves(detector, new, name):
     root = roots_of(detector)[name]
-    score = named_score(name, detector.to_fitted_model())
+    score = named_score(name, detector.fitted.deciding_model)
     found = contributions.rbc(new, root)
     for x, row in zip(new, found, strict=True):
         wanted = [fallen_by(lambda cells: score(cells[None])[0], x, j) for j in range(D)]
@@ -65,7 +65,7 @@ def test_rbc_is_what_the_best_reconstruction_saves(detector, new, name):
 
 
 def test_leave_one_out_is_the_distance_with_and_without_the_feature(detector, new):
-    C = detector.to_fitted_model().gaussian.covariance
+    C = detector.fitted.deciding_model.gaussian.covariance
     found = contributions.of_model(as_fitted_model(LatentGaussian(np.zeros(D), *parts(detector))), new, "leave-one-out")
     for x, row in zip(new, found, strict=True):
         for j in range(D):
@@ -75,7 +75,7 @@ def test_leave_one_out_is_the_distance_with_and_without_the_feature(detector, ne
 
 
 def parts(detector):
-    gaussian = detector.to_fitted_model().gaussian
+    gaussian = detector.fitted.deciding_model.gaussian
     return gaussian.loadings, gaussian.noise_variance
 
 
@@ -90,7 +90,7 @@ def test_pdc_is_the_shapley_value_with_absent_features_at_their_mean(detector, n
 
 @pytest.mark.parametrize("name", INDICES)
 def test_pdc_is_the_interventional_shapley_value_up_to_its_base_line(detector, new, name):
-    score, C = named_score(name, detector.to_fitted_model()), detector.to_fitted_model().gaussian.covariance
+    score, C = named_score(name, detector.fitted.deciding_model), detector.fitted.deciding_model.gaussian.covariance
     found = contributions.pdc(new, score.root)
     base = (score.matrix * C).sum(axis=1)
     for x, row in zip(new, found, strict=True):
@@ -127,7 +127,7 @@ def test_cdc_takes_the_symmetric_root(detector, new):
 
 
 def test_dc_is_the_index_of_the_feature_alone(detector, new):
-    score = named_score("combined", detector.to_fitted_model())
+    score = named_score("combined", detector.fitted.deciding_model)
     alone = np.stack([score(np.where(np.arange(D) == j, new, 0.0)) for j in range(D)], axis=1)
     np.testing.assert_allclose(contributions.dc(new, score.root), alone, atol=1e-12)
 
@@ -146,7 +146,7 @@ def test_z_scores(detector):
 
 
 def test_a_matrix_serves_as_well_as_a_model(detector, new):
-    matrix = scores.t2(detector.to_fitted_model().gaussian).matrix
+    matrix = scores.t2(detector.fitted.deciding_model.gaussian).matrix
     np.testing.assert_allclose(
         contributions.rbc(new, contributions.root_of(matrix)),
         contributions.rbc(new, roots_of(detector)["t2"]),
@@ -162,7 +162,7 @@ def test_a_feature_that_the_index_does_not_see_contributes_nothing(criterion):
     assert np.isfinite(found).all()
     if criterion not in ("fault-odds", "propagated"):  # odds are never 0
         assert (found[:, -1] == 0).all()
-    t2 = named_score("t2", detector.to_fitted_model()).root
+    t2 = named_score("t2", detector.fitted.deciding_model).root
     np.testing.assert_array_equal(contributions.rbc(X + 1, t2)[:, -1], 0)
 
 
@@ -175,12 +175,12 @@ def test_missing_cells_leave_the_index_of_the_observed_features(detector, criter
     complete = np.delete(np.arange(6), 2)
     np.testing.assert_allclose(found[complete], detector.contributions(X[complete], criterion))
     if criterion == "leave-one-out":
-        C, seen = detector.to_fitted_model().gaussian.covariance, [0, 1, 2, 4]
-        x = detector.to_fitted_model().standardise(X)[2, seen]
+        C, seen = detector.fitted.deciding_model.gaussian.covariance, [0, 1, 2, 4]
+        x = detector.fitted.deciding_model.standardise(X)[2, seen]
         P = np.linalg.inv(C[np.ix_(seen, seen)])
         np.testing.assert_allclose(found[2, seen], (P @ x) ** 2 / np.diag(P))
     if criterion == "rbc":
-        score, x = named_score("spe", detector.to_fitted_model()), detector.to_fitted_model().standardise(X)[2]
+        score, x = named_score("spe", detector.fitted.deciding_model), detector.fitted.deciding_model.standardise(X)[2]
         wanted = [fallen_by(lambda cells: score(cells[None])[0], x, j) for j in (0, 1, 2, 4)]
         np.testing.assert_allclose(found[2, [0, 1, 2, 4]], wanted, rtol=1e-6)
 

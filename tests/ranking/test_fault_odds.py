@@ -83,7 +83,7 @@ def test_what_is_missing_is_no_suspect():
     detector = PCADetector(2, scale=False).fit(X)
     row = np.array([[3.0, 0.0, np.nan, 1.0, np.nan]])
     seen = [0, 1, 3]
-    normal = detector.to_fitted_model()
+    normal = detector.fitted.deciding_model
     C, spread = normal.gaussian.covariance[np.ix_(seen, seen)], np.sqrt(np.diag(normal.sample_covariance))[seen]
     wanted = fault_log_odds(normal.standardise(row)[:, seen], np.linalg.inv(C), spread)
     np.testing.assert_allclose(detector.contributions(row, "fault-odds")[:, seen], wanted, rtol=1e-9)

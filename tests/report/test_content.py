@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from culpa import PCADetector
 from culpa._core.words import in_percent
 from culpa.cli import app
+from culpa.detecting.pieces import of_fitted
 from culpa.report import page
 from culpa.report.chart import marks
 from culpa.report.size_limits import Caps
@@ -199,7 +200,7 @@ def test_long_names_do_not_count_many_times():
     columns = [f"{name} of {'the uppermost part of the plant ' * 7}" for name in X.columns]
     core = detector.fitted
     renamed = replace(core, model=replace(core.model, feature_names=tuple(columns)))
-    report = PCADetector.from_fitted(renamed).report(
+    report = of_fitted(renamed).report(
         pd.DataFrame(X.to_numpy(), columns=columns, index=[f"batch {'x' * 200} {i}" for i in range(10_000)])
     )
     assert len(report.to_html().encode()) < 6e6

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import culpa
 from culpa import PCADetector, scores
+from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments, as_fitted_model
 from culpa.scores import limits
 from culpa.scores.held_out import HeldOutScores
@@ -192,7 +193,8 @@ class TestConformal:
             alarms.append((values > detector.limit_).mean())
             by_formula.append(
                 (
-                    values > Limits(detector.to_fitted_model())(scores.spe(detector.to_fitted_model().gaussian), 0.99)
+                    values
+                    > Limits(detector.fitted.deciding_model)(scores.spe(detector.fitted.deciding_model.gaussian), 0.99)
                 ).mean()
             )
         error = np.std(alarms) / math.sqrt(len(alarms))
@@ -232,7 +234,7 @@ class TestConformal:
         """Neither a new detector nor one that was fitted before is left with half of what it needs."""
 
         def fit(detector, X):
-            return detector.fit(X) if learn == "fit" else detector.fit_moments(Moments.of(X))
+            return detector.fit(X) if learn == "fit" else fit_moments(detector, Moments.of(X))
 
         fresh, known = PCADetector(3), fit(PCADetector(3), sample(300, 0))
         new = sample(20, 1)
@@ -317,7 +319,7 @@ class TestTable:
         with pytest.raises(ValueError, match="limit='f' is for statistic='t2'"):
             PCADetector(limit="f").fit(sample(100, 0))
         with pytest.raises(ValueError, match="limit='beta' is for score='t2'"):
-            control_limit(scores.spe(detector.to_fitted_model().gaussian), as_fitted_model(detector), 0.99, "beta")
+            control_limit(scores.spe(detector.fitted.deciding_model.gaussian), as_fitted_model(detector), 0.99, "beta")
 
     @pytest.mark.parametrize("kind", ["auto", "empirical", "conformal", "box"])
     def test_model_files_keep_them(self, tmp_path, kind):

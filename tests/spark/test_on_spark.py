@@ -16,6 +16,7 @@ from partitions import NAMES, plant
 import culpa
 import culpa.spark
 from culpa import PCADetector
+from culpa.detecting.pieces import of_fitted
 from culpa.spark.frames import map_arrow
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
@@ -198,7 +199,7 @@ def test_calibrated_limits_are_the_librarys(table, frame, detector):
     found = culpa.spark.calibrate(table, detector)
     assert found.limit_kind_ == "conformal"
     assert detector.limit_kind_ == "held-out"
-    assert found.limit_ == PCADetector.from_fitted(detector.fitted).calibrate_limit(frame[COLUMNS]).limit_
+    assert found.limit_ == of_fitted(detector.fitted).calibrate_limit(frame[COLUMNS]).limit_
 
 
 def test_the_command_line(table, frame, tmp_path):

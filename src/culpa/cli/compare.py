@@ -46,7 +46,7 @@ def compare(
     if json:
         typer.echo(comparison.to_json())
     else:
-        _print(comparison, top, fitted.noun)
+        _print(comparison, top, fitted.settings.noun)
 
 
 def _print(comparison: "Comparison", top: int, noun: str) -> None:

@@ -113,7 +113,7 @@ def _summary(detector: "PCADetector", output: Path, source: "TimedTable | None" 
     past = f" with {console.count(detector.lags, 'lag')}" if detector.lags else ""
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
-        f"{_components(detector)} {detector.fitted.explained_variance:.1%}; "
+        f"{_components(detector)} {detector.fitted.ppca.explained_variance_ratio_.sum():.1%}; "
         f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"
     )
 

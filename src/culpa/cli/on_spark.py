@@ -155,14 +155,14 @@ def answer_new_rows(
 ) -> None:
     """Score or explain new rows, or find their incidents, with the function of `culpa.spark` of that name."""
     import culpa.spark
-    from culpa.detecting.detector import PCADetector
+    from culpa.detecting.pieces import of_fitted
 
     refuse(rows, allowed=("table", "model", "quiet", "no_groups", "time"))
     refuse(output, allowed=("output", "force"))
     if output.path is None:
         raise ValueError("--engine spark writes a folder. Name it with -o.")
     _check_output(output.path, [*paths(rows), rows.model])
-    detector = PCADetector.from_fitted(rows.detector())
+    detector = of_fitted(rows.detector())
     with engine.session() as session:
         write(
             getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments),

@@ -1,7 +1,6 @@
 """PCADetector: the scikit-learn estimator around a `culpa.fitted.FittedDetector`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -17,39 +16,39 @@ from sklearn.utils.validation import check_is_fitted
 from culpa._core import markup
 from culpa._core.border import entered, entrance
 from culpa._core.choices import one_of
-from culpa._core.copies import own_copy
-from culpa._core.fit_warning import FitWarning
 from culpa._core.parameter import check_keywords, documented, keeps
 from culpa._core.parameters import DETECTOR, FORGET, DetectorSettings
-from culpa._core.types import Floats
 from culpa._core.validation import (
     Table,
     check_estimator_input,
     check_width,
     complete_rows,
-    default_names,
-    feature_positions,
 )
-from culpa._core.warning import warn, without_warnings
+from culpa._core.warning import without_warnings
 from culpa._core.words import count
 from culpa.columns import Lagged, Reading
-from culpa.columns.groups import named_groups, plain_groups
-from culpa.columns.row_numbers import row_numbers
+from culpa.columns.groups import plain_groups
+from culpa.detecting.pieces import (
+    all_or_nothing,
+    check_parameters,
+    learn,
+    recipe_of,
+    row_number_columns,
+    suspicions,
+    tell_oddities,
+)
 from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector, charted
-from culpa.fitting.adopting import ADOPTED, PARAMETERS, adopt, read_pca
+from culpa.fitting.adopting import PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
-from culpa.fitting.diagnostics import oddities
 from culpa.fitting.dirty_cells import without_suspicious_cells
-from culpa.fitting.learning import Recipe, SecondPass
+from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder
 from culpa.fitting.training_rows import TrainingRows
 from culpa.fitting.trimming import at_places
-from culpa.fitting.updating import NEED_NO_FIT, check_settings, learn_more
+from culpa.fitting.updating import NEED_NO_FIT, check_settings
 from culpa.fitting.weighting import fit_weighted, read_weights
-from culpa.models import Moments
-from culpa.models.blocks import BlockMoments
-from culpa.monitoring.fill_values import COMPLETE_ROWS, CodesLearned, about_table
+from culpa.monitoring.fill_values import COMPLETE_ROWS, about_table
 from culpa.scores import Limits, score_by_name
 
 
@@ -114,27 +113,16 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         with all_or_nothing(self, anew=True) as draft:
             with without_warnings(ConvergenceWarning):  # what is odd about the model is said once, below
                 table = draft._fit(X, sample_weight)  # read once, because some tables are streams
-            draft._warned([*about_table(table), *draft._row_numbers(table)])
+            tell_oddities(draft, [*about_table(table), *row_number_columns(draft, table)])
         return self
 
-    def _row_numbers(self, table: Table) -> list[str]:
-        """What to say about columns that number or date the rows, unless they are given."""
-        found = row_numbers(table.feature_names(), table.array)
-        listed = () if self.given is None else self.given  # which may be an array
-        given = {table.feature_names()[j] for j in feature_positions(listed, table.feature_names(), "given")}
-        return [
-            f"column {name!r} {why}, like a row number or a date, so later rows are outside what was learned. Drop it."
-            for name, why in found.items()
-            if name not in given
-        ]
-
     def _fit(self, X: Any, sample_weight: Any) -> Table:
-        self._check_parameters()
+        check_parameters(self)
         table = given = check_estimator_input(self, X, reset=True, min_rows=2 + self.lags)
         cells = None
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
-        recipe = self._recipe()
+        recipe = recipe_of(self)
         weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
         used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
         if self.lags and used.sum() < 2:
@@ -154,7 +142,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
         fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted)
-        self._set_fitted(replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells))
+        self.fitted = replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells)
         return table
 
     @available_if(_merges)
@@ -181,12 +169,12 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             earlier rows lose weight likewise.
         """
         with all_or_nothing(self) as draft:
-            draft._check_parameters()
+            check_parameters(draft)
             FORGET.check(forget)
             first = not hasattr(draft, "model_")
             table = check_estimator_input(draft, X, reset=first, min_rows=1 + draft.lags)
             complete_rows(table)
-            recipe = draft._recipe()
+            recipe = recipe_of(draft)
             if not first:  # before rows are read as other settings would have them
                 check_settings(recipe, draft.fitted)
             rows = recipe.columns.read(table).features[recipe.columns.whole(table)]
@@ -194,31 +182,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 raise ValueError(
                     f"no row of X follows {count(draft.lags, 'other row')}, so there is nothing to learn from."
                 )
-            suspicions = about_table(table, COMPLETE_ROWS) if first else draft._suspicions(table)
-            draft._learn(recipe, rows, forget)
-            draft._warned(suspicions, oddly=first)  # what is odd about the model is said once
+            sentences = about_table(table, COMPLETE_ROWS) if first else suspicions(draft, table)
+            learn(draft, recipe, rows, forget)
+            tell_oddities(draft, sentences, of_the_fit=first)  # what is odd about the model is said once
         return self
-
-    def _suspicions(self, table: Table) -> list[str]:
-        """About numbers that may stand for missing cells, in rows to learn from after others."""
-        codes = CodesLearned(self.blocks_so_far().total, table.array.shape[1])
-        codes.add(np.arange(len(table.array)), table.array)
-        return codes.sentences(table.feature_names(), "X", COMPLETE_ROWS.about)
-
-    def learn_features(self, rows: Floats, forget: float = 0.0) -> Self:
-        """`partial_fit` for complete rows as the model sees them: with lags, rows of the lag matrix."""
-        with all_or_nothing(self) as draft:
-            recipe = draft._recipe()
-            if hasattr(draft, "model_"):
-                check_settings(recipe, draft.fitted)
-            draft._learn(recipe, rows, forget)
-        return self
-
-    def _learn(self, recipe: Recipe, rows: Floats, forget: float) -> None:
-        check_moments(recipe.settings, in_pieces=True)
-        fitted = self.fitted if hasattr(self, "model_") else None
-        before = BlockMoments.of(rows[:0]) if fitted is None else self.blocks_so_far()
-        self._set_fitted(learn_more(recipe, fitted, rows, before, forget))
 
     def calibrate_limit(self, X: Any) -> Self:
         """Set a conformal limit from normal rows that the detector was not fitted to.
@@ -238,44 +205,16 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             tails = Limits.tails_of(charted(fitted.model, statistic).values(), [fitted.model.standardise(rows)])
             limits = Limits(fitted.model, "conformal", tails)
             limit = limits(statistic, confidence)
-            draft._set_fitted(
-                replace(
-                    fitted,
-                    statistic=statistic,
-                    confidence=confidence,
-                    limits=limits,
-                    limit=limit,
-                    limit_source="",
-                    settings=settings,
-                    gathered=None,
-                )
+            draft.fitted = replace(
+                fitted,
+                statistic=statistic,
+                confidence=confidence,
+                limits=limits,
+                limit=limit,
+                limit_source="",
+                settings=settings,
+                gathered=None,
             )
-        return self
-
-    def fit_moments(
-        self,
-        moments: Moments | BlockMoments,
-        names: tuple[str, ...] | None = None,
-        batches: Iterable[Floats] | SecondPass | None = None,
-    ) -> Self:
-        """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
-
-        ``batches`` are the rows themselves, for a second pass: ``limit="empirical"`` needs them, and ``limit="auto"`` uses
-        them. Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. With
-        lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those of the
-        columns.
-        """
-        with all_or_nothing(self, anew=True) as draft:
-            draft._check_parameters()
-            check_moments(draft._settings(), in_pieces=False)
-            blocks = BlockMoments((moments,)) if isinstance(moments, Moments) else moments
-            n_columns = blocks.total.n_features // (draft.lags + 1)
-            check_estimator_input(draft, Table(np.empty((0, n_columns)), names), reset=True)
-            rows = TrainingRows(round(blocks.total.n), n_columns)
-            if batches is not None and not callable(batches):
-                batches = rows.watch(batches)
-            draft._set_fitted(rows.taught(draft._recipe().fit_blocks(blocks, batches)))
-            draft._warned([])
         return self
 
     @classmethod
@@ -307,25 +246,14 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         estimator, model = read_pca(pca)
         scaled = bool((model.scale != 1).any())
         detector = cls(n_components=model.gaussian.n_components, scale=scaled, **parameters)
-        detector._check_parameters()
+        check_parameters(detector)
         table = check_estimator_input(detector, normal, reset=True, min_rows=2)
         check_width(table, model.gaussian.n_features, model.feature_names, "normal")
         complete_rows(table, "from_pca")
-        fitted = adopt(detector._recipe(), pca, estimator, model, table)
-        detector._set_fitted(
-            TrainingRows(len(table.array), len(table.array.T)).add(InOrder(table.array)).taught(fitted)
-        )
-        return detector._warned([])
-
-    @classmethod
-    def from_fitted(cls, fitted: FittedDetector) -> Self:
-        """The estimator around a core that was fitted before."""
-        detector = cls(**vars(fitted.settings))
-        names = fitted.columns.known_inputs
-        detector.n_features_in_ = len(fitted.columns.inputs)
-        if names is not None:
-            detector.feature_names_in_ = np.array(names, dtype=object)
-        return detector._set_fitted(fitted)
+        fitted = adopt(recipe_of(detector), pca, estimator, model, table)
+        detector.fitted = TrainingRows(len(table.array), len(table.array.T)).add(InOrder(table.array)).taught(fitted)
+        tell_oddities(detector)
+        return detector
 
     @property
     def fitted(self) -> FittedDetector:
@@ -337,6 +265,16 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if all(getattr(core.settings, name) == value for name, value in now.items()):
             return core
         return replace(core, settings=replace(core.settings, **now))
+
+    @fitted.setter
+    def fitted(self, fitted: FittedDetector) -> None:
+        # with the attributes that follow from it
+        self._fitted = fitted
+        self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
+        self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
+        self.false_alarm_rate_ = fitted.false_alarm_rate
+        self.mode_limits_ = fitted.mode_limits
+        self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
 
     @property
     def units_(self) -> dict[str, str]:
@@ -393,85 +331,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _check_parameters(self) -> None:
-        DETECTOR.check(self.get_params(deep=False))
-        check_combinations(self._settings())
-
-    @property
-    def _smooth(self) -> float | None:
-        """The weight of the present row; a weight of 1 is no smoothing."""
-        return None if self.smooth == 1 else self.smooth
-
-    def _recipe(self) -> Recipe:
-        names = getattr(self, "feature_names_in_", None)  # set by scikit-learn, if the table had names
-        known = None if names is None else tuple(map(str, names))
-        n = self.n_features_in_
-        given = [] if self.given is None else feature_positions(self.given, known or default_names(n), "given")
-        if given and n - len(set(given)) < 2:
-            raise ValueError(f"given leaves {count(n - len(set(given)), 'column')} to judge: at least 2 are needed.")
-        columns = Lagged(known, n, self.lags, sorted(set(given)), self._smooth)
-        named_groups(self.groups, columns.inputs, columns.names)
-        return Recipe(self._settings(), columns)
-
-    def _settings(self) -> DetectorSettings:
-        """All parameters, with columns as plain lists of the detector's own."""
-        given = None if self.given is None else [self.given] if isinstance(self.given, str) else list(self.given)
-        own = self.get_params(deep=False) | {"given": given, "groups": plain_groups(self.groups)}
-        return DetectorSettings(**own_copy(own))
-
-    def _set_fitted(self, fitted: FittedDetector) -> Self:
-        """Use a new core, and set the attributes that follow from it."""
-        self._fitted = fitted
-        self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
-        self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
-        self.false_alarm_rate_ = fitted.false_alarm_rate
-        self.mode_limits_ = fitted.mode_limits
-        self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
-        return self
-
-    def _warned(self, more: Sequence[str], *, oddly: bool = True) -> Self:
-        for text in [*more, *(oddities(self.fitted) if oddly else [])]:
-            warn(text, FitWarning)
-        return self
-
-    def blocks_so_far(self) -> BlockMoments:
-        """Moments of blocks of the training rows, or one block where the model knows no more of them.
-
-        With lags, those of the lag matrix. They start what ``fit_moments`` takes.
-        """
-        check_is_fitted(self, "model_")
-        if self.fitted.settings.model != "ppca":
-            raise ValueError(f"model={self.model!r} needs all training rows at once. Use fit.")
-        if self.model_.n_iter_ == ADOPTED:
-            raise ValueError(
-                "the model is a PCA that was fitted before, which more rows would replace: use fit instead."
-            )
-        if self.fitted.blocks is not None:
-            return self.fitted.blocks
-        # the model's own mean is what rounding left over, so no digits are lost to a large mean
-        if self.fitted.n_modes is not None:
-            raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
-        model, context = self.model_.moments_so_far(), self.fitted.model.context
-        moments = Moments(model.n, self.mean_, self.scale_ * model.mean, model.about_mean.over(1 / self.scale_))
-        return BlockMoments((moments if context is None else context.joint_moments(moments),))
-
 
 def _unsmoothed(fitted: FittedDetector) -> Lagged:
     """The columns as they were learned: past values, but no averages."""
     own = fitted.columns
     given = [i for i in range(len(own.inputs)) if i not in own.positions]
     return Lagged(own.known_inputs, len(own.inputs), own.lags, given, own.smooth)
-
-
-@contextmanager
-def all_or_nothing(detector: PCADetector, *, anew: bool = False) -> Iterator[PCADetector]:
-    """A copy to work on, which the detector becomes in one step at the end, if nothing failed.
-
-    ``anew`` leaves behind what the detector has learned.
-    """
-    draft = object.__new__(type(detector))
-    draft.__dict__.update(
-        {name: value for name, value in vars(detector).items() if not (anew and name.endswith(("_", "_fitted")))}
-    )
-    yield draft
-    detector.__dict__ = draft.__dict__

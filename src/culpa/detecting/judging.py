@@ -15,10 +15,10 @@ from culpa._core.validation import Table
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.explaining.joint_fix import JointFix
+from culpa.explaining.joint_fix import JointFix, fix_jointly
 from culpa.explaining.options import ExplainerOptions
-from culpa.fitted import FittedDetector
-from culpa.models import FittedModel
+from culpa.fitted import FittedDetector, operating_modes
+from culpa.fitting.diagnostics import groups_to_suggest
 from culpa.models.ties import SuggestedGroup
 from culpa.monitoring.statistics import limits_table, statistics_table
 from culpa.ranking import contributions
@@ -70,7 +70,7 @@ class JudgesRows:
         fitted = self.fitted
         if fitted.n_modes is None:
             raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
-        return fitted.operating_modes(fitted.read(self.read(X)))
+        return operating_modes(fitted, fitted.read(self.read(X)))
 
     def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
@@ -129,7 +129,10 @@ class JudgesRows:
         ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
         features; worst culprits are single features.
         """
-        return self.fitted.fix(self.read(X, min_rows=0), features)
+        fitted = self.fitted
+        explainer = fitted.explainer(groups=None)
+        reading = explainer.columns.read(self.read(X, min_rows=0))
+        return fix_jointly(explainer, reading, fitted.limit, features, fitted.groups)
 
     def suggested_groups(self) -> list[SuggestedGroup]:
         """Columns that imply each other, so that faults in one cannot be told from faults in the other, strongest first.
@@ -148,7 +151,7 @@ class JudgesRows:
         >>> [group.features for group in PCADetector().fit(X).suggested_groups()]
         [('x0', 'x1')]
         """
-        return self.fitted.suggested_groups()
+        return groups_to_suggest(self.fitted)
 
     def reconstruct(self, X: Any) -> Any:
         """The reconstruction of each row by the model, in the user's units and kind of table; missing cells are filled in.
@@ -173,7 +176,3 @@ class JudgesRows:
         at = self.fitted.columns.positions
         residuals[:, at] += reading.cells - table.array[:, at]  # smoothed cells are averages
         return same_kind(table.native, residuals, table.names)
-
-    def to_fitted_model(self) -> FittedModel:
-        """The fitted model together with scaling, columns, and what the detector decides by."""
-        return self.fitted.deciding_model

@@ -1,6 +1,6 @@
 """Several features fixed at once: what the remaining ones imply for all of them, and the score that is left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,8 +75,14 @@ class JointFix:
         return frame_like(self.native, columns, columns["row"])
 
 
-def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: Sequence[str | int] | int) -> JointFix:
-    """Fix the named features of every row, or each row's ``features`` worst culprits."""
+def fix_jointly(
+    explainer: Explainer,
+    reading: Reading,
+    limit: float,
+    features: Sequence[str | int] | int,
+    groups: Mapping[str, Sequence[str]],
+) -> JointFix:
+    """Fix the named features of every row, or each row's ``features`` worst culprits; groups stand for their features."""
     columns = explainer.columns
     names = columns.known_names or reading.names or columns.names
     n = len(reading.labels)
@@ -84,7 +90,9 @@ def fix_jointly(explainer: Explainer, reading: Reading, limit: float, features: 
     if isinstance(features, (int, np.integer)):
         which = _worst_culprits(explainer, rows, int(features), len(names))
     else:
-        chosen = list(dict.fromkeys(columns.find(features, "features", names)))
+        listed = [features] if isinstance(features, str) else features
+        opened = [one for name in listed for one in (groups.get(name, [name]) if isinstance(name, str) else [name])]
+        chosen = list(dict.fromkeys(columns.find(opened, "features", names)))
         if not chosen:
             raise ValueError("features must name at least one feature.")
         which = np.tile(chosen, (n, 1))

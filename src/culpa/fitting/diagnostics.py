@@ -16,7 +16,7 @@ from culpa.fitting.trimming import GROSS
 from culpa.models import Estimator
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR
-from culpa.models.ties import SuggestedGroup
+from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
@@ -51,10 +51,22 @@ def rate_in_words(fitted: FittedDetector) -> str:
     return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
 
 
+def groups_to_suggest(fitted: FittedDetector) -> list[SuggestedGroup]:
+    """Columns that imply each other and are in no group together: see `PCADetector.suggested_groups`."""
+    names, groups, ppca = fitted.columns.names, fitted.groups.values(), fitted.ppca
+    n = len(names)  # of present values
+    # few rows are correlated by chance, which the model smooths out
+    if fitted.n_modes is not None or ppca.n_samples_ >= _ROWS_PER_FEATURE * n:
+        ties = ties_of(ppca.within_covariance_[:n, :n])
+    else:
+        ties = ties_in_model(fitted.model.gaussian.marginal(range(n)))
+    return suggested_groups(ties, names, [[names.index(name) for name in members] for members in groups])
+
+
 def ties_in_words(fitted: FittedDetector) -> list[str]:
     """Which columns imply each other, and the option of ``culpa fit`` that blames them together; strongest first."""
     short = dict(zip(fitted.columns.names, short_names(fitted.columns.names), strict=True))
-    found = fitted.suggested_groups()
+    found = groups_to_suggest(fitted)
     told = [_tie_in_words(group, [short[name] for name in group.features]) for group in found[:_TIES_TOLD]]
     if len(found) > _TIES_TOLD:
         told.append(f"{len(found) - _TIES_TOLD} more such groups: see suggested_groups in 'culpa info --json'.")

@@ -351,14 +351,10 @@ class Recipe:
             return Limits(learned.model, "formula")
         return limits_by_holding_out(
             learned.model,
-            lambda k: self.judge_without(blocks, k, learned.model.standard.n_components),
+            lambda k: self.judge(self.model_without(blocks, k, learned.model.standard.n_components)),
             blocks.sizes,
             in_blocks(_numbered(batches), blocks.sizes, self.columns),
         )
-
-    def judge_without(self, blocks: BlockMoments, k: int, p: int) -> Judge:
-        """The judge of a block, by the model of the others; see `model_without`."""
-        return self.judge(self.model_without(blocks, k, p))
 
     def model_without(self, blocks: BlockMoments, k: int, p: int) -> FittedModel:
         """The model of all blocks but one; with as many components as all of them have, if their number was chosen."""

@@ -54,8 +54,8 @@ def check_settings(recipe: Recipe, fitted: FittedDetector) -> None:
                 f"the detector has learned with {name}={before[name]!r}, and now it is {value!r}: set it back, or use fit "
                 "on all rows."
             )
-    chosen = fitted.components is not None
-    if recipe.statistic != fitted.statistic.name or (fitted.knows_blocks and chosen != (recipe.n_components == "auto")):
+    chosen, knows_blocks = fitted.components is not None, fitted.blocks is not None and len(fitted.blocks) > 1
+    if recipe.statistic != fitted.statistic.name or (knows_blocks and chosen != (recipe.n_components == "auto")):
         raise ValueError(
             f"the detector has chosen its components for another statistic than {recipe.statistic!r}: use fit on all rows."
         )

@@ -58,7 +58,7 @@ def fit_weighted(
             learned.model,
             lambda: limits_by_holding_out(
                 learned.model,
-                lambda k: recipe.judge_without(blocks, k, p),
+                lambda k: recipe.judge(recipe.model_without(blocks, k, p)),
                 sizes,
                 _portions(X, parts, at, lags, unit),
                 unit,

@@ -14,7 +14,8 @@ from culpa.columns import Columns, Lagged
 from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
 from culpa.detecting.detector import PCADetector
-from culpa.fitted import FittedDetector
+from culpa.detecting.pieces import of_fitted
+from culpa.fitted import FittedDetector, charted
 from culpa.io.model_arrays import TABLES, check_arrays, count_features, part_of
 from culpa.io.model_container import Arrays, ModelFileError
 from culpa.io.model_header import MOST_ROWS, check_header, n_columns_of
@@ -113,7 +114,7 @@ def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         if part := part_of(arrays, "forms"):
             forms = fitted.explainer().forms = QuadraticForms.from_arrays(part)
             _check_forms(forms, fitted)
-        return PCADetector.from_fitted(fitted)
+        return of_fitted(fitted)
     except ModelFileError:
         raise
     except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
@@ -228,7 +229,7 @@ def _check_working(fitted: FittedDetector) -> None:
         if not np.isfinite(fitted.statistic(_probes(fitted.model.standard.n_features))).all():
             raise ModelFileError("the model gives scores that are not finite.")
     own = fitted.limits.tails.get(fitted.statistic.name)
-    for name, score in {} if fitted.limit_source else fitted.charted.items():
+    for name, score in {} if fitted.limit_source else charted(fitted.model, fitted.statistic).items():
         if fitted.limits.knows(score, fitted.confidence):
             continue
         # an update may keep fewer scores of other statistics, but always counts the same rows

@@ -7,7 +7,7 @@ import numpy as np
 
 from culpa._core.version import __version__
 from culpa.fitted import FittedDetector
-from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities, rate_in_words, ties_in_words
+from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, groups_to_suggest, oddities, rate_in_words, ties_in_words
 from culpa.io.model_container import FORMAT
 from culpa.io.model_file import open_model
 
@@ -64,7 +64,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         "model": fitted.settings.model,
         "degrees_of_freedom": fitted.degrees_of_freedom,
         "components": fitted.n_components,
-        "explained_variance": fitted.explained_variance,
+        "explained_variance": float(fitted.ppca.explained_variance_ratio_.sum()),
         "noise_variance": noise_variance(fitted),
         "modes": describe_modes(fitted),
         "scaled": fitted.settings.scale,
@@ -83,7 +83,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         "ranking": fitted.settings.ranking,
         "groups": fitted.groups,
         "suggested_groups": [
-            {"features": list(group.features), "strength": group.strength} for group in fitted.suggested_groups()
+            {"features": list(group.features), "strength": group.strength} for group in groups_to_suggest(fitted)
         ],
         "suggestions": ties_in_words(fitted),
         "explainer": "not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",

@@ -21,6 +21,7 @@ from culpa._core.warning import without_warnings
 from culpa.calibration.plan import thinned
 from culpa.columns.groups import named_groups
 from culpa.detecting.detector import PCADetector
+from culpa.detecting.pieces import fit_moments
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import ADVICE, NOBODY, Listener
@@ -98,7 +99,7 @@ def _fit(job: _Job) -> list[str]:
     job.told.step("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
-        detector.fit_moments(blocks, tuple(features), again)
+        fit_moments(detector, blocks, tuple(features), again)
     return sentences(ends.alone(round(moments.n)), features, source.name, moments.column, ADVICE)
 
 

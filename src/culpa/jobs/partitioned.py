@@ -15,6 +15,7 @@ from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table
 from culpa.detecting.detector import PCADetector
+from culpa.detecting.pieces import fit_moments, of_fitted
 from culpa.fitting.learning import Learned, Recipe
 from culpa.fitting.limits import InOrder, in_blocks, limits_by_holding_out, range_of
 from culpa.jobs.partial_moments import MomentsPass
@@ -54,7 +55,7 @@ def fit_partitions(
 ) -> PCADetector:
     """Fit a detector to columns of a table that ``run`` reaches; see `culpa.jobs.places` for the blocks of rows.
 
-    The model is that of `PCADetector.fit_moments` with the same blocks, to rounding. ``complete_only`` leaves out rows with
+    The model is that of `fit_moments` with the same blocks, to rounding. ``complete_only`` leaves out rows with
     missing cells, which otherwise are an error.
     """
     for name in _FROM_ROWS_IN_ORDER:
@@ -72,7 +73,7 @@ def fit_partitions(
         return _limits(recipe, learned, blocks, X, starts), _range(learned.model, sample, X)
 
     with one_blas_thread():
-        return detector.fit_moments(gathered.blocks, names, second_pass)
+        return fit_moments(detector, gathered.blocks, names, second_pass)
 
 
 def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, starts: Integers) -> Limits:
@@ -84,7 +85,7 @@ def _limits(recipe: Recipe, learned: Learned, blocks: BlockMoments, X: Floats, s
             return Limits(model, "formula")
         p = model.standard.n_components
         portions = in_blocks([(InOrder(X), np.arange(len(X)))], sizes, recipe.columns)
-        return limits_by_holding_out(model, lambda k: recipe.judge_without(blocks, k, p), sizes, portions)
+        return limits_by_holding_out(model, lambda k: recipe.judge(recipe.model_without(blocks, k, p)), sizes, portions)
 
     return recipe.limits(model, hold_out, [InOrder(X)])
 
@@ -105,4 +106,4 @@ def calibrate_partitions(detector: PCADetector, run: Run, n_rows: int) -> PCADet
     names = detector.fitted.columns.inputs
     sample = RowsPass(names, HashedPlaces(), share_of(n_rows, len(names)), complete_only=False)
     rows, _ = sample.read(run(sample))
-    return PCADetector.from_fitted(detector.fitted).calibrate_limit(Table(rows, names))
+    return of_fitted(detector.fitted).calibrate_limit(Table(rows, names))

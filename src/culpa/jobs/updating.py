@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa.detecting.detector import PCADetector, all_or_nothing
+from culpa.detecting.detector import PCADetector
+from culpa.detecting.pieces import all_or_nothing, blocks_so_far, learn_features
 from culpa.fitted import FittedDetector
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Source, TableError
@@ -76,7 +77,7 @@ def _learn(
             "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
         )
     rows, left_out = 0, 0
-    before, names = detector.blocks_so_far(), fitted.columns.inputs
+    before, names = blocks_so_far(detector), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     with one_blas_thread():
         for places, X in lagged(source, names, fitted.columns.lags, progress):
@@ -89,7 +90,7 @@ def _learn(
             kept = X[complete]
             rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
             if len(kept):
-                detector.learn_features(kept, forget)
+                learn_features(detector, kept, forget)
             codes.add(places[complete], kept[:, : len(names)])
             if gatherer is not None:
                 gatherer.add(kept)

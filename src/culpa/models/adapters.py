@@ -1,7 +1,7 @@
 """Models that other people fitted, read as a `FittedModel`."""
 
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -18,24 +18,23 @@ from culpa.models.mixture import LatentMixture
 _SIZES = np.array([-1e9, -1e3, -1.0, 0.0, 0.1, 1.0, 1e3, 1e9])  # of scaled numbers
 
 
-@runtime_checkable
-class _Convertible(Protocol):
-    """A model that converts itself, such as PCADetector."""
-
-    def to_fitted_model(self) -> FittedModel: ...
+def is_detector(model: Any) -> bool:
+    """Whether a model is a detector of culpa's own, whose fitted core knows what it decides by."""
+    return isinstance(getattr(type(model), "fitted", None), property)
 
 
 def as_fitted_model(model: Any) -> FittedModel:
     """Read a culpa model, a fitted scikit-learn PCA, IncrementalPCA, FactorAnalysis or covariance, or a Pipeline of one.
 
-    Anything with a method ``to_fitted_model`` (such as PCADetector) converts itself.
+    Of a detector it is the model together with what the detector decides by.
     """
     if isinstance(model, FittedModel):
         return model
     if isinstance(model, Distribution):
         return FittedModel.of(model)
-    if isinstance(model, _Convertible):
-        return model.to_fitted_model()
+    if is_detector(model):
+        decides: FittedModel = model.fitted.deciding_model
+        return decides
     return _from_sklearn(model)
 
 

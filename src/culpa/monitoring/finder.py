@@ -147,7 +147,7 @@ class IncidentFinder:
                 self.clock,
                 self.explainer.score.name,
                 _members(why),
-                noun=self.fitted.noun,
+                noun=self.fitted.settings.noun,
                 averaged=self.explainer.columns.smooth is not None,
             )
 

@@ -9,7 +9,7 @@ from culpa._core.comparing import exceeds
 from culpa._core.kinds import FRACTION
 from culpa._core.types import DataFrame
 from culpa._core.validation import Table, frame_like
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, operating_modes
 from culpa.scores import discoveries
 
 
@@ -28,7 +28,7 @@ def statistics_table(fitted: FittedDetector, table: Table, fdr: float | None = N
             f"{name}_flag": exceeds(cells, limits.get(name, np.nan)),
         }
     if fitted.n_modes is not None:
-        columns["mode"] = fitted.operating_modes(fitted.read(table))
+        columns["mode"] = operating_modes(fitted, fitted.read(table))
     own = values[fitted.statistic.name]
     p_value = fitted.p_values(own)
     columns["p_value"] = np.full(len(own), np.nan) if p_value is None else p_value

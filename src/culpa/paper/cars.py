@@ -53,7 +53,7 @@ def prepare(data: str | os.PathLike[str] | None = None) -> Cars:
     """Load the cars, split them and fit the model."""
     dataset = load_cars04(data)
     train, test = split(dataset)
-    model = PCADetector(N_COMPONENTS, statistic="mse", limit="formula").fit(train).to_fitted_model()
+    model = PCADetector(N_COMPONENTS, statistic="mse", limit="formula").fit(train).fitted.deciding_model
     return Cars(model, model.standardise(test), dataset.feature_names)
 
 

@@ -129,8 +129,8 @@ def _row(name: str, dataset: Dataset, n_seeds: int) -> Row:
     detector = PCADetector(SHARE, statistic="mse", limit="formula").fit(train)
     explainer = detector.explainer()
     why = explainer.explain(rows)
-    standardised = detector.to_fitted_model().standardise(rows)
-    test = _Test(standardised, detector.to_fitted_model().gaussian.residuals(standardised) ** 2, labels)
+    standardised = detector.fitted.deciding_model.standardise(rows)
+    test = _Test(standardised, detector.fitted.deciding_model.gaussian.residuals(standardised) ** 2, labels)
     printed = paper()["table2"][name]
     as_printed, skipping_ends = _algorithm1(explainer.game, test, n_seeds)
     return Row(

@@ -78,7 +78,7 @@ def content(
         "format": FORMAT,
         "title": title,
         "created": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "noun": fitted.noun,
+        "noun": fitted.settings.noun,
         "features": [{"name": name, "unit": unit, "decimals": decimals} for name, unit, decimals in columns],
         "players": list(why.player_names),
         "members": [list(members) for members in why.players],
@@ -94,7 +94,7 @@ def content(
 
 def _described(fitted: FittedDetector, table: Table, source: str) -> str:
     n, d = table.array.shape
-    return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, fitted.noun)}"
+    return f"{source + ': ' if source else ''}{count(n, 'row')} of {count(d, fitted.settings.noun)}"
 
 
 def _overview(
@@ -138,14 +138,15 @@ def _facts(
         fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
         *_false_alarms(fitted),
         fact(
-            f"{fitted.noun}s".capitalize(),
+            f"{fitted.settings.noun}s".capitalize(),
             f"{d:,}",
             f"{count(missing, 'cell')} missing" if missing else "no cell missing",
         ),
         fact(
             "Model",
             f"{modes}{count(fitted.n_components, 'component')}",
-            f"{share(fitted.explained_variance)} of the variance, from {model.n_samples_:,.0f} normal rows",
+            f"{share(float(model.explained_variance_ratio_.sum()))} of the variance, "
+            f"from {model.n_samples_:,.0f} normal rows",
         ),
     ]
 

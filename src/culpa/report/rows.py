@@ -78,7 +78,7 @@ def details(
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     held_out = fitted.limits.held_out(fitted.statistic)
     return {
-        "title": f"{TITLES[why.score_name]}: how much each {fitted.noun if why.groups is None else 'group'} adds",
+        "title": f"{TITLES[why.score_name]}: how much each {fitted.settings.noun if why.groups is None else 'group'} adds",
         "base_value": why.base_value if isinstance(why.base_value, float) else None,
         "limit": fitted.limit,
         "exact": why.exact,

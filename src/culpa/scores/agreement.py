@@ -15,6 +15,7 @@ from culpa._core.native import with_names
 from culpa._core.types import Floats
 from culpa._core.words import kind_of
 from culpa.models import Distribution, Estimator, FittedModel, as_fitted_model
+from culpa.models.adapters import is_detector
 from culpa.scores.by_name import score_by_name
 from culpa.scores.score import Score
 
@@ -125,7 +126,7 @@ class Learned:
 def witness_of(estimator: Any, model: FittedModel) -> Witness | Unchanged | None:
     """What tells whether a model still is what it was read from; ``None`` if it is culpa's own and stays as it is."""
     steps, last = _parts(estimator)
-    if isinstance(last, _OWN) or hasattr(last, "to_fitted_model"):
+    if isinstance(last, _OWN) or is_detector(last):
         return None if steps is None else Unchanged(estimator, model)
     return Witness.of(estimator, model)
 

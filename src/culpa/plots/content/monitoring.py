@@ -11,7 +11,7 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names
 from culpa.detecting.detector import PCADetector
 from culpa.detecting.watching import WatchesRows
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, charted
 from culpa.models import as_fitted_model
 from culpa.monitoring import split_time
 from culpa.monitoring.cusum import Cusum
@@ -231,7 +231,7 @@ def _statistics(
     limits: dict[str, dict[float, float]] = {}
     for line in fitted.control_limits(confidences):
         limits.setdefault(line.statistic, {})[line.confidence] = line.limit
-    for name, score in fitted.charted.items():
+    for name, score in charted(fitted.model, fitted.statistic).items():
         if fitted.confidence not in limits.get(name, {}):
             fitted.limits(score, fitted.confidence)  # an error that says why there is none
     statistics = tuple(
