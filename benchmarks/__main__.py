@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import engine, peers_table, whole
+from benchmarks.commands import small_commands
 from benchmarks.coverage import coverage
 from benchmarks.fit import fit_times
 from benchmarks.forms import compiled_t2, missing_patterns
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     named = (
         "peers, exact, sampled, compiled, whole, row, pipe, soon, precision, few, coverage, leading, tight, first, busy, "
-        "fit, mixture, models, long, wide"
+        "fit, mixture, models, long, wide, commands"
     )
     parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns', 'missing errors'")
     options = parser.parse_args()
@@ -66,6 +67,7 @@ def main() -> None:
         "models": lambda: model_costs(options.quick),
         "long": lambda: long_tables(options.quick),
         "wide": lambda: wide_tables(options.quick),
+        "commands": small_commands,
         "compiled T2": lambda: compiled_t2(options.quick),
         "missing patterns": lambda: missing_patterns(options.quick),
         "missing errors": lambda: missing_errors(options.quick),

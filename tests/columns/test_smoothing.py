@@ -1,6 +1,7 @@
 """Exponentially weighted rows: by hand, in pieces, and in a detector."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from scipy.signal import lfilter
 
 import culpa
 from culpa import FitWarning, PCADetector
-from culpa.columns import Smoother
+from culpa.columns import Smoother, smoothing
 from culpa.columns.smoothing import clustering, dependence
 from culpa.detecting.pieces import fit_moments, learn_features
 from culpa.models import Moments
@@ -246,3 +247,12 @@ def test_few_averages_do_not_flag_more_than_asked(weight):
         detector = fitted({"confidence": 0.95}, rows).set_params(smooth=weight).fit(rows)
         rates.append((detector.predict(new) == -1).mean())
     assert np.mean(rates) < 0.05 + 1.5 * np.std(rates) / 5
+
+
+def test_running_averages_are_the_same_by_both_ways(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, before = rng.normal(size=(3000, 5)) * 10.0 ** np.arange(5), rng.normal(size=5)
+    expected = lfilter([0.1], [1.0, -0.9], rows, axis=0, zi=0.9 * before[None])[0]
+    for loaded in ({}, {"scipy.signal": None}):
+        monkeypatch.setattr(smoothing, "sys", SimpleNamespace(modules=loaded))
+        np.testing.assert_array_equal(smoothing.running_average(rows, before, 0.1), expected)

@@ -7,6 +7,11 @@ from importlib import import_module
 from culpa._core.choices import suggestion
 
 
+def lazy_from(package: str, **names: str) -> Callable[[str], object]:
+    """`lazy`, for names that modules of the package hold: their names in one text, by module."""
+    return lazy(package, {name: f"{package}.{home}" for home, held in names.items() for name in held.split()})
+
+
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
     """``__getattr__`` of a package, from its names and the modules that hold them.
 

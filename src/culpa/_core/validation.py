@@ -11,7 +11,6 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, validate_data
 
 from culpa._core.choices import one_of
 from culpa._core.continuity import RowOrder, order_of
@@ -93,6 +92,8 @@ def check_estimator_input(estimator: Any, X: Any, *, reset: bool, min_rows: int 
     if _has_fitted_columns(estimator, table):
         return table
     _refuse_other_numbers(table, getattr(estimator, "feature_names_in_", None), "X")
+    from sklearn.utils.validation import validate_data
+
     try:
         validate_data(estimator, _header(table), reset=False, skip_check_array=True)
     except ValueError as error:
@@ -250,6 +251,8 @@ def _remedy_for_text(cell: object) -> str:
 def _read_array(X: Any, argument: str) -> Rows:
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what is under the mask
         X = np.ma.filled(X.astype(np.float64), np.nan)
+    from sklearn.utils.validation import check_array
+
     try:
         return np.asarray(
             check_array(

@@ -33,10 +33,10 @@ def compare(
     culpa compare april.csv may.csv -m plant.culpa
     culpa compare april.csv may.csv -m plant.culpa --json
     """
-    from culpa.io.model_file import load
+    from culpa.io.model_file import load_fitted
     from culpa.jobs import compare as run
 
-    fitted = load(model).fitted
+    fitted = load_fitted(model)
     before, after = tables.open_both(fitted)
     for table in (before, after):
         console.tell_reading(table, quiet=quiet)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_PROBLEMS = 20  # shown
 _words: list[str] = []
+_owned: list[bool] = []
 
 
 def say(text: str) -> None:
@@ -121,10 +122,16 @@ def guarded() -> Iterator[None]:
         raise
 
 
+def owns_the_process() -> bool:
+    """Whether nothing but a command runs in this process."""
+    return bool(_owned)
+
+
 def run_to_end(app: Callable[[], None]) -> None:
     """Run the whole command line. Its answer is complete, or the exit code says that it is not."""
     from culpa._core.output import problem_of_output
 
+    _owned.append(True)
     ended = SystemExit(0)
     try:
         with guarded():  # for help and version, which are no commands

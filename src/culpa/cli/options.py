@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from culpa._core.choices import TABLE_FORMATS, one_of
+from culpa._core.estimators import only_judge_rows
 from culpa.cli import console, project
 from culpa.cli.command import OPTION, Described
 from culpa.io.reading import READING, Options
@@ -196,9 +197,9 @@ class NewRowsOptions(TableOptions):
 
     def detector(self) -> "FittedDetector":
         """The detector in the model file."""
-        from culpa.io.model_file import load
+        from culpa.io.model_file import load_fitted
 
-        return load(self.model).fitted
+        return load_fitted(self.model)
 
     def finish(
         self, summary: "Summary", source: "TimedTable", output: Path | None, *, incidents: bool = False, found: int
@@ -331,6 +332,8 @@ def open_job(
     copies_times: bool = False,
 ) -> Iterator[Job]:
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
+    if console.owns_the_process():
+        only_judge_rows()
     check_output(sinks.path if isinstance(sinks, OutputOptions) else None, rows.inputs(), force=True)
     detector = rows.detector()
     source = rows.open(detector)

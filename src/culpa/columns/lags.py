@@ -11,10 +11,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.choices import one_of
+from culpa._core.estimators import BaseEstimator, TransformerMixin, check_is_fitted
 from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats, Mask
 from culpa._core.validation import Table, check_estimator_input, check_width, default_names, read_table

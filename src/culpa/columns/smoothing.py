@@ -13,6 +13,7 @@ Lowry, Woodall, Champ and Rigdon (1992), "A multivariate exponentially weighted 
 """
 
 import math
+import sys
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 
+_FEW_ROWS = 10_000  # which a loop averages before SciPy's filters are loaded
 _MOST_ALIKE = 0.98  # correlation of successive scores that is still believed
 
 
@@ -110,22 +112,35 @@ class Smoother:
         level, seen = np.full(X.shape, np.nan), self.memory[1] + np.cumsum(observed, axis=0)
         whole = observed.all(axis=0)
         if len(X) and whole.any():
-            level[:, whole] = self._filtered(deviation[:, whole], before[whole])
+            level[:, whole] = running_average(deviation[:, whole], before[whole], self.weight)
             before[whole] = level[-1, whole]
         for j in np.flatnonzero(~whole & observed.any(axis=0)):
             at = observed[:, j]
-            level[at, j] = self._filtered(deviation[at, j, None], before[[j]])[:, 0]
+            level[at, j] = running_average(deviation[at, j, None], before[[j]], self.weight)[:, 0]
             before[j] = level[at, j][-1]
         if len(X):
             self.memory = before, seen[-1]
         shrink = _shrinking(self.weight, np.maximum(seen, 1))
         return Smoothed(self.reference + level / shrink, shrink)
 
-    def _filtered(self, deviation: Floats, before: Floats) -> Floats:
-        from scipy.signal import lfilter  # takes a fifth of a second to load
 
-        kept = 1 - self.weight
-        return np.asarray(lfilter([self.weight], [1.0, -kept], deviation, axis=0, zi=kept * before[None])[0])
+def running_average(rows: Floats, before: Floats, weight: float) -> Floats:
+    """The exponentially weighted average after each row; ``before`` is that before the first.
+
+    >>> import numpy as np
+    >>> running_average(np.array([[8.0], [0.0]]), np.array([0.0]), 0.5)
+    array([[4.],
+           [2.]])
+    """
+    kept = 1 - weight
+    if len(rows) < _FEW_ROWS and "scipy.signal" not in sys.modules:
+        averages, level = np.empty_like(rows), before
+        for k, row in enumerate(weight * rows):
+            averages[k] = level = row + kept * level
+        return averages
+    from scipy.signal import lfilter
+
+    return np.asarray(lfilter([weight], [1.0, -kept], rows, axis=0, zi=kept * before[None])[0])
 
 
 def _nothing(n_columns: int) -> tuple[Floats, NDArray[np.int64]]:

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 _LONGEST = 16  # signs of a unit
 _HEADER = re.compile(r"(?P<name>.*\S)(?P<space>\s*)(?:\[(?P<square>[^\[\]]*)\]|\((?P<round>[^()]*)\))\s*", re.DOTALL)
@@ -29,13 +30,17 @@ _WORDS = "A B C D F H L N S T d l t u in min cal sec pm hm Nl Sm"
 _LABELS = re.compile(r"[A-Z](/[A-Z])+")  # such as A/B
 _SPELLINGS = {"deg C": "degC", "deg F": "degF", "mm Hg": "mmHg", "% rel": "%rel", "vol %": "vol%", "mol %": "mol%"}
 
-_PREFIXED = [prefix + unit for some, units in _PREFIXES.items() for prefix in some.split() for unit in units.split()]
-_SYMBOLS = {*_UNSCALED.split(), *_SCALED.split(), *_PREFIXED}
-_SYMBOL = "|".join(map(re.escape, sorted(_SYMBOLS, key=len, reverse=True)))
-_FACTOR = rf"(?:{_SYMBOL})(?:\^?[-+]?\d|[⁻⁺]?[¹²³])?"
-_PRODUCT = re.compile(rf"(?:1/{_FACTOR}|{_FACTOR}[/*·.]{_FACTOR})(?:[/*·.]{_FACTOR})*")
-# a symbol with a number may be a label, such as K1 and t-1, unless it is an area, a volume or a frequency
-_SINGLE = re.compile(rf"{_SYMBOL}|(?:[mcdk]?m|ft|yd)(?:\^?[23]|[²³])|(?:s|min|h)(?:\^?-1|⁻¹)")
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A product of units, and a single unit; made on first use, because that takes some time."""
+    prefixed = [prefix + unit for some, units in _PREFIXES.items() for prefix in some.split() for unit in units.split()]
+    symbols = {*_UNSCALED.split(), *_SCALED.split(), *prefixed}
+    symbol = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    factor = rf"(?:{symbol})(?:\^?[-+]?\d|[⁻⁺]?[¹²³])?"
+    # a symbol with a number may be a label, such as K1 and t-1, unless it is an area, a volume or a frequency
+    single = rf"{symbol}|(?:[mcdk]?m|ft|yd)(?:\^?[23]|[²³])|(?:s|min|h)(?:\^?-1|⁻¹)"
+    return re.compile(rf"(?:1/{factor}|{factor}[/*·.]{factor})(?:[/*·.]{factor})*"), re.compile(single)
 
 
 def split_unit(name: str) -> tuple[str, str]:
@@ -88,7 +93,7 @@ def _looks_like_unit(text: str) -> bool:
     compact = re.sub(r"\s*([/*·])\s*", r"\1", _SPELLINGS.get(text, text))
     if len(text) > _LONGEST or compact in _WORDS.split() or _LABELS.fullmatch(compact):
         return False
-    return _PRODUCT.fullmatch(compact) is not None or _SINGLE.fullmatch(compact) is not None
+    return any(pattern.fullmatch(compact) for pattern in _patterns())
 
 
 def _may_be_unit(text: str) -> bool:

@@ -225,7 +225,7 @@ class Explanation(Stored):
         The ends are ``std_error`` times a quantile of Student's t with ``n_replicates - 1`` degrees of freedom away from
         the values. docs/sampling.md shows how often the intervals contain the exact value.
         """
-        from scipy import stats
+        from culpa._core import probability as stats
 
         half = self.std_error * (stats.t.ppf((1 + confidence) / 2, self.n_replicates - 1) if self.n_replicates else 0.0)
         return self.values - half, self.values + half

@@ -9,16 +9,18 @@ or forged file is rejected with one sentence.
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from culpa._core.files import write_whole
-from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_container import ModelFileError, pack, read, unpack
 from culpa.io.model_header import header_of
 from culpa.io.model_parts import arrays_of, detector_from
 
 _KEPT = 4  # detectors that a process keeps, because it gets many partitions of one job
+
+if TYPE_CHECKING:
+    from culpa.detecting.detector import PCADetector
 
 
 def save(fitted: FittedDetector, path: str | Path) -> None:
@@ -28,10 +30,11 @@ def save(fitted: FittedDetector, path: str | Path) -> None:
         file.write(content)
 
 
-def load(path: str | Path) -> PCADetector:
+def load(path: str | Path) -> "PCADetector":
     """Read a detector from a model file.
 
     >>> import tempfile, pathlib, numpy as np
+    >>> from culpa import PCADetector
     >>> detector = PCADetector().fit(np.random.default_rng(0).normal(size=(50, 3)))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     detector.save(pathlib.Path(folder, "plant.culpa"))
@@ -39,11 +42,18 @@ def load(path: str | Path) -> PCADetector:
     >>> again.limit_ == detector.limit_
     True
     """
+    from culpa.detecting.pieces import of_fitted  # loads scikit-learn
+
+    return of_fitted(load_fitted(path))
+
+
+def load_fitted(path: str | Path) -> FittedDetector:
+    """The fitted detector in a model file, without its scikit-learn interface."""
     return open_model(path)[0]
 
 
-def open_model(path: str | Path) -> tuple[PCADetector, dict[str, Any]]:
-    """The detector in a model file, and the checked header that describes it."""
+def open_model(path: str | Path) -> tuple[FittedDetector, dict[str, Any]]:
+    """The fitted detector in a model file, and the checked header that describes it."""
     try:
         arrays, header = unpack(read(Path(path)))
         return detector_from(arrays, header), header
@@ -61,12 +71,16 @@ def detector_to_bytes(fitted: FittedDetector) -> bytes:
     return pack(arrays, header)
 
 
-def detector_from_bytes(content: bytes) -> PCADetector:
-    """The detector in a model file; like `culpa.load`, it runs no code from the file."""
+def fitted_from_bytes(content: bytes) -> FittedDetector:
+    """The fitted detector in a model file; like `culpa.load`, it runs no code from the file."""
     return detector_from(*unpack(content))
 
 
-@lru_cache(maxsize=_KEPT)
-def kept_detector(content: bytes) -> PCADetector:
-    """The same, once for each process."""
-    return detector_from_bytes(content)
+def detector_from_bytes(content: bytes) -> "PCADetector":
+    """The same with its scikit-learn interface."""
+    from culpa.detecting.pieces import of_fitted
+
+    return of_fitted(fitted_from_bytes(content))
+
+
+kept_detector = lru_cache(maxsize=_KEPT)(fitted_from_bytes)  # once for each process

@@ -13,8 +13,6 @@ from culpa._core.validation import default_names, feature_positions, frame_like
 from culpa.columns import Columns, Lagged
 from culpa.columns.groups import named_groups
 from culpa.columns.smoothing import clustering
-from culpa.detecting.detector import PCADetector
-from culpa.detecting.pieces import of_fitted
 from culpa.fitted import FittedDetector, charted
 from culpa.io.model_arrays import TABLES, check_arrays, count_features, part_of
 from culpa.io.model_container import Arrays, ModelFileError
@@ -103,7 +101,7 @@ def _names_of_cells(columns: Columns) -> tuple[str, ...]:
     return (*columns.names, *(name for name in columns.inputs if name not in columns.names))
 
 
-def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
+def detector_from(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     """The detector, or a `ModelFileError`."""
     d = count_features(arrays)
     check_header(header, d)
@@ -114,7 +112,7 @@ def detector_from(arrays: Arrays, header: dict[str, Any]) -> PCADetector:
         if part := part_of(arrays, "forms"):
             forms = fitted.explainer().forms = QuadraticForms.from_arrays(part)
             _check_forms(forms, fitted)
-        return of_fitted(fitted)
+        return fitted
     except ModelFileError:
         raise
     except (ValueError, TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:

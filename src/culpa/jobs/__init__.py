@@ -5,17 +5,9 @@ many processes: `record_batches` answers them, `partitioned` learns from them, a
 Spark calls these, and so can any other engine.
 """
 
-from culpa.jobs.answers import explain, score
-from culpa.jobs.batches import Listener, Summary
-from culpa.jobs.comparing import compare
-from culpa.jobs.describing import describe, describe_detector
-from culpa.jobs.fitting import check_columns, fit, sample
-from culpa.jobs.incident_stream import incidents
-from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
-from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
-from culpa.jobs.places import HashedPlaces, OrderedPlaces
-from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
-from culpa.jobs.updating import Update, update
+from typing import TYPE_CHECKING
+
+from culpa._core.lazy import lazy_from
 
 __all__ = [
     "HashedPlaces",
@@ -44,3 +36,31 @@ __all__ = [
     "score",
     "update",
 ]
+
+if TYPE_CHECKING:
+    from culpa.jobs.answers import explain, score
+    from culpa.jobs.batches import Listener, Summary
+    from culpa.jobs.comparing import compare
+    from culpa.jobs.describing import describe, describe_detector
+    from culpa.jobs.fitting import check_columns, fit, sample
+    from culpa.jobs.incident_stream import incidents
+    from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
+    from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
+    from culpa.jobs.places import HashedPlaces, OrderedPlaces
+    from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
+    from culpa.jobs.updating import Update, update
+else:  # a job loads what it needs
+    __getattr__ = lazy_from(
+        __name__,
+        answers="explain score",
+        batches="Listener Summary",
+        comparing="compare",
+        describing="describe describe_detector",
+        fitting="check_columns fit sample",
+        incident_stream="incidents",
+        machines="by_machine machine_fits machine_incidents machine_scores",
+        partitioned="Pass Run calibrate_partitions fit_partitions",
+        places="HashedPlaces OrderedPlaces",
+        record_batches="RecordBatchExplainer RecordBatchScorer",
+        updating="Update update",
+    )

@@ -14,8 +14,8 @@ from culpa.io.model_file import open_model
 
 def describe(path: Path) -> dict[str, Any]:
     """Read a model file and say what it is."""
-    detector, header = open_model(path)
-    return describe_detector(detector.fitted, header["format"], header["culpa"])
+    fitted, header = open_model(path)
+    return describe_detector(fitted, header["format"], header["culpa"])
 
 
 def noise_variance(fitted: FittedDetector) -> float:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core import memory
 from culpa._core.continuity import RowOrder, missing_between
+from culpa._core.estimators import ConvergenceWarning
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from sklearn.exceptions import ConvergenceWarning
 
 from culpa._core.continuity import RowOrder
+from culpa._core.estimators import ConvergenceWarning
 from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.validation import Table
 from culpa._core.warning import without_warnings
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.io.model_file import detector_from_bytes, detector_to_bytes
+from culpa.io.model_file import detector_to_bytes, fitted_from_bytes
 from culpa.jobs.batches import joined
 from culpa.jobs.following import Following
 from culpa.jobs.incident_stream import incident_schema, incidents
@@ -145,7 +145,7 @@ def machine_scores(batches: Iterable[Any], by: Sequence[str], model: str) -> Ite
             files = batch.column(model).drop_null()
             rows = batch.filter(batch.column(model).is_null()).drop_columns([model])
             if scorer is None and len(files):
-                scorer = RecordBatchScorer(detector_from_bytes(files[0].as_py()).fitted, rows.schema)
+                scorer = RecordBatchScorer(fitted_from_bytes(files[0].as_py()), rows.schema)
             if rows.num_rows:
                 answer = rows if scorer is None else scorer(rows)
                 yield to_record_batch(dict(zip(answer.schema.names, answer.columns, strict=True)), schema)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.types import Floats, Mask
 from culpa.models.em import em, expected, pairs_of, posterior
 from culpa.models.latent import LatentGaussian

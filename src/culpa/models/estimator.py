@@ -4,9 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import BaseEstimator
-
 from culpa._core.border import entered
+from culpa._core.estimators import BaseEstimator
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa.columns import Lagged, lagged_names

@@ -7,11 +7,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.border import entered
+from culpa._core.estimators import BaseEstimator, ConvergenceWarning, DensityMixin, check_is_fitted
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import MIXTURE_PARAMETERS
 from culpa._core.types import Floats

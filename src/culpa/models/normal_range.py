@@ -15,8 +15,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.types import Floats, Mask
 from culpa.models.fitted_model import FittedModel
 

@@ -6,13 +6,17 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.border import entered
 from culpa._core.choices import FitMethod
+from culpa._core.estimators import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ConvergenceWarning,
+    TransformerMixin,
+    available_if,
+    check_is_fitted,
+)
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import FORGET, PPCA_PARAMETERS
 from culpa._core.threads import interruptible

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from culpa._core.border import entered
+from culpa._core.estimators import ConvergenceWarning
 from culpa._core.parameter import documented, known_keywords
 from culpa._core.parameters import STUDENT_PARAMETERS
 from culpa._core.types import Floats

@@ -1,8 +1,8 @@
 """Robust location and scale of single columns, and the wrapping that limits what an outlying cell can do."""
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.types import Floats
 
 _WINDOW = 0.6  # share of a column's cells that its first estimate uses: the others may be wrong

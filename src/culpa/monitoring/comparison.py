@@ -14,8 +14,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.comparing import ranked
 from culpa._core.native import emptied
 from culpa._core.result import Result

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
 
+from culpa._core import probability as stats
 from culpa._core.kinds import number
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
@@ -93,4 +93,6 @@ def average_run_length(interval: float, reference: float = REFERENCE, shift: flo
 
 def decision_interval(run_length: float, reference: float = REFERENCE) -> float:
     """The interval with this average run length in control."""
+    from scipy import optimize
+
     return float(optimize.brentq(lambda h: math.log(average_run_length(h, reference) / run_length), 0.0, 100.0))

@@ -21,8 +21,8 @@ from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.types import Floats
 from culpa._core.words import count_are
 from culpa.fitted import FittedDetector

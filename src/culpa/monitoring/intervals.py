@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.types import Floats
 
 CONFIDENCE = 0.95  # of intervals

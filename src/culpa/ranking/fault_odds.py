@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
 from culpa._core.types import Floats
 
@@ -95,6 +95,8 @@ def _membership(d: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _membership_of_sizes(d: int, sizes: tuple[int, ...]) -> Any:
+    from scipy import sparse  # takes a tenth of a second to load
+
     blocks = [sparse.csr_array((1, d))]
     for size in sizes:
         members = np.array(list(combinations(range(d), size)), dtype=np.intp)
@@ -118,6 +120,8 @@ def _evidence_forms(M: Floats) -> _Forms:
     d = len(M)
     product = np.zeros((d, d), dtype=np.intp)
     product[np.triu_indices(d)] = np.arange(d * (d + 1) // 2)
+    from scipy import sparse
+
     blocks, log_det, prior = [sparse.csr_array((1, d * (d + 1) // 2))], [np.zeros(1)], [np.zeros(1)]
     for members in _sets(d):
         m, k = members.shape

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.columns.smoothing import running_average
 from culpa.models.fitted_model import FittedModel
 from culpa.models.normal_range import NormalRange
 
@@ -124,17 +125,11 @@ def _starts(n_before: int, n: int) -> list[int]:
 
 def _averaged(Z: Floats, whole: Floats, before: Floats, weight: float) -> Floats:
     """Running averages after each row."""
-    from scipy.signal import lfilter  # takes a fifth of a second to load
-
-    def filtered(rows: Floats, start: Floats) -> Floats:
-        kept = 1 - weight
-        return np.asarray(lfilter([weight], [1.0, -kept], rows, axis=0, zi=kept * start[None])[0])
-
     result = np.empty_like(Z)
     complete = whole.all(axis=0)
-    result[:, complete] = filtered(Z[:, complete], before[complete])
+    result[:, complete] = running_average(Z[:, complete], before[complete], weight)
     for j in np.flatnonzero(~complete):
         seen = whole[:, j]
-        known = np.append(before[j], filtered(Z[seen, j, None], before[[j]])[:, 0])
+        known = np.append(before[j], running_average(Z[seen, j, None], before[[j]], weight)[:, 0])
         result[:, j] = known[np.cumsum(seen)]
     return result

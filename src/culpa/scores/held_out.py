@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats
 from culpa.scores.tails import Levels, levels_beyond, rates_of

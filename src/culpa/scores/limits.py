@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel

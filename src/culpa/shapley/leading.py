@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from culpa._core import probability as stats
 from culpa._core.comparing import ROUNDING
 from culpa._core.types import Floats
 from culpa._core.warning import warn

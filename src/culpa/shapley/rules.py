@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from scipy import linalg
-from scipy.stats import qmc
 
 from culpa._core import memory
 from culpa._core.threads import in_own_thread, in_threads
@@ -42,7 +42,7 @@ from culpa.shapley.controls import (
 
 N_NETS = 6
 _ORDERS_PER_CONTROL = 2  # fewer, and estimating the controls' covariance adds more noise than it removes
-_MOST_SOBOL = qmc.Sobol.MAXDIM
+_MOST_SOBOL = 21_201  # dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: 
 def points(n_dimensions: int, rng: np.random.Generator) -> Callable[[tuple[int, int]], Floats]:
     """Draws the next points of a scrambled Sobol sequence, given how many and their dimensions.
 
-    Sobol has no more dimensions than `qmc.Sobol.MAXDIM`. Beyond, points are independent.
+    Sobol has no more dimensions than `scipy.stats.qmc.Sobol.MAXDIM`. Beyond, points are independent.
     """
     if n_dimensions > _MOST_SOBOL:
         return rng.random
@@ -130,7 +130,9 @@ def points(n_dimensions: int, rng: np.random.Generator) -> Callable[[tuple[int, 
     return lambda shape: np.asarray(sequence.random(shape[0]), dtype=np.float64)
 
 
-def _sobol(n_dimensions: int, rng: np.random.Generator) -> qmc.Sobol:
+def _sobol(n_dimensions: int, rng: np.random.Generator) -> Any:
+    from scipy.stats import qmc  # takes a third of a second to load
+
     return qmc.Sobol(n_dimensions, scramble=True, rng=rng)
 
 

@@ -52,5 +52,5 @@ def _answer(model: bytes, answers: Any, options: dict[str, Any], batches: Iterab
     """Runs in a Python process of Spark, for each partition, whose batches all have the schema of the first."""
     answer: Any = None
     for batch in batches:
-        answer = answer or answers(kept_detector(model).fitted, batch.schema, **options)
+        answer = answer or answers(kept_detector(model), batch.schema, **options)
         yield answer(batch)

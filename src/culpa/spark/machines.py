@@ -120,4 +120,4 @@ def _with_times(df: DataFrame, keys: Sequence[str], columns: dict[str, pa.DataTy
 
 def _incidents(model: bytes, batches: Iterable[Any], **options: Any) -> Iterator[Any]:
     """Runs in a Python process of Spark, for each partition."""
-    return machine_incidents(kept_detector(model).fitted, batches, **options)
+    return machine_incidents(kept_detector(model), batches, **options)
