@@ -319,3 +319,12 @@ def test_scores_alone_can_be_joined():
     np.testing.assert_allclose(joined.score, detector.explain(X[:9], given=[0]).score)
     with pytest.raises(ValueError, match="different parts"):
         Explanation.concatenate([parts[0], detector.explain(X[3:9], given=[0])])
+
+
+def test_a_printed_table_of_culprits_shows_what_people_act_on():
+    wine = load_wine_outliers()
+    rows = pd.DataFrame(wine.X, columns=list(wine.feature_names))
+    table = PCADetector(confidence=0.95).fit(rows[wine.y == 0]).explain(rows[wine.y == 1]).top(3)
+    with pd.option_context("display.width", 80, "display.max_columns", 0, "display.max_rows", 60):
+        head = str(table).splitlines()[0].split()
+    assert head == ["row", "feature", "share", "...", "actual", "expected", "score_if_fixed"]

@@ -254,3 +254,33 @@ def test_reading_options_of_a_model_file_are_checked(folder, name, value):
     told = run("score", "new.csv", "-m", "m.culpa", code=2).stderr
     assert name in told
     assert len(told.strip().splitlines()) == 1
+
+
+def test_errors_name_the_file_that_sets_the_option(folder):
+    run("fit", "normal.csv", "-o", "m.culpa", "--drop", "site")
+    start = "tables = 'normal.csv'\nnew = 'new.csv'\nmodel = 'm.culpa'\ncolumns = {drop = 'site'}\n"
+    for section, words, name in (
+        ("[limits]\nconfidence = 5", ["fit", "--force"], "confidence"),
+        ("[limits]\nlimit = 'f'", ["fit", "--force"], "limit"),
+        ("[incidents]\nmin_length = 'x'", ["report"], "min_length"),
+    ):
+        (folder / "culpa.toml").write_text(start + section)
+        said = " ".join(run(*words, code=2).stderr.replace("│", " ").split())
+        assert f"culpa.toml sets {name}." in said
+        assert "sets" not in run("fit", "--confidence", "7", "--force", code=2).stderr  # typed, not from the file
+
+
+def test_a_scheduled_report_replaces_only_reports(folder):
+    (folder / "culpa.toml").write_text(
+        "tables = 'normal.csv'\nnew = 'new.csv'\nmodel = 'm.culpa'\ncolumns.drop = 'site'"
+    )
+    run("fit")
+    for name in ("report.html", "report.json"):
+        run("report", "-o", name)
+        first = (folder / name).stat().st_ino
+        run("report", "-o", name)
+        assert (folder / name).stat().st_ino != first
+        (folder / name).write_text('{"overview": 1}')
+        assert "already exists" in run("report", "-o", name, code=2).stderr
+        assert (folder / name).read_text() == '{"overview": 1}'
+        run("report", "-o", name, "--force")

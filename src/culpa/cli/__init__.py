@@ -1,10 +1,9 @@
 """The command line: it only parses arguments. The library does the work."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from culpa.cli import console, project
 from culpa.cli.calibrate import calibrate
@@ -12,6 +11,7 @@ from culpa.cli.command import command
 from culpa.cli.compare import compare
 from culpa.cli.explain import explain
 from culpa.cli.fit import fit
+from culpa.cli.help import Command, Commands
 from culpa.cli.incidents import incidents
 from culpa.cli.info import info
 from culpa.cli.init import init
@@ -20,18 +20,8 @@ from culpa.cli.reproduce import reproduce
 from culpa.cli.score import score
 from culpa.cli.update import update
 
-
-class _Commands(TyperGroup):
-    """The commands; the words that they were called with are remembered for messages."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Remember the words before they are taken apart."""
-        console.remember_words(args)
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     help="Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,11 +48,9 @@ def root(
     ] = None,
 ) -> None:
     """Whose fault is this anomaly? Learn from normal rows, flag abnormal rows, and name the features to blame."""
-    project.in_use.clear()
-    if project_file is not None or (Path(project.NAME).is_file() and context.invoked_subcommand != "init"):
-        with console.guarded():
-            project.in_use.append(project_file or Path(project.NAME))
-            context.default_map = project.defaults(*project.in_use)
+    found = Path(project.NAME).is_file() and context.invoked_subcommand != "init"
+    with console.guarded():
+        project.begin(context, project_file or (Path(project.NAME) if found else None))
 
 
 @command
@@ -70,12 +58,10 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Report to write.")] = Path("culpa-demo-report.html"),
 ) -> None:
     """Run everything on a small data set of wines: find unusual wines, explain them, and write a report."""
-    from rich.console import Console
-
     from culpa.cli import demonstration
 
-    demonstration.run(Console(), output)
+    demonstration.run(output)
 
 
 for each in (demo, init, fit, calibrate, update, score, explain, incidents, compare, report, info, reproduce):
-    app.command()(each)
+    app.command(cls=Command)(each)

@@ -12,14 +12,14 @@ from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
 from culpa._core.parameters import CALIBRATION, DETECTOR
 from culpa.cli import console, options
 from culpa.cli.command import Described, command
+from culpa.cli.terminal import sheet
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from culpa._core.types import Floats
     from culpa.calibration.choice import Calibration
     from culpa.calibration.comparison import Outcome
     from culpa.calibration.components import ComponentsByDetection
+    from culpa.calibration.evaluation import Estimate
     from culpa.calibration.plan import Plan
     from culpa.detecting.detector import PCADetector
     from culpa.scores.held_out import Rate
@@ -29,7 +29,7 @@ _COMPARABLE = tuple(name for name in DETECTOR if name != "smooth")  # faults are
 
 
 # the unfitted detector, what it is called, and the tables to show
-Chosen = tuple["PCADetector", str, Callable[[int], list["Table"]]]
+Chosen = tuple["PCADetector", str, Callable[[int], list[str]]]
 
 
 class Choice(StrEnum):
@@ -126,13 +126,12 @@ def calibrate(
         raise stopped
 
 
-def _print(sheets: "list[Table]") -> BrokenPipeError | SystemExit | None:
-    """Print tables; returns the error of a reader that stopped in the middle, as "head" does, or what rich makes of it."""
+def _print(sheets: list[str]) -> BrokenPipeError | None:
+    """Print tables; returns the error of a reader that stopped in the middle, as "head" does."""
     try:
-        for sheet in sheets:
-            console.console_of_width(140).print(sheet)
+        typer.echo("\n\n".join(sheets))
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit) as error:
+    except BrokenPipeError as error:
         return error
     return None
 
@@ -186,76 +185,46 @@ def _sizes(given: list[str], n_features: int) -> Sequence[int]:
     return list(dict.fromkeys(sizes)) or CALIBRATION["at_once"].default
 
 
-def _sheet(title: str, caption: str, *columns: str) -> "Table":
-    from rich import box
-    from rich.table import Table
-
-    sheet = Table(
-        title=title,
-        caption=caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    for k, name in enumerate(columns):
-        sheet.add_column(name, justify="left" if k == 0 else "right")
-    return sheet
-
-
-def _comparison(calibration: "Calibration", top: int) -> "Table":
-    sheet = _sheet(
-        f"Which setting finds the faulty features? {calibration.n_trials:,} injected faults",
-        "Detection: share of the faults above the limit. All settings have the same share of held-out normal rows "
+def _comparison(calibration: "Calibration", top: int) -> str:
+    entries = calibration.entries[:top]
+    return sheet(
+        ("setting", "detection", "", "false alarms", "Hits@1", "", "Hits@3", "rank", ""),
+        map(_line, entries),
+        title=f"Which setting finds the faulty features? {calibration.n_trials:,} injected faults",
+        caption="Detection: share of the faults above the limit. All settings have the same share of held-out normal rows "
         "above it. Hits@1: share of the faults whose most blamed feature is faulty. Hits@3: share of the faulty "
         "features among the three most blamed; with several faulty features it can be below Hits@1. Rank: mean rank "
-        f"of the faulty features. Intervals are at 95%.\n{calibration.rule}",
-        *("setting", "detection", "", "false alarms", "Hits@1", "", "Hits@3", "rank", ""),
+        f"of the faulty features. Intervals are at 95%. {calibration.rule}",
+        strong=[k for k, entry in enumerate(entries) if entry.standing == "chosen"],
     )
-    for k, entry in enumerate(calibration.entries):
-        if k < top:
-            sheet.add_row(*_line(entry), style="bold" if entry.standing == "chosen" else None)
-    return sheet
 
 
 def _line(entry: "Outcome") -> tuple[str, ...]:
-    detection, hits1 = entry.detection, entry.hits1
-    return (
-        entry.setting.label,
-        f"{detection.value:.3f}",
-        f"{detection.low:.3f}-{detection.high:.3f}",
-        _alarms(entry.false_alarms),
-        f"{hits1.value:.3f}",
-        f"{hits1.low:.3f}-{hits1.high:.3f}",
-        f"{entry.hits3.value:.3f}",
-        f"{entry.rank.value:.2f}",
-        entry.standing,
-    )
+    shown = (entry.setting.label, *_rated(entry.detection), _alarms(entry.false_alarms), *_rated(entry.hits1))
+    return (*shown, f"{entry.hits3.value:.3f}", f"{entry.rank.value:.2f}", entry.standing)
+
+
+def _rated(rate: "Estimate") -> tuple[str, str]:
+    return f"{rate.value:.3f}", f"{rate.low:.3f}-{rate.high:.3f}"
 
 
 def _alarms(rate: "Rate") -> str:
     return f"{rate.value:.2%} ({100 * rate.low:.1f}-{100 * rate.high:.1f})"
 
 
-def _changes(calibration: "Calibration") -> "Table":
+def _changes(calibration: "Calibration") -> str:
     kept = "Nothing changes: no setting is clearly better than the one given"
     title = kept if calibration.best == calibration.given else "What changes, and what that does"
-    sheet = _sheet(title, "", "", "before", "after")
-    for line in calibration.changes:
-        sheet.add_row(*line)
-    return sheet
+    return sheet(("", "before", "after"), calibration.changes, title=title)
 
 
-def _by_components(found: "ComponentsByDetection") -> "Table":
+def _by_components(found: "ComponentsByDetection") -> str:
     tied = ", ".join(map(str, found.tied))
-    sheet = _sheet(
-        f"Which number of components detects most faults? {found.n_trials:,} injected faults, {found.statistic}",
-        "Detection: share of the faults above the limit, with a 95% interval. All numbers of components have the same "
-        f"share of held-out normal rows above it. Chosen: {found.best}. Tied, because their intervals overlap: {tied}.",
-        *("components", "detection", "", "false alarms"),
+    return sheet(
+        ("components", "detection", "", "false alarms"),
+        [(str(p), *_rated(detection), _alarms(alarms)) for p, detection, alarms in found.entries],
+        title=f"Which number of components detects most faults? {found.n_trials:,} injected faults, {found.statistic}",
+        caption="Detection: share of the faults above the limit, with a 95% interval. All numbers of components have the "
+        f"same share of held-out normal rows above it. Chosen: {found.best}. Tied, as their intervals overlap: {tied}.",
+        strong=[k for k, entry in enumerate(found.entries) if entry[0] == found.best],
     )
-    for p, detection, alarms in found.entries:
-        interval = f"{detection.low:.3f}-{detection.high:.3f}"
-        cells = str(p), f"{detection.value:.3f}", interval, _alarms(alarms)
-        sheet.add_row(*cells, style="bold" if p == found.best else None)
-    return sheet

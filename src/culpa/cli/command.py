@@ -107,8 +107,10 @@ def _option_in(field: "dataclasses.Field[Any]", hint: Any) -> inspect.Parameter:
 def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     """A parameter of the library as an option of the command line."""
     kind, help = parameter.kind, parameter.help
-    names = [] if kind.parts else list(kind.names)
-    if len(names) == 1:
+    names = list(kind.names)
+    if len(names) == 1 and kind.parts:
+        help = f"{help.rstrip('.')}, or '{names[0]}'."
+    elif len(names) == 1:
         help = f"{help} The only choice is '{names[0]}'."
     elif names:
         help = f"{help.rstrip('.')}: {', '.join(names[:-1])} or {names[-1]}."

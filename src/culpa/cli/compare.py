@@ -7,10 +7,9 @@ import typer
 
 from culpa.cli import console, options
 from culpa.cli.command import command
+from culpa.cli.terminal import number, say, sheet
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from culpa.monitoring.comparison import Comparison
 
 _PAIRS_SHOWN = 5
@@ -50,35 +49,24 @@ def compare(
 
 
 def _print(comparison: "Comparison", top: int, noun: str) -> None:
-    from rich.table import Table
-
     from culpa.monitoring.intervals import CONFIDENCE
 
-    out = console.console_of_width(120)
-    out.print(_text(comparison.sentence))
-    parts = Table(title="Parts of the change of the mean score", title_justify="left")
-    parts.add_column(_text(noun))
-    for name in ("change", f"{CONFIDENCE:.0%} interval", "share", "mean before", "mean after"):
-        parts.add_column(name, justify="right")
-    for each in comparison.features[:top]:
-        low_to_high = f"{each.change.low:.3g} to {each.change.high:.3g}"
-        share = "-" if isnan(each.share) else f"{each.share:.0%}"  # of no change at all
-        means = ("" if isnan(mean) else f"{mean:.5g}" for mean in (each.mean_before, each.mean_after))  # of groups
-        parts.add_row(_text(each.feature), f"{each.change.value:+.3g}", low_to_high, share, *means)
-    out.print(parts)
-    pairs = Table(title="Correlations that changed most clearly", title_justify="left")
-    for _ in range(2):
-        pairs.add_column(_text(noun))
-    for name in ("before", "after", "p-value"):
-        pairs.add_column(name, justify="right")
-    for pair in comparison.correlations[:_PAIRS_SHOWN]:
-        numbers = (f"{pair.before:.2f}", f"{pair.after:.2f}", f"{pair.p_value:.2g}")
-        pairs.add_row(_text(pair.first), _text(pair.second), *numbers)
-    out.print(pairs)
-
-
-def _text(name: str) -> "Text":
-    """A name as it is: neither markup nor characters that would steer the terminal."""
-    from rich.text import Text
-
-    return Text(console.plain(name))
+    say(console.plain(comparison.sentence))
+    parts = [
+        (
+            each.feature,
+            f"{each.change.value:+.3g}",
+            f"{each.change.low:.3g} to {each.change.high:.3g}",
+            "-" if isnan(each.share) else f"{each.share:.0%}",  # of no change at all
+            *(number(mean, 5) for mean in (each.mean_before, each.mean_after)),  # groups have none
+        )
+        for each in comparison.features[:top]
+    ]
+    headers = (noun, "change", f"{CONFIDENCE:.0%} interval", "share", "mean before", "mean after")
+    typer.echo("\n" + sheet(headers, parts, title="Parts of the change of the mean score"))
+    pairs = [
+        (pair.first, pair.second, f"{pair.before:.2f}", f"{pair.after:.2f}", f"{pair.p_value:.2g}")
+        for pair in comparison.correlations[:_PAIRS_SHOWN]
+    ]
+    of_pairs = (noun, noun, "before", "after", "p-value")
+    typer.echo("\n" + sheet(of_pairs, pairs, title="Correlations that changed most clearly"))

@@ -12,8 +12,6 @@ from culpa._core.warning import warnings_told_to
 from culpa._core.words import count as count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from culpa.io.tables import Source
     from culpa.io.tables.problems import TableProblems
     from culpa.jobs.batches import Listener
@@ -58,7 +56,9 @@ def tell_missing(source: "Source", *, quiet: bool) -> None:
 
 def fail(text: str) -> NoReturn:
     """A user error: one sentence, exit code 2."""
-    say(f"Error: {' '.join(text.split())}")
+    from culpa.cli.project import with_origin
+
+    say(f"Error: {with_origin(' '.join(text.split()))}")
     raise typer.Exit(2)
 
 
@@ -78,6 +78,11 @@ def fail_with(error: "TableProblems") -> NoReturn:
 def remember_words(words: Sequence[str]) -> None:
     """The words of the command line, for messages that suggest another one."""
     _words[:] = words
+
+
+def words() -> list[str]:
+    """The words of the command line."""
+    return _words
 
 
 @contextmanager
@@ -148,14 +153,6 @@ def run_to_end(app: Callable[[], None]) -> None:
     raise ended
 
 
-def console_of_width(width: int) -> "Console":
-    """A console for tables; a file or a pipe gets ``width`` columns, because it has no width of its own."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=width)
-
-
 @contextmanager
 def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
     """Who is told how a job gets on: a bar on a terminal; elsewhere, only warnings are shown."""
@@ -175,14 +172,21 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0, rows=0, rate=0.0)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    task = bar.add_task("", total=1.0, rows=0, rate=0.0)
 
-        def rows_done(rows: int) -> None:
-            rate = rows / (bar.tasks[0].elapsed or 1.0)
-            bar.update(task, completed=source.share() or 0.0, rows=rows, rate=rate)
+    def rows_done(rows: int) -> None:
+        bar.start()  # not before, because messages about the table come first
+        rate = rows / (bar.tasks[0].elapsed or 1.0)
+        bar.update(task, completed=source.share() or 0.0, rows=rows, rate=rate)
 
-        yield Listener(rows_done, warn, lambda text: bar.update(task, description=text))
+    def warning(text: str) -> None:
+        bar.console.print(f"Warning: {plain(text)}", markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        yield Listener(rows_done, warning, lambda text: bar.update(task, description=text))
+    finally:
+        bar.stop()
 
 
 @contextmanager

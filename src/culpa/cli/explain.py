@@ -15,6 +15,8 @@ _BLAME = tuple(
     name for name in BlameOptions.__annotations__ if name in EXPLAINER and name not in ("groups", "progress")
 )
 
+_FOR_PEOPLE = 3  # culprits of a row
+
 
 @command
 def explain(
@@ -83,7 +85,7 @@ def explain(
             *job.tables,
             carried=carried,
             all_rows=all,
-            top=top,
+            top=_FOR_PEOPLE if top is None and job.format == "screen" else top,
             shortest=shortest,
             counterfactual=counterfactual,
             options=_chosen(blame, job.detector.columns.names),

@@ -147,15 +147,14 @@ def _suspicious(cells: Any, source: "TimedTable | None") -> str:
 def _time_of(row: int, source: "TimedTable | None") -> str:
     """The time of a row as the table has it, if there is one: people know times, not numbers of rows."""
     from culpa.io.tables import TableError
-    from culpa.io.tables.table import take
+    from culpa.jobs.batches import moment_of
 
     try:
         if source is None or not source.again or source.time is None:
             return ""
         for batch in source.batches((), (source.time,)):
-            if len(at := (batch.rows == row).nonzero()[0]):
-                cell = take(batch.carried[source.time], at)[0]
-                return str(cell.as_py() if hasattr(cell, "as_py") else cell)
+            if moment := moment_of(batch, batch.rows == row, source):
+                return moment
     except (TableError, OSError):  # the times cannot be read, which is no reason to lose the model
         pass
     return ""

@@ -1,5 +1,6 @@
 """Options that several commands share, each described once, in blocks of options that belong together."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -13,6 +14,7 @@ from culpa._core.choices import TABLE_FORMATS, one_of
 from culpa._core.estimators import only_judge_rows
 from culpa.cli import console, project
 from culpa.cli.command import OPTION, Described
+from culpa.cli.terminal import Screen
 from culpa.io.reading import READING, Options
 
 if TYPE_CHECKING:
@@ -132,6 +134,7 @@ class TableOptions(ReadingOptions):
     table: Annotated[
         list[str],
         typer.Argument(
+            metavar="TABLE",
             help="Tables to read: CSV, Excel, Parquet, Arrow (Feather) or NDJSON; patterns such as 'line3/*.csv'; '-' for "
             "standard input.",
             show_default=False,
@@ -273,11 +276,20 @@ class OutputOptions:
         """The file to write, or ``None`` for standard output."""
         return to_path(self.output)
 
+    def is_for_people(self, source: "Source") -> bool:
+        """Whether somebody reads the answer on a terminal; rows that come one by one are answered one by one."""
+        return self.path is None and self.format is None and sys.stdout.isatty() and not source.live
+
     @contextmanager
     def open(self, source: "Source") -> Iterator[tuple["Sink", str]]:
-        """The sink and its format. On standard output, NDJSON from a pipe gives NDJSON, and everything else CSV."""
+        """The sink and its format. Standard output gets NDJSON if a pipe brings it, else CSV, or a table for people."""
         from culpa.io.tables import format_of, open_sink
 
+        if self.is_for_people(source):
+            screen = Screen()
+            yield screen, "screen"
+            screen.finish()
+            return
         piped = "ndjson" if source.live and source.kind == "ndjson" else "csv"
         kind = format_of(self.path, self.format, otherwise=None if self.path else piped, formats=TABLE_FORMATS)
         flush, escape = not source.again, self.escape_formulas

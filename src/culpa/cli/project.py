@@ -1,5 +1,6 @@
 """The project file ``culpa.toml``: tables, columns and settings of a folder, as defaults of the commands' options."""
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from culpa._core.kinds import FEATURES, FLAG, GROUPS, NAMES, TEXTS
 from culpa._core.parameter import Parameter
 from culpa._core.parameters import DETECTOR
 from culpa._core.words import join_list
+from culpa.cli import console
 from culpa.io.reading import READING
 
 NAME = "culpa.toml"
@@ -22,6 +24,7 @@ _READING_TABLES = (*_LEARNING, *_JUDGING, "compare", "update")
 _LIMITS = ("confidence", "limit", "holdout")
 
 in_use: list[Path] = []  # the project file that the command reads, if there is one
+_values: dict[str, Any] = {}  # what it sets for the command, by the variable of the option
 
 Defaults = dict[str, dict[str, Any]]  # by command, by the variable of the option
 Reader = Callable[[Any, Defaults, Path], None]
@@ -48,6 +51,27 @@ def defaults(path: Path) -> Defaults:
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
     return found
+
+
+def begin(context: Any, path: Path | None) -> None:
+    """Take the defaults of all commands from a project file, if there is one."""
+    in_use.clear()
+    _values.clear()
+    if path is not None:
+        in_use.append(path)
+        context.default_map = defaults(path)
+        _values.update(context.default_map.get(context.invoked_subcommand, {}))
+
+
+def with_origin(text: str) -> str:
+    """An error about an option, with the project file if that sets the option."""
+    for variable in _values:
+        name = variable.rstrip("_")
+        flag = f"--{name.replace('_', '-')}"
+        typed = any(word.partition("=")[0] == flag for word in console.words())
+        if not typed and re.search(rf"{flag}(?![\w-])|(?<!\w){name}=", text):
+            return f"{text.rstrip('. ')}. {in_use[0]} sets {name}."
+    return text
 
 
 def _check_keys(found: Mapping[str, Any], known: Any, where: str) -> None:

@@ -58,9 +58,10 @@ def report(
     target = options.to_path(output or ("-" if json else "report.html"))
     as_json = json
     if target is not None:
-        from culpa.report import is_json
+        from culpa.report import is_json, is_own
 
         as_json = json or is_json(target)
+        force = force or is_own(target)
     options.check_output(target, rows.inputs(), force=force)
     detector = rows.detector()
     source = rows.open(detector)

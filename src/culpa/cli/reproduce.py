@@ -8,7 +8,8 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import console_of_width, work_bar
+from culpa.cli.console import work_bar
+from culpa.cli.terminal import sheet
 
 if TYPE_CHECKING:
     from culpa.paper.run import Results
@@ -58,16 +59,11 @@ def _run(what: str, data: Path | None, output: Path, seeds: int) -> "Results":
 
 
 def _print(results: "Results") -> None:
-    console = console_of_width(150)
-    for sheet in results.sheets():
-        console.print(sheet.to_rich(), "")
+    for each in results.sheets():
+        typer.echo(sheet(each.columns, each.rows, title=each.title, caption=each.note, strong=each.strong) + "\n")
     missed = [check for check in results.checks if not check.holds]
-    console.print(
-        f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.", highlight=False
-    )
+    typer.echo(f"{len(results.checks) - len(missed)} of {len(results.checks)} expected numbers found.")
     for check in missed:
-        console.print(
-            f"{check.what}: expected {check.expected:g}, found {check.found:.4f}", style="red", highlight=False
-        )
+        typer.echo(f"{check.what}: expected {check.expected:g}, found {check.found:.4f}")
     for path in results.files:
-        console.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+        typer.echo(f"wrote {path}")

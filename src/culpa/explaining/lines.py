@@ -29,24 +29,19 @@ def top_columns(why: "Explanation", k: int = 3) -> dict[str, Any]:
     values = why.values[row, player]
     # actual and expected are numbers of one feature; a group has none of its own
     single = np.array([members[0] if len(members) == 1 else -1 for members in why.players])[player]
-    columns: dict[str, Any] = {
-        "row": why.row_labels[row],
-        "score": why.score[row],
-        "rank": rank + 1,
-        "feature": labels_of(why)[player],
-        "value": values,
-    }
+    # what people act on comes first and last, because a wide table is printed without its middle
+    columns: dict[str, Any] = {"row": why.row_labels[row], "feature": labels_of(why)[player]}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns["share"] = values / why.score[row]
+    columns |= {"rank": rank + 1, "score": why.score[row], "value": values}
     if why.suspicion is not None:
         columns["suspicion"] = why.suspicion[row, player]
     if not why.exact:
         columns["std_error"] = why.std_error[row, player]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        columns["share"] = values / why.score[row]
     for name in ("data", "expected"):
         cells = getattr(why, name)[row, single]
         columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
-    columns["score_if_fixed"] = why.score_if_fixed[row, player]
-    return columns
+    return columns | {"score_if_fixed": why.score_if_fixed[row, player]}
 
 
 def labels_of(why: "Explanation") -> NDArray[Any]:

@@ -77,6 +77,9 @@ def judged_batches(
     columns, codes = fitted.columns, codes_for(fitted)
     for batch in following.batches(columns.inputs, carried):
         codes.add(batch.rows, batch.X[:, columns.positions])
+        for row in codes.first_rows() - codes.moments.keys():
+            if moment := moment_of(batch, batch.rows == row, following.source):
+                codes.moments[row] = moment
         yield batch
     for text in codes.sentences(columns.names, following.source.name, ADVICE.missing):
         report(text)
@@ -97,7 +100,7 @@ def scored_batches(
     columns, arrange = fitted.columns, fitted.columns.stream()
     following = following or Following(source, time_of(source, columns), looks=remembers(columns))
     for batch in judged_batches(fitted, following, carried, told.warning):
-        scored = _score_batch(fitted, batch, arrange, source.name)
+        scored = _score_batch(fitted, batch, arrange, source)
         summary.rows += len(scored.rows)
         summary.anomalies += int(scored.anomaly.sum())
         summary.empty += int(np.isnan(scored.rows.score).sum())
@@ -106,11 +109,20 @@ def scored_batches(
         told.rows(summary.rows)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
-        yield _score_batch(fitted, batch, arrange, source.name)
+        yield _score_batch(fitted, batch, arrange, source)
 
 
-def _score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, table: str) -> ScoredBatch:
-    """Score and flag the rows of a batch; ``arrange`` turns cells into features, ``table`` is a name for errors."""
+def moment_of(batch: Batch, which: Mask, source: RowSource) -> str:
+    """The time of a row of a batch as its table has it, if the batch has one: people know times, not numbers of rows."""
+    cells, at = batch.carried.get(getattr(source, "time", None) or ""), np.flatnonzero(which)
+    if cells is None or not len(at):
+        return ""
+    cell = take(cells, at[:1])[0]
+    return str(cell.as_py() if hasattr(cell, "as_py") else cell)
+
+
+def _score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, source: RowSource) -> ScoredBatch:
+    """Score and flag the rows of a batch; ``arrange`` turns cells into features."""
     import pyarrow as pa
 
     # labels are positions in the batch, and answers are Arrow tables
@@ -118,17 +130,19 @@ def _score_batch(fitted: FittedDetector, batch: Batch, arrange: Arrange, table: 
     reading = Reading(features, cells, np.arange(len(batch.X)), native=pa.table({}), shrink=shrink)
     with np.errstate(over="ignore", invalid="ignore"):  # checked right after
         rows = fitted.rows(reading)
-    _check_finite(rows, batch, table)
+    _check_finite(rows, batch, source)
     return ScoredBatch(batch, rows, fitted.is_flagged(rows.score))
 
 
-def _check_finite(rows: ScoredRows, batch: Batch, table: str) -> None:
+def _check_finite(rows: ScoredRows, batch: Batch, source: RowSource) -> None:
     """Only a row without any number may lack a score: a row whose score overflows must not count as normal."""
     if np.isfinite(rows.score).all():
         return
     lost = ~np.isfinite(rows.score) & ~np.isnan(rows.standard).all(axis=1)
     if lost.any():
-        raise TableError(f"{table}: row {batch.rows[lost][0]} contains a number that is too large to score.")
+        moment = moment_of(batch, lost, source)
+        where = f"the row of {moment}" if moment else f"row {batch.rows[lost][0]}"
+        raise TableError(f"{source.name}: {where} contains a number that is too large to score.")
 
 
 def _no_rows(n_features: int, carried: Sequence[str]) -> Batch:

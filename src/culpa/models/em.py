@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 from culpa._core.types import Floats, Mask
 from culpa.models.latent import LatentGaussian
@@ -270,5 +270,7 @@ def _best_degrees(distance: Floats, observed: NDArray[np.int64], nu: float) -> f
     elif slope(high) >= 0:
         best = MOST
     else:
+        from scipy import optimize
+
         best = float(np.exp(optimize.brentq(slope, low, high, xtol=1e-12)))
     return best if likelihood(best) >= likelihood(nu) else nu

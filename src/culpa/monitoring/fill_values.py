@@ -20,9 +20,10 @@ In rows that a fitted detector learns from, all lines count, if the number is al
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +164,11 @@ class Codes:
         gap = np.maximum(_FAR * std, np.abs(mean) / 2)
         self.low, self.high = mean - gap, mean + gap
         self.found: dict[int, dict[float, tuple[int, int]]] = {}  # by column and number: how often, and where first
+        self.moments: dict[int, str] = {}  # times of some rows, which messages name instead of the rows
+
+    def first_rows(self) -> set[int]:
+        """The rows in which numbers were found first."""
+        return {first for known in self.found.values() for _, first in known.values()}
 
     def add(self, rows: NDArray[np.int64], X: Floats) -> None:
         """Look at some rows, numbered ``rows``; NaN is missing."""
@@ -185,7 +191,8 @@ class Codes:
         worst = [(max(known.items(), key=lambda item: item[1][0]), column) for column, known in self.found.items()]
         worst.sort(key=lambda item: -item[0][1][0])
         told = [
-            f"{table}: column {names[column]!r} contains {as_typed(value)} {_times(*where)}, far from the training rows. "
+            f"{table}: column {names[column]!r} contains {as_typed(value)} {_times(*where, self.moments)}, far from the "
+            f"training rows. "
             f"{advice(as_typed(value))}"
             for (value, where), column in worst[:_MOST]
         ]
@@ -255,8 +262,9 @@ def _and_more(columns: int, table: str) -> list[str]:
     return [f"{table}: {columns:,} more column{'s' * (columns > 1)} contain{'s' * (columns == 1)} such numbers."]
 
 
-def _times(count: int, first: int) -> str:
-    return f"in row {first}" if count == 1 else f"{count:,} times, first in row {first}"
+def _times(count: int, first: int, moments: Mapping[int, str] = MappingProxyType({})) -> str:
+    place = f"at {moments[first]}" if first in moments else f"in row {first}"
+    return place if count == 1 else f"{count:,} times, first {place}"
 
 
 def _sentence(value: FillValue, name: str, table: str, distance: str, advice: Advice) -> str:

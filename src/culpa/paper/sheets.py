@@ -1,16 +1,12 @@
 """Tables for people, on the terminal and in Markdown: cells as plain text."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from culpa.paper.figures import Figures
 from culpa.paper.pages import number, table
 from culpa.paper.sampling import Spread
 from culpa.paper.table1 import PER_TRIAL_SEEDS, SweepPoint, Table1
 from culpa.paper.table2 import Table2, Triple
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
 
 
 @dataclass(frozen=True)
@@ -27,25 +23,6 @@ class Sheet:
         """For documents."""
         text = table(self.columns, self.rows, self.strong)
         return f"{text}\n\n{self.note}" if self.note else text
-
-    def to_rich(self) -> "RichTable":
-        """For the terminal."""
-        from rich import box
-        from rich.table import Table as RichTable
-
-        shown = RichTable(
-            title=self.title,
-            title_justify="left",
-            caption=self.note or None,
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-        )
-        for k, column in enumerate(self.columns):
-            shown.add_column(column, justify="left" if k == 0 else "right")
-        for k, row in enumerate(self.rows):
-            shown.add_row(*row, style="bold" if k in self.strong else None)
-        return shown
 
 
 def table1_sheet(result: Table1) -> Sheet:

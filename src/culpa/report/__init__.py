@@ -1,6 +1,7 @@
 """One HTML file that tells everything about new rows: overview, charts, incidents, culprits, model. It opens offline."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -61,6 +62,20 @@ class Report:
         """How many rows, flagged rows, rows without a score and incidents there are."""
         overview = self.content["overview"]
         return Summary(*(overview[name] for name in ("rows", "flagged", "empty_rows", "incidents")))
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is a report that culpa has written, which a later one may replace."""
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(4096)
+        if '<meta name="generator" content="culpa ' in head:
+            return True
+        try:
+            return {"overview", "incidents", "model"} <= set(json.loads(head + file.read()))
+        except (ValueError, TypeError):
+            return False
 
 
 def is_json(path: Path) -> bool:
