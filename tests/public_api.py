@@ -49,6 +49,9 @@ def _class(name, thing):
                 constructor = _function(f"class {name}", node, first=1)
             # the order of fields is that of a dataclass's arguments
             (fields if isinstance(node, ast.AnnAssign) else methods).update(_member(node, base))
+    if signature := getattr(thing.__init__, "__signature__", None):  # made from a description of the parameters
+        listed = [f"{each.name}={each.default!r}" for each in list(signature.parameters.values())[1:]]
+        constructor = [f"class {name}(", *(f"    {each}," for each in listed), ")"]
     members = [*fields.values(), *(methods[name] for name in sorted(methods))]
     return constructor + [f"    {line}" for lines in members for line in lines]
 

@@ -1,6 +1,5 @@
 """Outputs are whole or absent, whoever else writes, plants links or is killed."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,8 +14,7 @@ import pytest
 import culpa
 from culpa import PCADetector
 from culpa._core import files
-from culpa._core.files import remove_stale_parts, write_whole
-from culpa._core.unfinished import remove_unfinished
+from culpa._core.files import remove_unfinished, write_whole
 
 
 def hidden(folder):
@@ -199,53 +197,37 @@ def writer(path):
     return process
 
 
-def test_parts_of_killed_writers_are_removed_and_those_of_live_ones_are_not(tmp_path):
+def test_parts_of_killed_writers_are_removed_after_a_day(tmp_path):
     path = tmp_path / "out.csv"
     with writer(path) as killed:
         killed.kill()
     (stale,) = hidden(tmp_path)
+    yesterday = time.time() - 100_000
     others = [tmp_path / name for name in (".out.csv.part", ".out.csv.x.part", f".out.csv.{'.' * 16}.part")]
     others += [tmp_path / f".other.csv.{'0' * 16}.part"]
     for other in others:
         other.touch()
-    with writer(path) as alive:
-        (live,) = set(hidden(tmp_path)) - {stale, *others}
-        assert not stale.exists()
-        with write_whole(path) as file:
+        os.utime(other, (yesterday, yesterday))
+    for age in (0, 100_000):
+        assert stale.exists()
+        os.utime(stale, (time.time() - age,) * 2)
+        with write_whole(path, force=True) as file:
             file.write(b"whole")
         assert path.read_bytes() == b"whole"
-        assert live.exists()
-        alive.terminate()
-    assert set(hidden(tmp_path)) == {live, *others}
-    remove_stale_parts(path)
     assert set(hidden(tmp_path)) == set(others)
 
 
-def test_a_part_that_is_removed_before_it_is_locked(tmp_path, monkeypatch):
-    """The one moment at which another process may take a new part for a stale one."""
-    lock, removed = fcntl.flock, []
-
-    def late(file, how):
-        if how == fcntl.LOCK_EX and not removed:
-            removed.extend(hidden(tmp_path))
-            remove_stale_parts(tmp_path / "out")
-        lock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
+def test_stale_parts_that_are_links_or_pipes_stay(tmp_path):
+    victim, old = tmp_path / "victim", (time.time() - 100_000,) * 2
+    victim.write_bytes(b"precious")
+    link, pipe = (tmp_path / f".out.{sign * 16}.part" for sign in "ab")
+    link.symlink_to(victim)
+    os.mkfifo(pipe)
+    os.utime(link, old, follow_symlinks=False)
+    os.utime(pipe, old)
     with write_whole(tmp_path / "out") as file:
         file.write(b"whole")
-    assert len(removed) == 1
-    assert (tmp_path / "out").read_bytes() == b"whole"
-    assert not hidden(tmp_path)
-
-
-def test_stale_parts_that_are_links_or_pipes_stay(tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    (tmp_path / f".out.{'a' * 16}.part").symlink_to(victim)
-    os.mkfifo(tmp_path / f".out.{'b' * 16}.part")
-    remove_stale_parts(tmp_path / "out")
-    assert len(hidden(tmp_path)) == 2
+    assert set(hidden(tmp_path)) == {link, pipe}
     assert victim.read_bytes() == b"precious"
 
 

@@ -22,6 +22,7 @@ from culpa._core.parameters import (
     STUDENT_PARAMETERS,
     DetectorSettings,
     ExplainerOptions,
+    PPCASettings,
 )
 from culpa.calibration.plan import Plan
 
@@ -64,7 +65,7 @@ def test_signatures_agree_with_the_description(owner):
     parameters = DESCRIBED[owner]
     signature = inspect.signature(owner).parameters
     assert set(signature) - (NOT_PARAMETERS - set(parameters)) == set(parameters.keywords)
-    typed = {PCADetector: DetectorSettings, Explainer: ExplainerOptions}
+    typed = {PCADetector: DetectorSettings, Explainer: ExplainerOptions, PPCA: PPCASettings}
     hints = get_type_hints(typed.get(owner, owner.__init__ if isinstance(owner, type) else owner))
     for parameter in parameters.values():
         default = signature[parameter.name].default

@@ -53,7 +53,7 @@ def test_command_shows_candidates_and_writes_the_best(normal_csv, tmp_path):
 
 
 def test_command_refuses_in_one_sentence(normal_csv, tmp_path):
-    wrong = command("calibrate", normal_csv, "--id", "time", "--fault", "stuk")
+    wrong = command("calibrate", normal_csv, "--id", "time", "--kinds", "stuk")
     assert wrong.exit_code == 2
     assert "did you mean 'stuck'" in wrong.stderr
     assert "Traceback" not in wrong.stderr
@@ -83,8 +83,8 @@ def test_command_expects_the_faults_it_is_told(plant, normal_csv, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--kinds", "stuck,bias 9 sd"], "unknown kind of fault 'bias 9 sd': choose one of 'bias 1 sd', "),
-        (["--at-once", "0"], "--at-once must be one or more whole numbers of at least 1, such as '1,2', got '0'"),
+        (["--kinds", "stuck,bias 9 sd"], "unknown --kinds 'bias 9 sd': choose one of 'bias 1 sd', "),
+        (["--at-once", "0"], "--at-once must be a whole number of at least 1, got 0"),
         (["--at-once", "1,two"], "got 'two'"),
         (["--at-once", "12"], "--at-once 12 is too large: at most 11 of the 12 columns can be faulty"),
     ],

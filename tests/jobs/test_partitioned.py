@@ -4,7 +4,7 @@ from partitions import NAMES, Partitions, plant
 
 from culpa import PCADetector
 from culpa.detecting.pieces import fit_moments
-from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, sampled_rows
+from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, partitioned
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 
@@ -71,7 +71,7 @@ def test_neighbours_in_a_batch_tell_how_alike_successive_rows_are():
 def test_limits_of_huge_tables_rest_on_a_sample_of_the_rows(monkeypatch):
     frame = plant(3000)
     exact = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
-    monkeypatch.setattr(sampled_rows, "MOST_ROWS", 1000)
+    monkeypatch.setattr(partitioned, "MOST_ROWS", 1000)
     thinned = fit_partitions(PCADetector(), NAMES, Partitions(frame, SIZES), HashedPlaces())
     again = fit_partitions(PCADetector(), NAMES, Partitions(frame, (1000, 1000)), HashedPlaces())
     held_out, other = (one.fitted.limits.held_out(one.fitted.statistic) for one in (thinned, again))
@@ -88,7 +88,7 @@ def test_sampled_rows_bring_their_neighbours(monkeypatch):
     frame[list(NAMES)] = walk[10:] - walk[:-10]
     frame["order"] = np.arange(6000.0)
     exact = PCADetector().fit(frame[list(NAMES)]).fitted.normal_range.dependence
-    monkeypatch.setattr(sampled_rows, "MOST_ROWS", 1500)
+    monkeypatch.setattr(partitioned, "MOST_ROWS", 1500)
     found = fit_partitions(PCADetector(), NAMES, Partitions(frame, (2000, 2000)), ordered(frame))
     assert exact > 3
     assert found.fitted.normal_range.dependence == pytest.approx(exact, rel=0.3)

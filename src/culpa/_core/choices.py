@@ -9,13 +9,11 @@ QUADRATIC_NAMES: tuple[QuadraticName, ...] = get_args(QuadraticName)
 ScoreName = Literal[QuadraticName, "nll"]
 SCORE_NAMES: tuple[ScoreName, ...] = get_args(ScoreName)
 StatisticName = Literal["auto", QuadraticName]
-STATISTIC_NAMES: tuple[StatisticName, ...] = get_args(StatisticName)
 GameName = Literal["conditional", "retraining", "interventional", "minimal"]
 GAME_NAMES: tuple[GameName, ...] = get_args(GameName)
 Method = Literal["auto", "exact", "permutation", "kernel", "algorithm1"]
 METHODS: tuple[Method, ...] = get_args(Method)
 DeviceName = Literal["auto", "cpu", "gpu"]
-DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 LimitKind = Literal["auto", "formula", "jackson-mudholkar", "box", "f", "empirical", "conformal"]
 LIMIT_KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 _Contribution = Literal["cdc", "pdc", "dc", "rbc", "relative"]
@@ -24,13 +22,10 @@ CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 Ranking = Literal["shapley", Criterion]
 RANKINGS: tuple[Ranking, ...] = get_args(Ranking)
 RetrainingRank = Literal["components", "share"]
-RETRAINING_RANKS: tuple[RetrainingRank, ...] = get_args(RetrainingRank)
 FitMethod = Literal["auto", "closed-form", "em"]
-FIT_METHODS: tuple[FitMethod, ...] = get_args(FitMethod)
 ModelName = Literal["ppca", "student", "copula"]
 MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 Robustness = Literal["cells"]
-ROBUSTNESS: tuple[Robustness, ...] = get_args(Robustness)
 _FaultOfARow = Literal[
     "bias 1 sd",
     "bias 2 sd",

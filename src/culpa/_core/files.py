@@ -1,39 +1,34 @@
 """Files that appear under their name only when they are complete.
 
 A file is written under a random hidden name that ends in ``.part``, and renamed at the end. Creation is exclusive, so
-two writers never share a part, and a planted link is never followed. The writer holds a lock on its part. The system
-releases the lock when the process ends, however it ends, so a part without a lock belongs to nobody and can be removed.
+two writers never share a part, and a planted link is never followed. Whoever ends a process at once removes its parts.
+What a killed process has left is removed by the next call for the same path, after a day.
 
 A file that replaces another keeps its permissions, and nobody else can read it before that. If the output is a link, its
 target is replaced, and the part lies next to the target.
 """
 
 import os
+import re
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from culpa._core.unfinished import removed_at_end
-
-try:
-    import fcntl
-except ImportError:  # Windows; parts of killed processes stay there
-    fcntl = None  # type: ignore[assignment]
-
-_RANDOM = 8  # bytes in the name of a part
 _LONGEST_NAME = 150  # bytes of the name of the file in the name of its part; names have at most 255
+_STALE = 86_400.0  # seconds after which nobody writes to a part any more
+_unfinished: set[Path] = set()  # parts that are being written
 
 
 @contextmanager
 def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
     """A file to write to that takes its name when the block ends well, and vanishes otherwise.
 
-    Replacing an existing file needs ``force``. A killed process leaves at most a hidden file that ends in ``.part``,
-    which the next call for the same path removes.
+    Replacing an existing file needs ``force``.
     """
     check_free(path, force=force)
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # a device or a named pipe cannot be replaced
@@ -46,16 +41,45 @@ def write_whole(path: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
                 yield stream
             return
         path = Path(os.path.realpath(path))
-    remove_stale_parts(path)
-    with _new_part(path) as (part, file):
+    start = f".{path.name.encode(errors='surrogateescape')[:_LONGEST_NAME].decode(errors='ignore')}."
+    _remove_stale(path.parent, start)
+    part = path.with_name(f"{start}{secrets.token_hex(8)}.part")
+    # noted before it exists, because Ctrl-C may come between any two instructions
+    with _removed_at_end(part), open(part, "xb", opener=_open_for_owner if path.exists() else None) as file:
         yield file
         file.flush()
         if force:
             _keep_permissions(file, path)
         os.fsync(file.fileno())
-        if fcntl is None:
-            file.close()  # Windows does not rename open files; elsewhere, closing would give up the lock
+        file.close()  # Windows does not rename open files
         _give_name(part, path, force=force)
+
+
+@contextmanager
+def _removed_at_end(part: Path) -> Iterator[None]:
+    _unfinished.add(part)
+    try:
+        yield
+    finally:
+        part.unlink(missing_ok=True)
+        _unfinished.discard(part)
+
+
+def remove_unfinished() -> None:
+    """Remove all parts that are being written, because the process has to end at once."""
+    for part in list(_unfinished):
+        with suppress(OSError):
+            part.unlink()
+
+
+def _remove_stale(folder: Path, start: str) -> None:
+    """Remove what killed writers have left."""
+    for name in os.listdir(folder):
+        if name.startswith(start) and re.fullmatch(r"[0-9a-f]{16}\.part", name[len(start) :]):
+            with suppress(OSError):  # it belongs to somebody else, or has gone in the meantime
+                found = os.lstat(folder / name)
+                if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _STALE:
+                    os.unlink(folder / name)
 
 
 def check_output(path: Path | None, inputs: Iterable[Path | None], *, force: bool = False) -> None:
@@ -95,37 +119,6 @@ def check_free(path: Path, *, force: bool = False) -> None:
         raise _taken(path)
 
 
-def remove_stale_parts(path: Path) -> None:
-    """Remove what killed writers of ``path`` have left. Parts whose writers live are locked, and stay."""
-    if fcntl is None:
-        return
-    start, end = _affixes(path)
-    for name in os.listdir(path.parent):
-        middle = name[len(start) : -len(end)]
-        if name.startswith(start) and name.endswith(end) and len(middle) == 2 * _RANDOM and middle.isalnum():
-            with suppress(OSError):  # it belongs to somebody else, or has gone in the meantime
-                _remove_if_stale(path.with_name(name))
-
-
-def _affixes(path: Path) -> tuple[str, str]:
-    shortened = path.name.encode(errors="surrogateescape")[:_LONGEST_NAME].decode(errors="ignore")
-    return f".{shortened}.", ".part"
-
-
-@contextmanager
-def _new_part(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """A new hidden file next to ``path``, open and locked."""
-    start, end = _affixes(path)
-    opener = _open_for_owner if path.exists() else None
-    while True:
-        part = path.with_name(start + secrets.token_hex(_RANDOM) + end)
-        # noted before it exists, because Ctrl-C may come between any two instructions
-        with removed_at_end(part), open(part, "xb", opener=opener) as file:
-            if _is_locked_in_time(part, file):
-                yield part, file
-                return
-
-
 def _open_for_owner(part: str, flags: int) -> int:
     """Create a part that only its owner can read, until it has the permissions of the file that it replaces."""
     return os.open(part, flags, 0o600)
@@ -145,25 +138,6 @@ def _keep_permissions(file: IO[bytes], path: Path) -> None:
         mode = mode & ~0o070 | (mode & 0o007) << 3
     with suppress(OSError):  # a file system without permissions
         os.fchmod(file.fileno(), mode)
-
-
-def _is_locked_in_time(part: Path, file: IO[bytes]) -> bool:
-    """Lock a new part. Another process may have removed it before the lock was there."""
-    if fcntl is None:
-        return True
-    with suppress(OSError):  # a file system without locks, on which nobody removes parts
-        fcntl.flock(file, fcntl.LOCK_EX)
-    return part.exists()
-
-
-def _remove_if_stale(part: Path) -> None:
-    descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its writer lives
-            part.unlink()
-    finally:
-        os.close(descriptor)
 
 
 def _give_name(part: Path, path: Path, *, force: bool) -> None:

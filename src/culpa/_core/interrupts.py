@@ -18,7 +18,7 @@ from os import _exit as end_process
 from types import FrameType
 from typing import NoReturn
 
-from culpa._core.unfinished import remove_unfinished
+from culpa._core.files import remove_unfinished
 
 _SECONDS_TO_END = 0.3  # after a signal
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))

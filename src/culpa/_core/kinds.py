@@ -17,8 +17,8 @@ _TOO_LARGE = 1 << 62  # whole numbers beyond do not fit where they are used
 class Kind:
     """What values a parameter takes: in words that are read after "must be", and as a test.
 
-    ``names`` are texts to choose from, ``parts`` the kinds of which a value may be any, and ``of`` is the type of values on
-    the command line.
+    ``names`` are texts to choose from, ``parts`` the kinds of which a value may be any, ``item`` is the kind of items of
+    a list, and ``of`` the type of values on the command line.
     """
 
     words: str
@@ -26,6 +26,7 @@ class Kind:
     names: tuple[str, ...] = ()
     parts: tuple["Kind", ...] = ()
     of: Any = str
+    item: "Kind | None" = None
 
     def check(self, value: object, argument: str) -> None:
         """Raise a ValueError that names the argument if the value is not of this kind."""
@@ -106,7 +107,7 @@ def text(longest: int) -> Kind:
 
 def list_of(kind: Kind, words: str) -> Kind:
     """A list whose items are of one kind."""
-    return Kind(words, lambda value: _is_list(value) and all(map(kind.accepts, value)), of=list[str])
+    return Kind(words, lambda value: _is_list(value) and all(map(kind.accepts, value)), of=list[str], item=kind)
 
 
 def anything(words: str) -> Kind:

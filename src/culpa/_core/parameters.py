@@ -165,7 +165,8 @@ class DetectorSettings:
     noun: str = value(k.text(30), "feature")
 
 
-class _PPCA:
+@dataclass(frozen=True)
+class PPCASettings:
     """Parameters of `PPCA`.
 
     n_components
@@ -192,7 +193,10 @@ class _PPCA:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components: Any = value(k.any_of(*_COUNT_OR_SHARE, k.choice(["mle"])), 0.95, option="components")
+    n_components: int | float | Literal["mle"] = value(
+        k.any_of(*_COUNT_OR_SHARE, k.choice(["mle"])), 0.95, option="components"
+    )
+    _: KW_ONLY
     noise: float = value(k.POSITIVE, 1.0)
     shrinkage: float = value(k.SHARE, 0.0)
     method: choices.FitMethod = value(default="auto")
@@ -200,7 +204,8 @@ class _PPCA:
     tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
-class _Student:
+@dataclass(frozen=True)
+class StudentSettings:
     """Parameters of `StudentPPCA`.
 
     n_components
@@ -226,15 +231,17 @@ class _Student:
         Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
-    n_components: Any = value(k.any_of(*_COUNT_OR_SHARE), 0.95, option="components")
-    degrees_of_freedom: Any = value(k.any_of(k.number(above=2), k.choice(["auto"])), "auto")
+    n_components: int | float = value(k.any_of(*_COUNT_OR_SHARE), 0.95, option="components")
+    _: KW_ONLY
+    degrees_of_freedom: float | Literal["auto"] = value(k.any_of(k.number(above=2), k.choice(["auto"])), "auto")
     noise: float = value(k.POSITIVE, 1.0)
     shrinkage: float = value(k.SHARE, 0.0)
     max_iter: int = value(k.whole(1), 1000)
     tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
-class _Mixture:
+@dataclass(frozen=True)
+class MixtureSettings:
     """Parameters of `MixturePPCA`.
 
     n_modes
@@ -267,10 +274,11 @@ class _Mixture:
         Seed of the random numbers: the same seed gives the same result.
     """
 
-    n_modes: Any = value(k.any_of(k.whole(1), k.choice(["auto"])), "auto")
-    n_components: Any = value(
+    n_modes: int | Literal["auto"] = value(k.any_of(k.whole(1), k.choice(["auto"])), "auto")
+    n_components: int | float | Sequence[int] = value(
         k.any_of(*_COUNT_OR_SHARE, k.list_of(k.whole(1), "a list with one whole number per mode")), 0.95
     )
+    _: KW_ONLY
     max_modes: int = value(k.whole(1), 8)
     noise: float = value(k.POSITIVE, 1.0)
     shrinkage: float = value(k.SHARE, 0.0)
@@ -462,7 +470,7 @@ class _Calibration:
         current step.
     """
 
-    kinds: Any = value(_FAULTS, optional=True)
+    kinds: Any = value(_FAULTS, optional=True, shown="all")
     at_once: Sequence[int] = value(k.list_of(k.whole(1), "a list of whole numbers of at least 1"), (1, 2, 3))
     n_folds: int = value(k.whole(2), 5)
     n_trials: int = value(k.whole(1), 1800, option="trials")
@@ -473,8 +481,8 @@ class _Calibration:
 UPDATE = Parameters.of("update", _Update)
 FORGET = UPDATE["forget"]
 DETECTOR = Parameters.of("PCADetector", DetectorSettings)
-PPCA_PARAMETERS = Parameters.of("PPCA", _PPCA)
-STUDENT_PARAMETERS = Parameters.of("StudentPPCA", _Student)
-MIXTURE_PARAMETERS = Parameters.of("MixturePPCA", _Mixture)
+PPCA_PARAMETERS = Parameters.of("PPCA", PPCASettings)
+STUDENT_PARAMETERS = Parameters.of("StudentPPCA", StudentSettings)
+MIXTURE_PARAMETERS = Parameters.of("MixturePPCA", MixtureSettings)
 EXPLAINER = Parameters.of("Explainer", ExplainerOptions, ExplainerKeywords)
 CALIBRATION = Parameters.of("calibrate", _Calibration)

@@ -1,14 +1,13 @@
 """`culpa calibrate`: which detector finds the faulty features best in these data?"""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from culpa._core.choices import LASTING_FAULT_KINDS, FaultKind, one_of
 from culpa._core.parameters import CALIBRATION, DETECTOR
 from culpa.cli import console, options
 from culpa.cli.command import Described, command
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from culpa.detecting.detector import PCADetector
     from culpa.scores.held_out import Rate
 
-FAULTS = "Faults"
 _COMPARABLE = tuple(name for name in DETECTOR if name != "smooth")  # faults are injected into single rows
 
 
@@ -44,7 +42,7 @@ def calibrate(
     table: options.TableOptions,
     columns: options.ColumnOptions,
     parameters: Annotated[dict[str, Any], Described(DETECTOR, _COMPARABLE, options.MODEL)],
-    trials: Annotated[dict[str, Any], Described(CALIBRATION, ("n_trials", "seed"), FAULTS)],
+    trials: Annotated[dict[str, Any], Described(CALIBRATION, ("kinds", "at_once", "n_trials", "seed"), "Faults")],
     choose: Annotated[
         Choice,
         typer.Option(
@@ -52,24 +50,6 @@ def calibrate(
             "highest detection rate. In both cases, all candidates are compared at the same rate of false alarms."
         ),
     ] = Choice.settings,
-    kinds: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kinds",
-            "--fault",
-            help="Kinds of faults to inject, such as 'stuck,bias 3 sd'. Repeatable.",
-            show_default="all",
-            rich_help_panel=FAULTS,
-        ),
-    ] = None,
-    at_once: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How many columns a fault changes at once, such as '1,2'. Repeatable.",
-            show_default="1,2,3",
-            rich_help_panel=FAULTS,
-        ),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default="none"),
@@ -99,7 +79,6 @@ def calibrate(
 
     if output is not None:
         options.check_output(output, table.inputs(), force=force)
-    faults = _kinds(kinds or [])
     source = table.open()
     if not source.again:
         raise TableError(f"calibrate reads the rows twice, which is not possible with {source.name}. Pass a file.")
@@ -108,10 +87,15 @@ def calibrate(
     detector = PCADetector(**parameters)
     check_columns(detector, features)
     comparable = by_position(detector, features)
-    sizes = _sizes(at_once or [], n_judged(comparable, len(features)) // (detector.lags + 1))
+    most = n_judged(comparable, len(features)) // (detector.lags + 1) - 1
+    if trials["at_once"] != CALIBRATION["at_once"].default and (largest := max(trials["at_once"])) > most:
+        raise ValueError(
+            f"--at-once {largest} is too large: at most {most} of the {most + 1} columns can be faulty at once, so that at "
+            "least one stays normal."
+        )
     with console.work_bar(quiet=quiet) as progress:
         windows = sample(source, features, MOST_ROWS, past=past_of(detector.lags))
-        plan = Plan(kinds=faults, at_once=sizes, **trials, progress=progress)
+        plan = Plan(**trials, progress=progress)
         choice = (_settings if choose is Choice.settings else _components)(windows, comparable, plan, len(features))
     best, label, sheets = choice
     best.set_params(given=detector.given)  # by name
@@ -121,7 +105,7 @@ def calibrate(
     if output is not None:  # after everything that may fail
         options.save_model(best, source, output)
         if not quiet:
-            console.say(f"wrote {output}: {label}{_rate(best)}")
+            console.say(f"wrote {output}: {label}{options.rate(best)}")
     if stopped is not None:
         raise stopped
 
@@ -153,36 +137,6 @@ def _components(windows: "Floats", detector: "PCADetector", plan: "Plan", n_colu
     found = compare_components(windows, detector, plan)
     label = f"{console.count(found.best, 'component')}, {found.statistic}"
     return found.applied_to(detector), label, lambda top: [_by_components(found)]
-
-
-def _rate(detector: "PCADetector") -> str:
-    from culpa.fitting.diagnostics import rate_in_words
-
-    words = rate_in_words(detector.fitted)
-    return f"; {words}" if words else ""
-
-
-def _kinds(given: list[str]) -> Sequence[FaultKind] | None:
-    """The kinds of faults to inject; ``None`` for all of them if none is given."""
-    from culpa.io.tables.columns import split_names
-
-    names = [one_of(name, LASTING_FAULT_KINDS, "kind of fault") for name in split_names(given, LASTING_FAULT_KINDS)]
-    return [kind for name in names for kind in LASTING_FAULT_KINDS if kind == name] or None
-
-
-def _sizes(given: list[str], n_features: int) -> Sequence[int]:
-    """How many columns are faulty at once; at least one must stay normal."""
-    sizes = []
-    for text in ",".join(given).split(",") if given else []:
-        if not text.strip().isdecimal() or int(text) < 1:
-            raise ValueError(f"--at-once must be one or more whole numbers of at least 1, such as '1,2', got {text!r}.")
-        if int(text) >= n_features:
-            raise ValueError(
-                f"--at-once {int(text)} is too large: at most {n_features - 1} of the {n_features} columns can be "
-                "faulty at once, so that at least one stays normal."
-            )
-        sizes.append(int(text))
-    return list(dict.fromkeys(sizes)) or CALIBRATION["at_once"].default
 
 
 def _comparison(calibration: "Calibration", top: int) -> str:

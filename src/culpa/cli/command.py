@@ -118,7 +118,7 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
         help = f"{help} Write the columns as 'a,b'."
     if kind is GROUPS:
         help = f"{help.rstrip('.')}, as 'name=a,b'. Repeatable."
-    if kind is TEXTS:
+    if kind is TEXTS or (kind.item and kind is not NAMES):
         help = f"{help} Repeatable."
     if kind is CHAINS:
         help = f"{help.partition(', such as')[0]}, as 'feed:reactor:product'. Separate chains by commas. Repeatable."
@@ -126,12 +126,12 @@ def _option_of(parameter: Parameter, panel: str | None) -> inspect.Parameter:
     info = typer.Option(
         *([] if both else [parameter.flag]),
         help=help,
-        show_default=parameter.shown or parameter.default not in ((), False),
+        show_default=parameter.shown or (",".join(map(str, parameter.default or ())) if kind.item else True),
         rich_help_panel=panel,
         autocompletion=(lambda: names) if names else None,
     )
     as_text = kind.parts and parameter.default is not None
-    default = str(parameter.default) if as_text else None if parameter.default == () else parameter.default
+    default = str(parameter.default) if as_text else None if kind.item else parameter.default
     type_of_value: Any = kind.of | None if default is None else kind.of
     return _option(parameter.variable, Annotated[type_of_value, info], default)
 
@@ -149,6 +149,11 @@ def _value(parameter: Parameter, given: Mapping[str, Any]) -> Any:
         value = tuple(name for text in value or () for name in split_list(text))
     elif parameter.kind is GROUPS:
         value = _groups(value or [], parameter.flag) or None
+    elif (item := parameter.kind.item) is not None:
+        value = [_number(each) if item.of is int else each for text in value or () for each in split_list(text)]
+        for each in value:
+            item.check(each, parameter.flag)
+        value = list(dict.fromkeys(value)) or parameter.default
     if parameter.kind is not CHAINS:  # which names of columns take apart
         dataclasses.replace(parameter, name=parameter.flag).check(value)
     return value

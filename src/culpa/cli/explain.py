@@ -72,9 +72,9 @@ def explain(
     if shortest is not None and not 0 < shortest <= 1:
         raise ValueError(f"--shortest needs a share above 0 and up to 1, got {shortest:g}.")
     if engine.is_spark:
-        on_spark.refuse_values({"--shortest": shortest, "--counterfactual": counterfactual, "--id": id})
-        on_spark.refuse_parameters(blame, EXPLAINER)
-        on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all})
+        refused = {"--shortest": shortest, "--counterfactual": counterfactual, "--id": id}
+        refused |= {EXPLAINER[name].flag: value for name, value in EXPLAINER.changed(blame).items()}
+        on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all}, refused)
         return
     with options.open_job(rows, answer, copies_times=True) as job:
         from culpa.jobs import explain as work

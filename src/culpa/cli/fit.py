@@ -114,7 +114,7 @@ def _summary(detector: "PCADetector", output: Path, source: "TimedTable | None" 
     return (
         f"{model.n_samples_:,.0f} rows{skipped}, {detector.n_features_in_} features{past}, "
         f"{_components(detector)} {detector.fitted.ppca.explained_variance_ratio_.sum():.1%}; "
-        f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{_rate(detector)}{odd}; wrote {output}"
+        f"{detector.fitted.statistic.name} limit {detector.limit_:.4g}{options.rate(detector)}{odd}; wrote {output}"
     )
 
 
@@ -125,13 +125,6 @@ def _components(detector: "PCADetector") -> str:
         return f"{console.count(fitted.n_components, 'component')} explain{'s' * (fitted.n_components == 1)}"
     shares = ", ".join(f"{weight:.0%}" for weight in fitted.model.standard.weights)
     return f"{console.count(fitted.n_modes, 'operating mode')} ({shares} of the rows) explain"
-
-
-def _rate(detector: "PCADetector") -> str:
-    from culpa.fitting.diagnostics import rate_in_words
-
-    words = rate_in_words(detector.fitted)
-    return f"; {words}" if words else ""
 
 
 def _suspicious(cells: Any, source: "TimedTable | None") -> str:

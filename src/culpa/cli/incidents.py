@@ -50,11 +50,11 @@ def incidents(
     if by and not engine.is_spark:
         raise ValueError("--by is for --engine spark.")
     if engine.is_spark:
-        on_spark.refuse_values({"--text": text, "--events": events})
         if rows.time is None:
             raise ValueError("--engine spark needs --time, because rows in Spark have no order.")
         arguments = {"time": rows.time, "by": by, **grouping.grouping()}
-        on_spark.answer_new_rows(engine, rows, answer, "incidents", arguments)
+        refused = {"--text": text, "--events": events}
+        on_spark.answer_new_rows(engine, rows, answer, "incidents", arguments, refused)
         return
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
         from culpa.jobs import incidents as work

@@ -1,6 +1,8 @@
 """`culpa init`: write a project file for a table."""
 
+import json
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,48 +55,19 @@ def _text(source: "TimedTable", table: options.TableOptions, new: list[str]) -> 
     features = [name for name, column in columns.items() if column.kind == "number" or column.row is not None]
     left_out = [name for name in columns if name not in features]
     units = {name: unit for name, unit in source.units.items() if name in features}
-    rows = "\n".join(
-        [
-            '# Settings of this folder. "culpa fit", "culpa report" and the other commands read this file.',
-            "",
-            f"tables = {_toml(table.table)}  # normal rows to learn from; patterns such as 'line3/*.csv' work, too",
-            f"new = {_toml(new)}  # rows to judge" if new else "# new = ['new.csv']  # rows to judge",
-            'model = "plant.culpa"  # written by fit, read by the other commands',
-            "",
-            "[reading]  # how tables are read",
-            *(f"{key} = {_toml(value)}" for key, value in given.items()),
-            *(f"# {console.plain(line)}" for line in source.inner.decisions),
-            "# missing = ['-9999']  # values that mean a missing cell",
-            "# exclude = ['2024-02-03T08:00/2024-02-03T12:00']  # stops of the plant",
-            "",
-            "[columns]",
-            f"# features: {console.plain(', '.join(features[:12]))}{', ...' if len(features) > 12 else ''}",
-            f"drop = {_toml(left_out)}  # not numbers" if left_out else "# drop = []  # columns to leave out",
-            "",
-            "[units]",
-            *(f"{_toml(name)} = {_toml(unit)}" for name, unit in units.items()),
-            *([] if units else [f"# {_toml(features[0])} = '°C'"] if features else []),
-            "",
-            "[groups]  # columns that are blamed together",
-            f"# feed = {_toml(features[:2])}",
-            "",
-            "[context]",
-            f"# given = {_toml(features[:1])}  # columns that are known and never blamed, such as the load",
-            "",
-            "[limits]",
-            "confidence = 0.99  # share of normal rows that should stay below the limit",
-            "",
-            "[detector]  # other parameters of the model, see docs/parameters.md",
-            "# lags = 2",
-            "",
-            "[incidents]",
-            "# gap = '5min'  # maximum gap between flagged rows of one incident",
-            "",
-            "[report]",
-            "output = 'report.html'",
-        ]
+    template = Template(Path(__file__).with_name("culpa.toml.txt").read_text(encoding="utf-8"))
+    return template.substitute(
+        tables=_toml(table.table),
+        new=f"new = {_toml(new)}" if new else "# new = ['new.csv']",
+        reading="".join(f"\n{key} = {_toml(value)}" for key, value in given.items()),
+        decisions="".join(f"\n# {console.plain(line)}" for line in source.inner.decisions),
+        features=console.plain(", ".join(features[:12])) + (", ..." if len(features) > 12 else ""),
+        drop=f"drop = {_toml(left_out)}  # not numbers" if left_out else "# drop = []  # columns to leave out",
+        units="".join(f"\n{_toml(name)} = {_toml(unit)}" for name, unit in units.items())
+        or (f"\n# {_toml(features[0])} = '°C'" if features else ""),
+        group=_toml(features[:2]),
+        given=_toml(features[:1]),
     )
-    return rows + "\n"
 
 
 def _toml(value: object) -> str:
@@ -105,8 +78,4 @@ def _toml(value: object) -> str:
         return str(value).lower()
     if any("\ud800" <= sign <= "\udfff" for sign in str(value)):
         raise ValueError(f"{str(value)!r} is not valid Unicode, so a project file cannot contain it. Rename it.")
-    escaped = "".join(
-        f"\\u{ord(sign):04x}" if ord(sign) < 32 or ord(sign) == 127 else f"\\{sign}" if sign in '"\\' else sign
-        for sign in str(value)
-    )
-    return f'"{escaped}"'
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from culpa._core.choices import one_of
-from culpa._core.parameter import Parameters
 from culpa.cli import console, options
 
 ENGINE = "Spark"
@@ -152,11 +151,13 @@ def answer_new_rows(
     output: options.OutputOptions,
     job: str,
     arguments: Mapping[str, Any],
+    refused: Mapping[str, Any],
 ) -> None:
     """Score or explain new rows, or find their incidents, with the function of `culpa.spark` of that name."""
     import culpa.spark
     from culpa.detecting.pieces import of_fitted
 
+    refuse_values(refused)
     refuse(rows, allowed=("table", "model", "quiet", "no_groups", "time"))
     refuse(output, allowed=("output", "force"))
     if output.path is None:
@@ -164,11 +165,8 @@ def answer_new_rows(
     _check_output(output.path, [*paths(rows), rows.model])
     detector = of_fitted(rows.detector())
     with engine.session() as session:
-        write(
-            getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments),
-            output,
-            local=engine.is_local,
-        )
+        answer = getattr(culpa.spark, job)(engine.read(session, rows.table), detector, **arguments)
+        write(answer, output, local=engine.is_local)
     if not rows.quiet:
         console.say(f"Spark wrote {output.path}")
 
@@ -209,11 +207,6 @@ def refuse(given: Any, allowed: Sequence[str]) -> None:
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         if field.name not in allowed and getattr(given, field.name) not in (default, None, False):
             raise ValueError(f"--{field.name.replace('_', '-')} is not for --engine spark.")
-
-
-def refuse_parameters(given: Mapping[str, Any], parameters: Parameters) -> None:
-    """The same for parameters of the library that are not at their defaults."""
-    refuse_values({f"--{name}": value for name, value in given.items() if value != parameters[name].default})
 
 
 def refuse_values(given: Mapping[str, Any]) -> None:

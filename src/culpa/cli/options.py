@@ -31,20 +31,14 @@ _FORMATS = ", ".join(TABLE_FORMATS[:-1]) + f" or {TABLE_FORMATS[-1]}"
 
 FOUND = 3  # exit code if there is an anomaly, with --fail-on-anomaly
 
+_MODEL_FILE = "Model file, written by 'culpa fit', 'calibrate' or 'update'."
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output file.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress, no summary, and not how tables are read.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
-Model = Annotated[
-    Path,
-    typer.Option(
-        "--model", "-m", help="Model file, written by 'culpa fit', 'calibrate' or 'update'.", show_default=False
-    ),
-]
-ModelArgument = Annotated[
-    Path, typer.Argument(help="Model file, written by 'culpa fit', 'calibrate' or 'update'.", show_default=False)
-]
+Model = Annotated[Path, typer.Option("--model", "-m", help=_MODEL_FILE)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL_FILE)]
 
 
 def _refuse_model_option(context: typer.Context, given: str | None) -> None:
@@ -59,25 +53,14 @@ def _refuse_model_option(context: typer.Context, given: str | None) -> None:
 NoModelOption = Annotated[  # for people who know -m from other commands
     str | None, typer.Option("--model", "-m", hidden=True, is_eager=True, callback=_refuse_model_option)
 ]
-ModelOutput = Annotated[
-    Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.", show_default=False)
-]
-NoGroups = Annotated[
-    bool, typer.Option("--no-groups", help="Blame single features, not the groups of the model.", show_default=False)
-]
+ModelOutput = Annotated[Path, typer.Option("--output", "-o", help="Model file to write, such as plant.culpa.")]
+NoGroups = Annotated[bool, typer.Option("--no-groups", help="Blame single features, not the groups of the model.")]
 CompleteOnly = Annotated[
-    bool,
-    typer.Option(
-        "--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING_PANEL, show_default=False
-    ),
+    bool, typer.Option("--complete-only", help="Skip rows with missing cells.", rich_help_panel=READING_PANEL)
 ]
 Id = Annotated[
     list[str] | None,
-    typer.Option(
-        "--id",
-        help="Column that is not a feature, such as a time; copied to the output. Repeatable.",
-        show_default=False,
-    ),
+    typer.Option("--id", help="Column that is not a feature, such as a time; copied to the output. Repeatable."),
 ]
 
 
@@ -241,8 +224,8 @@ class BlamedRowsOptions(NewRowsOptions):
 class PeriodsOptions(ReadingOptions):
     """The tables of two periods, read alike."""
 
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.", show_default=False)]
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.", show_default=False)]
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.")]
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.")]
 
     def open_both(self, fitted: "FittedDetector") -> "tuple[TimedTable, TimedTable]":
         """Both tables."""
@@ -374,6 +357,14 @@ def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> N
     detected = source.detected() | {f"{UNIT_OF}{name}": unit for name, unit in own.items()}
     reading = source.options.remembered() | ({"detected": detected} if detected else {})
     save(replace(detector.fitted, reading=reading), output)
+
+
+def rate(detector: "PCADetector") -> str:
+    """The rate of false alarms, for a summary."""
+    from culpa.fitting.diagnostics import rate_in_words
+
+    words = rate_in_words(detector.fitted)
+    return f"; {words}" if words else ""
 
 
 def labels_of(given: list[str] | None, rows: NewRowsOptions, source: "TimedTable") -> list[str]:

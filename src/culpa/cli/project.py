@@ -39,8 +39,8 @@ def defaults(path: Path) -> Defaults:
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deeply.") from None
     found: Defaults = {command: {} for command in (*_READING_TABLES, "info")}
-    _check_keys(content, (*_TOP, *_SECTIONS), str(path))
-    for key, read in {**_TOP, **_SECTIONS}.items():
+    _check_keys(content, _READERS, str(path))
+    for key, read in _READERS.items():
         if key in content:
             try:
                 read(content[key], found, path.parent)
@@ -61,6 +61,11 @@ def begin(context: Any, path: Path | None) -> None:
         in_use.append(path)
         context.default_map = defaults(path)
         _values.update(context.default_map.get(context.invoked_subcommand, {}))
+
+
+def value_of(variable: str) -> Any:
+    """What the project file sets for the command, if it does."""
+    return _values.get(variable)
 
 
 def with_origin(text: str) -> str:
@@ -110,20 +115,6 @@ def _in_folder(text: str, folder: Path) -> str:
     return text if text == "-" or Path(text).is_absolute() or folder == Path() else str(folder / text)
 
 
-def _tables(value: Any, found: Defaults, folder: Path) -> None:
-    _set(found, _LEARNING, "table", [_in_folder(item, folder) for item in _list(value, "'tables'")])
-
-
-def _new(value: Any, found: Defaults, folder: Path) -> None:
-    _set(found, _JUDGING, "table", [_in_folder(item, folder) for item in _list(value, "'new'")])
-
-
-def _model(value: Any, found: Defaults, folder: Path) -> None:
-    path = _in_folder(_text(value, "'model'"), folder)
-    _set(found, _LEARNING, "output", path)
-    _set(found, (*_JUDGING, "compare", "update", "info"), "model", path)
-
-
 def _as_option(parameter: Parameter, item: Any, what: str) -> Any:
     """The value of a key as it would stand on the command line."""
     if parameter.kind is FLAG or isinstance(item, bool):
@@ -161,14 +152,38 @@ def _described(
     return read
 
 
+def _texts(section: str, keys: Mapping[str, tuple[str, ...]]) -> Reader:
+    """A section of texts: the commands that have an option of that name, by key."""
+
+    def read(value: Any, found: Defaults, folder: Path) -> None:
+        _check_keys(value, keys, f"section {section!r}")
+        for key, item in value.items():
+            text = _text(item, f"'{key}'")
+            _set(found, keys[key], key, _in_folder(text, folder) if key == "output" else text)
+
+    return read
+
+
+def _paths(key: str, commands: tuple[str, ...]) -> Reader:
+    """A key with tables."""
+    return lambda value, found, folder: _set(
+        found, commands, "table", [_in_folder(item, folder) for item in _list(value, f"'{key}'")]
+    )
+
+
+def _model(value: Any, found: Defaults, folder: Path) -> None:
+    path = _in_folder(_text(value, "'model'"), folder)
+    _set(found, _LEARNING, "output", path)
+    _set(found, (*_JUDGING, "compare", "update", "info"), "model", path)
+
+
 def _columns(value: Any, found: Defaults, folder: Path) -> None:
     _check_keys(value, ("use", "drop", "id"), "section 'columns'")
     for key, item in value.items():
         names = _list(item, f"'{key}'")
         names = [join_list([name]) for name in names] if isinstance(item, list) else names  # each item is one name
-        _set(found, _LEARNING, "columns" if key == "use" else key, names)
-        if key == "id":
-            _set(found, ("score", "explain"), "id", names)
+        commands = (*_LEARNING, "score", "explain") if key == "id" else _LEARNING
+        _set(found, commands, "columns" if key == "use" else key, names)
 
 
 def _units(value: Any, found: Defaults, folder: Path) -> None:
@@ -182,21 +197,10 @@ def _groups(value: Any, found: Defaults, folder: Path) -> None:
     _set(found, _LEARNING, groups.variable, _as_option(groups, value, "'groups'"))
 
 
-def _incidents(value: Any, found: Defaults, folder: Path) -> None:
-    _check_keys(value, ("gap", "min_length", "baseline"), "section 'incidents'")
-    for key, item in value.items():
-        _set(found, ("incidents", "report"), key, _text(item, f"'{key}'"))
-
-
-def _report(value: Any, found: Defaults, folder: Path) -> None:
-    _check_keys(value, ("output", "title"), "section 'report'")
-    for key, item in value.items():
-        text = _text(item, f"'{key}'")
-        _set(found, ("report",), key, _in_folder(text, folder) if key == "output" else text)
-
-
-_TOP: dict[str, Reader] = {"tables": _tables, "new": _new, "model": _model}
-_SECTIONS: dict[str, Reader] = {
+_READERS: dict[str, Reader] = {
+    "tables": _paths("tables", _LEARNING),
+    "new": _paths("new", _JUDGING),
+    "model": _model,
     # new rows are of another time
     "reading": _described("reading", READING, _READING_TABLES, {"since": _LEARNING, "until": _LEARNING}),
     "columns": _columns,
@@ -205,6 +209,6 @@ _SECTIONS: dict[str, Reader] = {
     "context": _described("context", {"given": DETECTOR["given"]}, _LEARNING),
     "limits": _described("limits", {name: DETECTOR[name] for name in _LIMITS}, _LEARNING),
     "detector": _described("detector", DETECTOR, _LEARNING, {"smooth": ("fit",)}),
-    "incidents": _incidents,
-    "report": _report,
+    "incidents": _texts("incidents", dict.fromkeys(("gap", "min_length", "baseline"), ("incidents", "report"))),
+    "report": _texts("report", dict.fromkeys(("output", "title"), ("report",))),
 }

@@ -5,19 +5,8 @@ from typing import Annotated
 
 import typer
 
-from culpa.cli import console, options
+from culpa.cli import console, options, project
 from culpa.cli.command import command
-
-
-class _FromProject(str):
-    """The value of an option that stands in the project file."""
-
-    __slots__ = ()
-
-
-def _note_project(context: typer.Context, given: str | None) -> str | None:
-    source = context.get_parameter_source("output")
-    return _FromProject(given) if given and source is not None and source.name == "DEFAULT_MAP" else given
 
 
 @command
@@ -31,12 +20,9 @@ def report(
             "-o",
             help="File to write; '-' for standard output.",
             show_default="report.html, or '-' with --json",
-            callback=_note_project,
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the content as JSON for programs instead of a page.")
-    ] = False,
+    json: options.Json = False,
     id: Annotated[
         str | None,
         typer.Option(help="Column with row labels, if the table has no times.", show_default="row numbers"),
@@ -53,7 +39,7 @@ def report(
     culpa report new.csv -m plant.culpa --time time --gap 5min -o report.html
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
-    if json and isinstance(output, _FromProject):
+    if json and output == project.value_of("output"):
         output = "-"  # what the project file names is the page
     target = options.to_path(output or ("-" if json else "report.html"))
     as_json = json

@@ -40,8 +40,7 @@ def score(
     if fdr is not None:
         FRACTION.check(fdr, "--fdr")
     if engine.is_spark:
-        on_spark.refuse_values({"--fdr": fdr, "--flagged": flagged, "--id": id})
-        on_spark.answer_new_rows(engine, rows, answer, "score", {})
+        on_spark.answer_new_rows(engine, rows, answer, "score", {}, {"--fdr": fdr, "--flagged": flagged, "--id": id})
         return
     with options.open_job(rows, answer, copies_times=True) as job:
         from culpa.jobs import score as work

@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING
 
 from culpa._core.lazy import lazy_from
 
+_HOMES = {
+    "answers": "explain score",
+    "batches": "Listener Summary",
+    "comparing": "compare",
+    "describing": "describe describe_detector",
+    "fitting": "check_columns fit sample",
+    "incident_stream": "incidents",
+    "machines": "by_machine machine_fits machine_incidents machine_scores",
+    "partitioned": "HashedPlaces OrderedPlaces Pass Run calibrate_partitions fit_partitions",
+    "record_batches": "RecordBatchExplainer RecordBatchScorer",
+    "updating": "Update update",
+}
 __all__ = [
     "HashedPlaces",
     "Listener",
@@ -45,22 +57,8 @@ if TYPE_CHECKING:
     from culpa.jobs.fitting import check_columns, fit, sample
     from culpa.jobs.incident_stream import incidents
     from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
-    from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
-    from culpa.jobs.places import HashedPlaces, OrderedPlaces
+    from culpa.jobs.partitioned import HashedPlaces, OrderedPlaces, Pass, Run, calibrate_partitions, fit_partitions
     from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
     from culpa.jobs.updating import Update, update
 else:  # a job loads what it needs
-    __getattr__ = lazy_from(
-        __name__,
-        answers="explain score",
-        batches="Listener Summary",
-        comparing="compare",
-        describing="describe describe_detector",
-        fitting="check_columns fit sample",
-        incident_stream="incidents",
-        machines="by_machine machine_fits machine_incidents machine_scores",
-        partitioned="Pass Run calibrate_partitions fit_partitions",
-        places="HashedPlaces OrderedPlaces",
-        record_batches="RecordBatchExplainer RecordBatchScorer",
-        updating="Update update",
-    )
+    __getattr__ = lazy_from(__name__, **_HOMES)

@@ -3,15 +3,15 @@
 import numbers
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.border import entered
 from culpa._core.estimators import BaseEstimator, ConvergenceWarning, DensityMixin, check_is_fitted
-from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import MIXTURE_PARAMETERS
+from culpa._core.parameter import documented, keeps
+from culpa._core.parameters import MIXTURE_PARAMETERS, MixtureSettings
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa._core.warning import warn
@@ -80,23 +80,9 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
     Tipping and Bishop (1999), "Mixtures of probabilistic principal component analyzers".
     """
 
-    @known_keywords
-    def __init__(
-        self,
-        n_modes: int | Literal["auto"] = "auto",
-        n_components: int | float | Sequence[int] = 0.95,
-        *,
-        max_modes: int = 8,
-        noise: float = 1.0,
-        shrinkage: float = 0.0,
-        n_init: int = 5,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        seed: int = 0,
-    ) -> None:
-        self.n_modes, self.max_modes, self.n_components = n_modes, max_modes, n_components
-        self.noise, self.shrinkage = noise, shrinkage
-        self.n_init, self.max_iter, self.tol, self.seed = n_init, max_iter, tol, seed
+    @keeps(MixtureSettings)
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like, mode by mode."""

@@ -2,13 +2,12 @@
 
 import math
 import numbers
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.border import entered
-from culpa._core.choices import FitMethod
 from culpa._core.estimators import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -17,8 +16,8 @@ from culpa._core.estimators import (
     available_if,
     check_is_fitted,
 )
-from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import FORGET, PPCA_PARAMETERS
+from culpa._core.parameter import documented, keeps
+from culpa._core.parameters import FORGET, PPCA_PARAMETERS, PPCASettings
 from culpa._core.threads import interruptible
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
@@ -84,19 +83,9 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     _parameters = PPCA_PARAMETERS
     _moments: Moments | None = None  # of the rows that partial_fit has seen
 
-    @known_keywords
-    def __init__(
-        self,
-        n_components: int | float | Literal["mle"] = 0.95,
-        *,
-        noise: float = 1.0,
-        shrinkage: float = 0.0,
-        method: FitMethod = "auto",
-        max_iter: int = 1000,
-        tol: float = 1e-8,
-    ) -> None:
-        self.n_components, self.noise, self.shrinkage = n_components, noise, shrinkage
-        self.method, self.max_iter, self.tol = method, max_iter, tol
+    @keeps(PPCASettings)
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like."""
@@ -304,7 +293,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _choose_n_components(self, variances: Floats) -> int:
         n, d = round(self.n_samples_), len(variances)
-        wanted = self.n_components
+        wanted: Any = self.n_components
         most: int = d - 1 if self.shrinkage else min(n, d) - 1  # a shrunk covariance has full rank
         if isinstance(wanted, str):
             if n < d:
@@ -313,14 +302,15 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 )
             return min(likeliest_dimension(variances, n), most)
         if isinstance(wanted, numbers.Integral):
-            if wanted >= d:
+            p = int(wanted)
+            if p >= d:
                 raise ValueError(
                     f"n_components={wanted} must be less than the number of features, {d} "
                     "(with all components every row is reconstructed perfectly)."
                 )
-            if wanted > most:
-                raise ValueError(f"n_components={wanted} needs at least {wanted + 1} rows, got {n}.")
-            return int(wanted)
+            if p > most:
+                raise ValueError(f"n_components={wanted} needs at least {p + 1} rows, got {n}.")
+            return p
         explained = np.cumsum(variances) / (variances.sum() or 1.0)
         # 1e-12: a share that is met exactly should not fail by rounding
         return min(int(np.searchsorted(explained, wanted - 1e-12)) + 1, most)

@@ -1,13 +1,12 @@
 """Probabilistic PCA with Student-t rows as a scikit-learn estimator."""
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
 from culpa._core.border import entered
-from culpa._core.estimators import ConvergenceWarning
-from culpa._core.parameter import documented, known_keywords
-from culpa._core.parameters import STUDENT_PARAMETERS
+from culpa._core.parameter import documented, keeps
+from culpa._core.parameters import STUDENT_PARAMETERS, StudentSettings
 from culpa._core.types import Floats
 from culpa._core.validation import check_estimator_input
 from culpa.models.em import em, expected
@@ -58,20 +57,9 @@ class StudentPPCA(PPCA):
 
     _parameters = STUDENT_PARAMETERS
 
-    @known_keywords
-    def __init__(
-        self,
-        n_components: int | float = 0.95,
-        *,
-        degrees_of_freedom: float | Literal["auto"] = "auto",
-        noise: float = 1.0,
-        shrinkage: float = 0.0,
-        max_iter: int = 1000,
-        tol: float = 1e-8,
-    ) -> None:
-        self.n_components, self.degrees_of_freedom = n_components, degrees_of_freedom
-        self.noise, self.shrinkage = noise, shrinkage
-        self.max_iter, self.tol = max_iter, tol
+    @keeps(StudentSettings)
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn what normal rows look like; missing cells are allowed."""

@@ -10,7 +10,8 @@ from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import detector_to_bytes, kept_detector
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
-from culpa.spark.frames import DataFrame, check_features, map_arrow, require_pyspark, stand_in_schema, struct_of
+from culpa.spark import frames
+from culpa.spark.frames import DataFrame
 
 _MANY = 100_000  # rows that are worth Spark, so that compiling for them pays
 
@@ -40,12 +41,12 @@ def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, fla
 
 
 def _answered(df: DataFrame, fitted: FittedDetector, answers: Any, **options: Any) -> DataFrame:
-    require_pyspark()
-    check_features(df, fitted.columns.inputs)
-    declared = answers(fitted, stand_in_schema(df, fitted.columns.inputs), **options)
+    frames.require_pyspark()
+    frames.check_features(df, fitted.columns.inputs)
+    declared = answers(fitted, frames.stand_in_schema(df, fitted.columns.inputs), **options)
     kept = [df.schema[name] for name in declared.kept]
     task = partial(_answer, detector_to_bytes(fitted), answers, options)
-    return map_arrow(df, task, struct_of(kept, declared.added))
+    return frames.map_arrow(df, task, frames.struct_of(kept, declared.added))
 
 
 def _answer(model: bytes, answers: Any, options: dict[str, Any], batches: Iterable[Any]) -> Iterator[Any]:

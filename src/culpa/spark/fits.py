@@ -9,19 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from culpa.detecting.detector import PCADetector
-from culpa.jobs.partitioned import Pass, Run, calibrate_partitions, fit_partitions
-from culpa.jobs.places import HashedPlaces, OrderedPlaces, Places
-from culpa.spark.frames import (
-    DataFrame,
-    check_features,
-    column,
-    feature_names,
-    key_names,
-    map_arrow,
-    require_pyspark,
-    struct_of,
-    with_reason,
-)
+from culpa.jobs.partitioned import HashedPlaces, OrderedPlaces, Pass, Places, Run, calibrate_partitions, fit_partitions
+from culpa.spark import frames
+from culpa.spark.frames import DataFrame
 
 _ACCURACY = 100_000  # of the ranks that cut rows into blocks: tables up to about that size are cut exactly
 
@@ -45,8 +35,8 @@ def fit(
     process are refused: ``model``, ``modes``, ``robust``, ``trim``, ``contamination``, ``limit="conformal"``, ``lags`` and
     ``smooth``. The DataFrame is read twice, and ``order`` alone twice more, so cache it if it is expensive to compute.
     """
-    require_pyspark()
-    names = feature_names(df, columns, order)
+    frames.require_pyspark()
+    names = frames.feature_names(df, columns, order)
     others = [] if order is None or order in names else [_position(df, order)]
     rows = df.select(*map(_number, names), *others)
     places = _places(rows, names, order, complete_only=complete_only)
@@ -58,17 +48,17 @@ def calibrate(df: DataFrame, detector: PCADetector) -> PCADetector:
 
     Its limit is that of `PCADetector.calibrate_limit`. Of more than 200,000 rows, it uses about so many.
     """
-    require_pyspark()
+    frames.require_pyspark()
     fitted = detector.fitted
     if fitted.columns.lags or fitted.columns.smooth is not None:
         raise ValueError("detectors with lags or smooth need rows in the order of time: use calibrate_limit.")
-    check_features(df, fitted.columns.inputs)
+    frames.check_features(df, fitted.columns.inputs)
     rows = df.select(*map(_number, fitted.columns.inputs))
     return calibrate_partitions(detector, _run(rows), rows.count())
 
 
 def _number(name: str) -> Any:
-    return column(name).cast("double").alias(name)
+    return frames.column(name).cast("double").alias(name)
 
 
 def _position(df: DataFrame, name: str) -> Any:
@@ -76,8 +66,8 @@ def _position(df: DataFrame, name: str) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.types import DateType, TimestampNTZType
 
-    kind = df.schema[key_names(df, name)[0]].dataType
-    cells = column(name)
+    kind = df.schema[frames.key_names(df, name)[0]].dataType
+    cells = frames.column(name)
     if isinstance(kind, DateType):
         cells = F.unix_date(cells)
     elif isinstance(kind, TimestampNTZType):
@@ -109,10 +99,10 @@ def _run(rows: DataFrame) -> Run:
     """Runs a pass: a part of each partition, merged by a few processes, and returned as one table."""
 
     def run(task: Pass) -> pa.Table:
-        schema = struct_of([], task.schema)
-        parts = map_arrow(rows, task.part, schema)
+        schema = frames.struct_of([], task.schema)
+        parts = frames.map_arrow(rows, task.part, schema)
         merged = parts.repartition(task.key).mapInArrow(task.merge, schema)
-        table = with_reason(merged.toArrow)
+        table = frames.with_reason(merged.toArrow)
         return pa.table({field.name: table.column(field.name).cast(field.type) for field in task.schema})
 
     return run

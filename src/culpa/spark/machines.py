@@ -8,25 +8,10 @@ import pyarrow as pa
 
 from culpa.detecting.detector import PCADetector
 from culpa.io.model_file import detector_to_bytes, kept_detector
+from culpa.jobs import machines as jobs
 from culpa.jobs.batches import joined
-from culpa.jobs.machines import (
-    FIT_COLUMNS,
-    SCORE_COLUMNS,
-    incident_columns,
-    machine_fits,
-    machine_incidents,
-    machine_scores,
-)
-from culpa.spark.frames import (
-    DataFrame,
-    check_features,
-    column,
-    feature_names,
-    key_names,
-    map_arrow,
-    require_pyspark,
-    struct_of,
-)
+from culpa.spark import frames
+from culpa.spark.frames import DataFrame
 
 _MODEL = "__culpa_model"
 
@@ -47,15 +32,15 @@ def incidents(
     The columns are those of ``culpa incidents``, after the columns ``by``. Detectors with lags and smoothing are welcome
     here.
     """
-    require_pyspark()
-    keys, features = key_names(df, by), detector.fitted.columns.inputs
-    check_features(df, features)
-    columns = incident_columns(keys, pa.null(), modes=detector.fitted.n_modes is not None)
-    struct = _with_times(df, keys, columns, df.schema[key_names(df, time)[0]].dataType)
-    rows = _together(df.select(*map(column, dict.fromkeys((*keys, time, *features)))), keys, [time])
+    frames.require_pyspark()
+    keys, features = frames.key_names(df, by), detector.fitted.columns.inputs
+    frames.check_features(df, features)
+    columns = jobs.incident_columns(keys, pa.null(), modes=detector.fitted.n_modes is not None)
+    struct = _with_times(df, keys, columns, df.schema[frames.key_names(df, time)[0]].dataType)
+    rows = _together(df.select(*map(frames.column, dict.fromkeys((*keys, time, *features)))), keys, [time])
     grouping = {"gap": gap, "min_length": min_length, "baseline": baseline}
     task = partial(_incidents, detector_to_bytes(detector.fitted), by=keys, time=time, **grouping)
-    return map_arrow(rows, task, struct)
+    return frames.map_arrow(rows, task, struct)
 
 
 def fit_many(
@@ -72,14 +57,16 @@ def fit_many(
     machine has no model, for example because it has too few rows. ``time`` orders the rows. `score_many` scores by these
     models, and `culpa.io.model_file.detector_from_bytes` reads one of them.
     """
-    require_pyspark()
-    keys = key_names(df, by)
-    names = feature_names(df, columns, *keys, time)
+    frames.require_pyspark()
+    keys = frames.key_names(df, by)
+    names = frames.feature_names(df, columns, *keys, time)
     PCADetector(**detector_options)  # refuses unknown options before anything runs
-    struct = struct_of([df.schema[key] for key in keys], pa.schema(FIT_COLUMNS))
+    struct = frames.struct_of([df.schema[key] for key in keys], pa.schema(jobs.FIT_COLUMNS))
     ordered = [] if time is None else [time]
-    rows = _together(df.select(*map(column, dict.fromkeys((*keys, *ordered, *names)))), keys, ordered)
-    return map_arrow(rows, partial(machine_fits, by=keys, names=names, options=detector_options, time=time), struct)
+    rows = _together(df.select(*map(frames.column, dict.fromkeys((*keys, *ordered, *names)))), keys, ordered)
+    return frames.map_arrow(
+        rows, partial(jobs.machine_fits, by=keys, names=names, options=detector_options, time=time), struct
+    )
 
 
 def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
@@ -90,20 +77,22 @@ def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> Dat
     """
     from pyspark.sql import functions as F
 
-    require_pyspark()
-    keys = key_names(df, by)
-    added = list(pa.schema(joined(dict.fromkeys(df.columns, pa.null()), SCORE_COLUMNS)))[len(df.columns) :]
-    known = models.where(F.col("model").isNotNull()).select(*map(column, keys), F.col("model").alias(_MODEL))
+    frames.require_pyspark()
+    keys = frames.key_names(df, by)
+    added = list(pa.schema(joined(dict.fromkeys(df.columns, pa.null()), jobs.SCORE_COLUMNS)))[len(df.columns) :]
+    known = models.where(F.col("model").isNotNull()).select(*map(frames.column, keys), F.col("model").alias(_MODEL))
     rows = df.withColumn(_MODEL, F.lit(None).cast("binary")).unionByName(known, allowMissingColumns=True)
     rows = _together(rows, keys, [F.col(_MODEL).isNull()])  # the model comes first
-    return map_arrow(rows, partial(machine_scores, by=keys, model=_MODEL), struct_of(df.schema, added))
+    return frames.map_arrow(
+        rows, partial(jobs.machine_scores, by=keys, model=_MODEL), frames.struct_of(df.schema, added)
+    )
 
 
 def _together(rows: DataFrame, keys: Sequence[str], order: Sequence[Any]) -> DataFrame:
     """Rows of each machine in one partition, and in order."""
-    machines = [column(key) for key in keys]
+    machines = [frames.column(key) for key in keys]
     moved = rows.repartition(*machines) if keys else rows.repartition(1)
-    order = [column(each) if isinstance(each, str) else each for each in order]
+    order = [frames.column(each) if isinstance(each, str) else each for each in order]
     return moved.sortWithinPartitions(*machines, *order) if machines or order else moved
 
 
@@ -112,12 +101,12 @@ def _with_times(df: DataFrame, keys: Sequence[str], columns: dict[str, pa.DataTy
     from pyspark.sql.types import StructField
 
     fields = [
-        StructField(name, moment) if kind == pa.null() else next(iter(struct_of([], [pa.field(name, kind)])))
+        StructField(name, moment) if kind == pa.null() else next(iter(frames.struct_of([], [pa.field(name, kind)])))
         for name, kind in columns.items()
     ]
-    return struct_of([*(df.schema[key] for key in keys), *fields], [])
+    return frames.struct_of([*(df.schema[key] for key in keys), *fields], [])
 
 
 def _incidents(model: bytes, batches: Iterable[Any], **options: Any) -> Iterator[Any]:
     """Runs in a Python process of Spark, for each partition."""
-    return machine_incidents(kept_detector(model), batches, **options)
+    return jobs.machine_incidents(kept_detector(model), batches, **options)
