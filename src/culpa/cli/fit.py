@@ -50,6 +50,7 @@ def fit(
     """
     from culpa.detecting.detector import PCADetector
     from culpa.fitting.diagnostics import ties_in_words
+    from culpa.jobs import fit as learn
 
     options.check_output(output, on_spark.paths(table) if engine.is_spark else table.inputs(), force=force)
     if engine.is_spark:
@@ -65,31 +66,17 @@ def fit(
     console.tell_reading(source, quiet=quiet)
     units = {name: unit for name, unit in source.units.items() if name in features} | _units(unit or [], features)
     detector = PCADetector(**parameters)
-    _learn(detector, source, features, complete_only=complete_only, compile=compile, quiet=quiet)
-    detector.units_ = {**detector.units_, **units}
-    console.tell_missing(source, quiet=quiet)
-    told = [] if quiet else [_summary(detector, output, source), *ties_in_words(detector.fitted)]
-    options.save_model(detector, source, output)  # after everything that may fail
-    for text in told:
-        console.say(text)
-
-
-def _learn(
-    detector: "PCADetector",
-    source: "TimedTable",
-    features: list[str],
-    *,
-    complete_only: bool,
-    compile: bool,
-    quiet: bool,
-) -> None:
-    from culpa.jobs import fit as learn
-
     with console.progress_bar(source, quiet=quiet) as told:
         learn(detector, source, features, complete_only=complete_only, told=told)
         if compile:
             told.step("compiling the explainer")
             detector.explainer().compile()
+    detector.units_ = {**detector.units_, **units}
+    console.tell_missing(source, quiet=quiet)
+    texts = [] if quiet else [_summary(detector, output, source), *ties_in_words(detector.fitted)]
+    options.save_model(detector, source, output)  # after everything that may fail
+    for text in texts:
+        console.say(text)
 
 
 def _units(given: list[str], features: list[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -48,28 +47,22 @@ def update(
 
     ``complete_only`` leaves out rows with missing cells, which otherwise are an error.
     """
+    before = detector.fitted
     with all_or_nothing(detector) as draft:
-        done = _learn(draft, source, forget=forget, complete_only=complete_only, progress=told.rows)
+        done, suspicions = _learn(draft, source, forget=forget, complete_only=complete_only, progress=told.rows)
         if detector.explainer().forms is not None:
             told.step("compiling the explainer")
             draft.explainer().compile()
     after = detector.fitted
-    for text in [*done.suspicions, *_about_the_limit(done.before, after), *oddities(after, ON_THE_COMMAND_LINE)]:
+    for text in [*suspicions, *_about_the_limit(before, after), *oddities(after, ON_THE_COMMAND_LINE)]:
         told.warning(text)
-    return done.update
-
-
-class _Done(NamedTuple):
-    """An update, what looked suspicious about its rows, and the detector before it."""
-
-    update: Update
-    suspicions: list[str]
-    before: FittedDetector
+    return done
 
 
 def _learn(
     detector: PCADetector, source: Source, *, forget: float, complete_only: bool, progress: Callable[[int], None]
-) -> _Done:
+) -> tuple[Update, list[str]]:
+    """Learn, and return what was learned from and what looked suspicious about it."""
     fitted = detector.fitted
     if type(detector.model_) is PPCA and detector.model_.n_iter_ > 1 and not detector.robust:
         raise ValueError(
@@ -97,7 +90,7 @@ def _learn(
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
     drift = None if gatherer is None or not gatherer.enough else gatherer.finish()
-    return _Done(Update(rows, left_out, drift), codes.sentences(names, source.name, _ADVICE.about), fitted)
+    return Update(rows, left_out, drift), codes.sentences(names, source.name, _ADVICE.about)
 
 
 def _about_the_limit(before: FittedDetector, after: FittedDetector) -> Iterator[str]:
