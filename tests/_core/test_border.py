@@ -15,6 +15,8 @@ CLASSES = [
     FittedDetector,
 ]
 PLAIN = {culpa.FitWarning, culpa.Lags}  # which do not calculate
+RESULTS = "Calibration Comparison Counterfactual Drift Incidents Interactions JointFix Report Shortest"
+PLAIN |= {getattr(culpa, name) for name in RESULTS.split()}  # what entrances have calculated
 
 
 def plant(n=300, seed=0, shift=0.0):

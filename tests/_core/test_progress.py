@@ -22,6 +22,16 @@ def test_bar(capsys, monkeypatch):
     assert lines[3].startswith("[########  ")
 
 
+def test_it_can_be_taken_away(capsys):
+    draw = ProgressBar()
+    draw.clear()
+    draw(0.5)
+    draw.clear()
+    lines = capsys.readouterr().err.split("\r")
+    assert lines[0] == lines[3] == ""
+    assert lines[2] == " " * len(lines[1])
+
+
 def test_it_is_drawn_only_so_often(capsys):
     draw = ProgressBar()
     for done in range(1000):

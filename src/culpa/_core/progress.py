@@ -1,5 +1,6 @@
 """A progress bar on standard error, for ``progress=True``."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -25,11 +26,19 @@ class ProgressBar:
             return
         self._drawn = now
         text = f"[{'#' * round(_WIDTH * share):{_WIDTH}}] {share:4.0%}, {now - self._start:.0f} s{_words(detail)}"
+        text = text[: shutil.get_terminal_size().columns - 1]
         self._longest = max(self._longest, len(text))
         sys.stderr.write(f"\r{text:{self._longest}}" + "\n" * (share >= 1))
         sys.stderr.flush()
         if share >= 1:
             self.__init__()  # type: ignore[misc]  # the next piece of work starts anew
+
+    def clear(self) -> None:
+        """Take the bar away, for a message or because the work is done."""
+        if self._longest:
+            sys.stderr.write(f"\r{'':{self._longest}}\r")
+            sys.stderr.flush()
+            self._longest = 0
 
 
 def as_progress(progress: Any) -> Callable[..., None] | None:

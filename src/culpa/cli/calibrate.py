@@ -150,6 +150,7 @@ def _comparison(calibration: "Calibration", top: int) -> str:
         "features among the three most blamed; with several faulty features it can be below Hits@1. Rank: mean rank "
         f"of the faulty features. Intervals are at 95%. {calibration.rule}",
         strong=[k for k, entry in enumerate(entries) if entry.standing == "chosen"],
+        spare=(2, 5),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
+from culpa._core.progress import ProgressBar
 from culpa._core.warning import warnings_told_to
 from culpa._core.words import count as count
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from culpa.jobs.batches import Listener
 
 _MOST_PROBLEMS = 20  # shown
+_ALMOST = 0.999  # the share at which a bar stays until it is taken away
 _words: list[str] = []
 _owned: list[bool] = []
 
@@ -158,54 +160,39 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
     """Who is told how a job gets on: a bar on a terminal; elsewhere, only warnings are shown."""
     from culpa.jobs.batches import Listener
 
-    if quiet or sys.stderr is None or not sys.stderr.isatty() or source.live:
+    if source.live or not _has_bar(quiet=quiet):
         yield Listener(warning=warn)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    bar, step = ProgressBar(), [""]
 
-    columns: tuple[Any, ...] = (
-        BarColumn(),
-        TextColumn("{task.fields[rows]:,} rows, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-    task = bar.add_task("", total=1.0, rows=0, rate=0.0)
+    def draw(rows: int) -> None:
+        bar(min(source.share() or 0.0, _ALMOST), ", ".join(filter(None, (count(rows, "row"), *step))))
 
-    def rows_done(rows: int) -> None:
-        bar.start()  # not before, because messages about the table come first
-        rate = rows / (bar.tasks[0].elapsed or 1.0)
-        bar.update(task, completed=source.share() or 0.0, rows=rows, rate=rate)
+    def note(text: str) -> None:
+        step[0] = text
 
     def warning(text: str) -> None:
-        bar.console.print(f"Warning: {plain(text)}", markup=False, highlight=False, soft_wrap=True)
+        bar.clear()
+        warn(text)
 
     try:
-        yield Listener(rows_done, warning, lambda text: bar.update(task, description=text))
+        yield Listener(draw, warning, note)
     finally:
-        bar.stop()
+        bar.clear()
 
 
 @contextmanager
 def work_bar(*, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
     """A function that reports the share of the work done and the current step: a bar on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    bar = ProgressBar()
+    try:
+        yield (lambda share, doing: bar(min(share, _ALMOST), doing)) if _has_bar(quiet=quiet) else (lambda *_: None)
+    finally:
+        bar.clear()
 
-    columns = (
-        SpinnerColumn(),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda share, doing: bar.update(task, completed=share, description=doing)
+
+def _has_bar(*, quiet: bool) -> bool:
+    return not quiet and sys.stderr is not None and sys.stderr.isatty()
 
 
 def _close_quietly() -> None:

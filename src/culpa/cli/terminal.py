@@ -63,9 +63,16 @@ def sheet(
     title: str = "",
     caption: str = "",
     strong: Iterable[int] = (),
+    spare: Iterable[int] = (),
 ) -> str:
-    """A table of texts. Columns of numbers are aligned right, long texts are cut to fit, lines in ``strong`` are bold."""
+    """A table of texts. Columns of numbers are aligned right, lines in ``strong`` are bold.
+
+    Where the terminal is narrow, columns in ``spare`` are left out, and then long texts are cut.
+    """
     cells = [[plain(cell) for cell in line] for line in lines]
+    for k in sorted(spare, reverse=True):
+        if sum(2 + max(map(len, column)) for column in zip(headers, *cells, strict=True)) > width_of() + 2:
+            headers, cells = [*headers[:k], *headers[k + 1 :]], [[*line[:k], *line[k + 1 :]] for line in cells]
     right = [all(_NUMBER.match(line[k]) for line in cells if line[k]) for k in range(len(headers))]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     texts = [k for k, is_number in enumerate(right) if not is_number]

@@ -7,11 +7,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.border import entered
 from culpa._core.json_values import to_json_value
 
 _NOT_STORED = ("native", "origin")  # fields that are not data
 
 
+@entered
 @dataclass(frozen=True, eq=False)
 class Stored:
     """A dataclass of arrays that is written as plain data, and read again."""
