@@ -11,6 +11,7 @@ import select
 import sys
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 _WAIT = 0.05  # seconds, for files that cannot be waited for
@@ -47,7 +48,7 @@ class _Whole(io.FileIO):
     def write(self, data: Any, /) -> int:
         if self.problem is None:
             try:
-                write_all(_Parts(self.fileno()), data)
+                write_all(SimpleNamespace(write=super().write, fileno=self.fileno), data)
             except BaseException as error:  # an interrupt, too: it is not known how much was written
                 self.problem = error
                 self._report(error)
@@ -65,22 +66,6 @@ class _Messages(_Whole):
     def _report(self, error: BaseException) -> None:
         if not isinstance(error, OSError):
             raise error
-
-
-class _Parts:
-    """A descriptor as a raw file."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def write(self, data: Any) -> int | None:
-        try:
-            return os.write(self.descriptor, data)
-        except BlockingIOError:
-            return None
 
 
 class _Closed(io.RawIOBase):

@@ -156,7 +156,7 @@ def _cell(name: str, cell: Any, limit: float, begins: bool) -> str:
     if cell is None or (not begins and name not in ("feature", "share", "actual", "expected", "score_if_fixed")):
         return ""
     if isinstance(cell, bool):
-        return "flagged" * cell
+        return ("flagged" if name == "anomaly" else "yes") * cell
     if not isinstance(cell, float):
         return str(cell)
     if name == "share":
