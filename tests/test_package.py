@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import public_api
 import pytest
@@ -64,7 +65,13 @@ def test_demo(tmp_path):
         "8,192 coalitions",
     ):
         assert text in " ".join(result.stdout.split())
-    assert "strange = new[detector.predict(new) == -1]" in result.stdout
+    for step in (
+        "culpa fit normal.csv",
+        "detector.explain(new[detector.predict(new) == -1]).top(3)",
+    ):  # both kinds of users
+        assert step in result.stdout
+    shown = (Path(__file__).parents[1] / "README.md").read_text().partition("```text\n")[2].partition("...\n")[0]
+    assert shown in result.stdout  # as README shows it
     assert result.stdout.splitlines()[-1].endswith(": culpa-demo-report.html")
     assert [entry.name for entry in tmp_path.iterdir()] == ["culpa-demo-report.html"]
     assert "Strange wines" in (tmp_path / "culpa-demo-report.html").read_text()
