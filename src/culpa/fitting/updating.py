@@ -28,7 +28,6 @@ from culpa.fitting.training_rows import TrainingRows, levels_after
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
-from culpa.ranking.recent import SETTLED
 from culpa.scores import HeldOutScores, Limits
 from culpa.scores.held_out import FEWEST_ROWS
 
@@ -91,8 +90,7 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
     """What only the new rows showed, after what the earlier ones showed; stretches of these go on to count."""
     if fitted.recent is not None:
         before = fitted.recent.rescaled(fitted.model, updated.model)
-        last = updated.model.standardise(rows[-SETTLED:])
-        updated = replace(updated, recent=levels_after(before, last, updated))
+        updated = replace(updated, recent=levels_after(before, updated.model.standardise(rows), updated))
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     return replace(updated, consistency=fitted.consistency or updated.consistency)
