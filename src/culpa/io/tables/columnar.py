@@ -38,9 +38,7 @@ class ColumnarTable(FileTable):
         self._done, self._total = 0, 0
         try:
             self.schema: Any = self._open()
-            self._columns = {
-                name: Column(kind(type)) for name, type in zip(self.schema.names, self.schema.types, strict=True)
-            }
+            self._columns = {field.name: Column(kind(field.type)) for field in self.schema}
         except FileNotFoundError:
             raise
         except _DAMAGE as error:
@@ -64,20 +62,18 @@ class ColumnarTable(FileTable):
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
         """All rows; carried columns keep their types."""
         find_for_model(features, carried, self.schema.names, self.name)
-        columns = self.columns()
         for name in features:
-            check_numeric(name, columns[name], self.name)
+            check_numeric(name, self._columns[name], self.name)
         wanted = list(dict.fromkeys((*features, *carried)))
         self.missing_found.clear()
         self._done = 0
         try:
             for batch in self._valid_pieces(wanted):
-                arrays = {name: batch.column(name) for name in wanted}
-                cells = [arrays[name] for name in features]
                 rows = np.arange(self._done, self._done + batch.num_rows)
+                cells = [batch.column(name) for name in features]
                 X = to_matrix(cells, features, self.name, rows, self.missing, self.missing_found)
                 self._done += batch.num_rows
-                yield Batch(rows, X, {name: arrays[name] for name in carried})
+                yield Batch(rows, X, {name: batch.column(name) for name in carried})
         except _DAMAGE as error:
             raise TableError(f"{self.name} is damaged after row {self._done}: {_brief(error)}") from None
 

@@ -43,16 +43,14 @@ def kind(dtype: pa.DataType) -> str:
 
 def find(name: str, names: Sequence[str], table: str) -> str:
     """``name`` if the table has it exactly once, else an error that guesses what was meant."""
+    check_each([name], names, table)
+    return name
+
+
+def _odd_one(name: str, names: Sequence[str]) -> str:
     count = list(names).count(name)
-    if count == 1:
-        return name
-    raise TableError(f"{table}: {_odd_one(name, count, names)}")
-
-
-def _odd_one(name: str, count: int, names: Sequence[str]) -> str:
-    if count:
-        return f"{count} columns are called {name!r}: rename all but one."
-    return f"there is no column {name!r}{near_miss(name, names)}"
+    many = f"{count} columns are called {name!r}: rename all but one."
+    return many if count else f"there is no column {name!r}{near_miss(name, names)}"
 
 
 def find_all(names: Sequence[str], known: Sequence[str], table: str, what: str = "columns") -> None:
@@ -66,11 +64,9 @@ def find_all(names: Sequence[str], known: Sequence[str], table: str, what: str =
     strange = [name for name in odd if name not in there and (name not in guessed or not _similar(name, known))]
     if len(strange) > n_names / 2 and len(odd) == n_names and not there & {*odd}:
         raise TableError(f"none of the {n_names} {what} is in {table}{_available(known)}")
-    texts = [_odd_one(name, list(known).count(name), known) for name in odd if name not in strange]
-    if len(strange) > 1:
-        texts.append(f"{len(strange)} of the {n_names} {what} are missing: {_listed(strange)}{_available(known)}")
-    else:
-        texts += [_odd_one(name, 0, known) for name in strange]
+    many = [f"{len(strange)} of the {n_names} {what} are missing: {_listed(strange)}{_available(known)}"]
+    texts = [_odd_one(name, known) for name in odd if name not in strange]
+    texts += many if len(strange) > 1 else [_odd_one(name, known) for name in strange]
     if len(texts) == 1:
         raise TableError(f"{table}: {texts[0]}")
     raise TableProblems(table, [Problem(text.rstrip(".")) for text in texts])
@@ -85,7 +81,7 @@ def find_for_model(features: Sequence[str], carried: Sequence[str], known: Seque
 def check_each(names: Iterable[str], known: Sequence[str], table: str) -> None:
     """Refuse the first name that a table lacks or has twice."""
     for name in _odd(names, known):
-        find(name, known, table)
+        raise TableError(f"{table}: {_odd_one(name, known)}")
 
 
 def _odd(names: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -19,6 +19,16 @@ from culpa.io.tables.timed import TimedTable
 from culpa.io.tables.times import UNITS
 from culpa.monitoring.times import are_days
 
+_OF_FORMATS = {
+    "csv": ".csv .tsv .txt",
+    "parquet": ".parquet .pq",
+    "arrow": ".arrow .feather .ipc",
+    "ndjson": ".ndjson .jsonl",
+    "excel": ".xlsx .xlsm",
+}
+_ENDINGS = {ending: name for name, endings in _OF_FORMATS.items() for ending in endings.split()}
+_PACKED = (".gz", ".bz2", ".zst", ".lz4")
+
 
 class _Converted(Stage):
     """A table in other units."""
@@ -167,17 +177,6 @@ class SeveralTables(Stage):
         """Files read of all files."""
         share = self.sources[self._at].share()
         return None if share is None else (self._at + share) / len(self.sources)
-
-
-_OF_FORMATS = {
-    "csv": ".csv .tsv .txt",
-    "parquet": ".parquet .pq",
-    "arrow": ".arrow .feather .ipc",
-    "ndjson": ".ndjson .jsonl",
-    "excel": ".xlsx .xlsm",
-}
-_ENDINGS = {ending: name for name, endings in _OF_FORMATS.items() for ending in endings.split()}
-_PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def format_of(

@@ -26,6 +26,20 @@ _MOST_LINES = 1000  # of one cell
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(rb'\s*"?[+-]?\d[\d.,]*"?\s*')
 WHITESPACE = " "  # as delimiter: any number of blanks and tabs
+_COMPRESSED = {  # the first bytes, the program that decompresses them, and the ending of files that culpa reads
+    b"\x1f\x8b\x08": ("gzip -d", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("zstd -d", ".zst"),
+    b"\x04\x22\x4d\x18": ("lz4 -d", ".lz4"),
+    b"\xfd7zXZ\0": ("xz -d", ""),
+    **{b"BZh%d1AY&SY" % level: ("bzip2 -d", ".bz2") for level in range(1, 10)},
+}
+_MARKS = {  # at the beginning of a text, by encoding; the first that fits counts
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass
@@ -221,22 +235,6 @@ def _unclosed(table: str, lines_before: int) -> TableError:
     return TableError(
         f'{table}, line {lines_before + 1}: a quote (") is opened and not closed on its line. Remove or close the quote.'
     )
-
-
-_COMPRESSED = {  # the first bytes, the program that decompresses them, and the ending of files that culpa reads
-    b"\x1f\x8b\x08": ("gzip -d", ".gz"),
-    b"\x28\xb5\x2f\xfd": ("zstd -d", ".zst"),
-    b"\x04\x22\x4d\x18": ("lz4 -d", ".lz4"),
-    b"\xfd7zXZ\0": ("xz -d", ""),
-    **{b"BZh%d1AY&SY" % level: ("bzip2 -d", ".bz2") for level in range(1, 10)},
-}
-_MARKS = {  # at the beginning of a text, by encoding; the first that fits counts
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-DELIMITERS = (",", ";", "\t", "|")
 
 
 def decode(sample: bytes, encoding: str, table: str, *, complete: bool, live: bool = False) -> str:

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from culpa._core.types import Floats
 from culpa.io.tables.table import LARGEST
 
+_PLAIN = {mark: re.compile(rb"-?\d+(?:%s\d+)?(?:[eE][+-]?\d+)?" % re.escape(mark.encode())) for mark in ".,"}
+_FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 # what historians write in place of a reading
 _STATES = re.split(
     r"\|",
@@ -79,10 +81,6 @@ def _float32(number: float) -> float:
     with np.errstate(over="ignore", under="ignore"):
         rounded = float(np.float32(number))
     return rounded if math.isclose(rounded, number, rel_tol=1e-6) else number
-
-
-_PLAIN = {mark: re.compile(rb"-?\d+(?:%s\d+)?(?:[eE][+-]?\d+)?" % re.escape(mark.encode())) for mark in ".,"}
-_FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 
 
 @dataclass(frozen=True, eq=False)

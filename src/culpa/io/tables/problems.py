@@ -9,11 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from culpa.io.tables.qualities import Judge
-from culpa.io.tables.table import Column, Source, TableError
+from culpa.io.tables.table import LARGEST, Column, Source, TableError
 
 LEAST_COLUMNS = 2  # of numbers, to learn from
 _MOST_TEXTS = 5  # different texts among the numbers of a column; with more of them it is a column of text
 _MOST_ROWS = 5_000_000  # rows looked at
+_SHOWN = 3  # problems in one sentence
+_MOST_TAGS = 0.5  # different tags per line
+_TAGS = r"tag|tags|tag ?names?|point|sensor|signal|variable|item|channel|kanal|messstelle|name|measurement|metric"
+_VALUES = r"value|val|wert|messwert|reading"
+_QUALITIES = r"quality|qualit(?:ä|ae)t|status|state|flag|good|qc|q"
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def _gather(found: dict[str, tuple[int, int]], array: Any, rows: Any, table: Any
     if str(array.type) != "string":
         return  # numbers already
     numbers = table.spelling.read(array, flags=flags)
-    if numbers is not None and not (abs(numbers) > 1e100).any():
+    if numbers is not None and not (abs(numbers) > LARGEST).any():
         return
     for item in pc.value_counts(array).to_pylist():
         text = item["values"]
@@ -101,7 +106,7 @@ def _is_huge(text: str, table: Any) -> bool:
     if table.missing.has(text.strip()) or not table.spelling.is_number(text):
         return False
     plain = text.strip().replace(table.thousands or "\0", "").replace(table.decimal, ".")
-    return abs(float(plain)) > 1e100
+    return abs(float(plain)) > LARGEST
 
 
 def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]:
@@ -159,13 +164,6 @@ def explained(error: TableError, source: Source, names: Sequence[str]) -> TableE
     """An error with all other problems of its table, if there are several."""
     problems = all_problems(source, names)
     return TableProblems(source.name, problems) if len(problems) > 1 else error
-
-
-_SHOWN = 3  # problems in one sentence
-_MOST_TAGS = 0.5  # different tags per line
-_TAGS = r"tag|tags|tag ?names?|point|sensor|signal|variable|item|channel|kanal|messstelle|name|measurement|metric"
-_VALUES = r"value|val|wert|messwert|reading"
-_QUALITIES = r"quality|qualit(?:ä|ae)t|status|state|flag|good|qc|q"
 
 
 def as_long(source: Source, columns: Mapping[str, Column]) -> TableError | None:
