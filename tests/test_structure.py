@@ -54,7 +54,6 @@ LONG_FUNCTIONS = {"contrasts": 114, "order_walk": 97, "tree_kernel": 97, "tree_w
 LARGE_CLASSES = {
     "Engine": 42,
     "HeldOutScores": 35,
-    "LatentGaussian": 45,
 }
 
 

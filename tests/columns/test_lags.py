@@ -17,6 +17,7 @@ import culpa
 from culpa import PPCA, Explainer, Lags, PCADetector
 from culpa.columns import History
 from culpa.models import as_fitted_model
+from culpa.models.latent import marginal
 
 NAMES = ["feed", "product", "reflux", "steam", "duty", "level"]
 SPREAD = np.array([8, 2, 1, 3, 0.5, 10])
@@ -323,7 +324,7 @@ class TestMonitoring:
         x = normal.standardise(lag_matrix(bad.to_numpy(), 3))
         hidden = [j for j in range(24) if j % 6 in (3, 4)]
         kept = [j for j in range(24) if j not in hidden]
-        filled = normal.gaussian.marginal(np.arange(24)).conditional(x[[254]], kept)[0]
+        filled = marginal(normal.gaussian, np.arange(24)).conditional(x[[254]], kept)[0]
         np.testing.assert_allclose(both.expected[254], normal.to_user_units(filled)[0, [3, 4]], rtol=1e-6)
         np.testing.assert_allclose(both.actual[254], bad.loc[254, ["steam", "duty"]])
         assert set(watcher.fix(bad, 2).features[254]) == {"steam", "duty"}

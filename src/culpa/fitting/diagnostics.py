@@ -15,7 +15,7 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.trimming import GROSS
 from culpa.models import Estimator
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
-from culpa.models.latent import RELATIVE_FLOOR
+from culpa.models.latent import RELATIVE_FLOOR, marginal
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
 from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
 
@@ -59,7 +59,7 @@ def groups_to_suggest(fitted: FittedDetector) -> list[SuggestedGroup]:
     if fitted.n_modes is not None or ppca.n_samples_ >= _ROWS_PER_FEATURE * n:
         ties = ties_of(ppca.within_covariance_[:n, :n])
     else:
-        ties = ties_in_model(fitted.model.gaussian.marginal(range(n)))
+        ties = ties_in_model(marginal(fitted.model.gaussian, range(n)))
     return suggested_groups(ties, names, [[names.index(name) for name in members] for members in groups])
 
 

@@ -102,7 +102,7 @@ class Retraining(Game):
         assert self.gaussian is not None
         g, unknown = self.gaussian, np.flatnonzero(self.missing)
         values = np.zeros((len(members), len(X)))
-        for some, gains, roots in g.posteriors(members > 0):
+        for some, gains, roots in g.posteriors.of_many(members > 0):
             known = members[some]
             rows = known[:, None, :] * X
             rows[:, :, unknown] = rows @ gains.transpose(0, 2, 1) @ g.loadings[unknown].T

@@ -24,6 +24,7 @@ from culpa._core.types import Floats, Positions
 from culpa.games.bases import Expected, Scored
 from culpa.models import LatentGaussian
 from culpa.models.draws import Chances, NormalRows, in_modes
+from culpa.models.latent import log_kernel
 
 
 class Estimate(NamedTuple):
@@ -170,4 +171,4 @@ class _DrawInMode:
 
     def log_density(self) -> Floats:
         """Of what is known about each row, (n,)."""
-        return self.mode.log_kernel(self.distance, self.n_known) - 0.5 * self.log_det
+        return log_kernel(self.mode, self.distance, self.n_known) - 0.5 * self.log_det

@@ -126,6 +126,12 @@ class Distribution(CopiedInUse, ABC):
         """Row minus reconstruction; NaN where the cell is missing."""
         return np.asarray(X, dtype=np.float64) - self.reconstruct(X)
 
+    def _rows(self, X: ArrayLike) -> Floats:
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"expected rows of {self.n_features} features, got an array of shape {X.shape}.")
+        return X
+
     def centred(self) -> Self:
         """The same distribution around 0."""
         return self.mapped(-self.mean) if self.mean.any() else self

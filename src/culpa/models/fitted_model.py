@@ -100,7 +100,7 @@ class FittedModel(CopiedInUse):
     @property
     def scatter(self) -> Scatter:
         """Covariance of scaled data: the sample's where it is known, or else the model's."""
-        return self.gaussian.scatter if self.sample is None else self.sample
+        return Scatter.of_matrix(self.gaussian.covariance) if self.sample is None else self.sample
 
     @property
     def sample_covariance(self) -> Floats | None:

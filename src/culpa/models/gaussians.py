@@ -45,7 +45,7 @@ def from_covariance_estimator(estimator: Any, **known: Any) -> FittedModel:
     scale = np.sqrt(np.diag(covariance))
     variances, axes = linalg.eigh(covariance / np.outer(scale, scale))
     try:
-        gaussian = LatentGaussian.saturated(np.zeros(len(scale)), axes.T, variances)
+        gaussian = _saturated(axes.T, variances)
     except ValueError:
         _refuse_singular(estimator, len(scale), int((variances > RELATIVE_FLOOR * variances[-1]).sum()))
     location = np.asarray(estimator.location_, dtype=np.float64)
@@ -62,12 +62,24 @@ def from_all_components(pca: Any, **known: Any) -> FittedModel:
     # singular values of the root rather than eigenvalues of the covariance, which would lose half of the digits
     axes, sizes, _ = np.linalg.svd(root / np.where(scale > 0, scale, 1.0)[:, None])
     try:
-        gaussian = LatentGaussian.saturated(np.zeros(len(scale)), axes.T, sizes**2)
+        gaussian = _saturated(axes.T, sizes**2)
     except ValueError:
         raise ValueError(
             f"model keeps all {len(scale)} components, and there is no variance along some of them: refit it with fewer."
         ) from None
     return FittedModel.of(gaussian, np.asarray(pca.mean_, dtype=np.float64), scale, no_residuals=True, **known)
+
+
+def _saturated(axes: Floats, variances: Floats) -> LatentGaussian:
+    """Any Gaussian around 0, from all its principal axes (d, d) and the variances along them.
+
+    The smallest variance is the noise, so C = W W^T + noise holds exactly, with d - 1 latent variables or fewer.
+    """
+    noise = float(variances.min())
+    if noise <= RELATIVE_FLOOR * variances.max():
+        raise ValueError("the covariance is singular.")
+    above = variances > noise
+    return LatentGaussian(np.zeros(len(axes)), axes[above].T * np.sqrt(variances[above] - noise), noise)
 
 
 def _covariance(estimator: Any) -> Floats:

@@ -22,10 +22,10 @@ because a row that is far out in S is likely to be far out elsewhere.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,20 +33,14 @@ from scipy import special
 
 from culpa._core import memory
 from culpa._core.border import entered
-from culpa._core.missing import kinds_of_rows, patterns, sorted_by_pattern
 from culpa._core.threads import interruptible
-from culpa._core.types import Floats, Mask, Positions
+from culpa._core.types import Floats
 from culpa.models.distribution import Distribution
-from culpa.models.incomplete import Incomplete
-from culpa.models.leaving_out import THIN, LeavingOut
-from culpa.models.scatter import Scatter
+from culpa.models.incomplete import Posteriors
+from culpa.models.leaving_out import ExpectedCells
 
 # Smallest noise variance, and smallest excess of an eigenvalue over it, relative to the largest eigenvalue.
 RELATIVE_FLOOR = 1e-12
-_CHUNK = 1 << 22  # numbers held at once for rows that observe different features
-_POSTERIORS_KEPT = 1 << 19  # numbers, of the patterns of missing cells that were asked for last
-_BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
-_FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
 
 
 @entered
@@ -148,19 +142,6 @@ class LatentGaussian(Distribution):
         centre = np.zeros(d) if mean is None else mean
         return cls.from_eigen(centre, axes[:, :n_components].T, variances[:n_components], left_over)
 
-    @classmethod
-    def saturated(cls, mean: ArrayLike, axes: ArrayLike, variances: ArrayLike) -> "LatentGaussian":
-        """Any Gaussian, from all its principal axes (d, d) and the variances along them.
-
-        The smallest variance is the noise, so C = W W^T + noise holds exactly, with d - 1 latent variables or fewer.
-        """
-        axes, variances = np.asarray(axes, dtype=np.float64), np.asarray(variances, dtype=np.float64)
-        noise = float(variances.min())
-        if noise <= RELATIVE_FLOOR * variances.max():
-            raise ValueError("the covariance is singular.")
-        above = variances > noise
-        return cls(np.asarray(mean), axes[above].T * np.sqrt(variances[above] - noise), noise)
-
     @property
     def weights(self) -> Floats:
         """Of its only mode."""
@@ -197,11 +178,6 @@ class LatentGaussian(Distribution):
         memory.claim_square(self.n_features, "the covariance")
         return self.loadings @ self.loadings.T + np.diag(self.noise)
 
-    @property
-    def scatter(self) -> Scatter:
-        """C, as what sample covariances are compared with."""
-        return Scatter.of_matrix(self.covariance)
-
     @cached_property
     def variances(self) -> Floats:
         """Of the features, (d,): the diagonal of C."""
@@ -223,31 +199,12 @@ class LatentGaussian(Distribution):
         if self.reconstruction == "posterior":
             return self.loadings
         # undo the shrinkage of the posterior mean, so that the result is the orthogonal projection
-        return np.asarray(self.loadings + self.loadings * _inverse(self.signal))
+        return np.asarray(self.loadings + self.loadings * inverse(self.signal))
 
     @cached_property
     def latent_variance(self) -> Floats:
         """Variance of each z_j(x) over normal rows, (p,)."""
         return np.asarray(self.signal / (1 + self.signal))
-
-    @cached_property
-    def residual_variance(self) -> Floats:
-        """Variance of each feature's residual over normal rows, (d,)."""
-        divisor = self.signal if self.reconstruction == "least-squares" else 1 + self.signal
-        return np.asarray(np.maximum(self.noise - self.loadings**2 @ _inverse(divisor), 0.0))
-
-    @cached_property
-    def residual_map(self) -> Floats:
-        """(d, d): maps a centred row to its residual x - x_hat."""
-        memory.claim_square(self.n_features, "the map of residuals", copies=4)
-        return np.eye(self.n_features) - self.decoder @ self.encoder
-
-    def marginal(self, features: Sequence[int] | NDArray[np.intp]) -> "LatentGaussian":
-        """The distribution of some of the features."""
-        noise = self.noise[features] if np.ndim(self.noise_variance) else self.noise_variance
-        return LatentGaussian(
-            self.mean[features], self.loadings[features], noise, self.reconstruction, self.degrees_of_freedom
-        )
 
     def latent(self, X: ArrayLike) -> Floats:
         """Posterior mean of the latent variables given the observed cells of each row, (n, p)."""
@@ -257,18 +214,9 @@ class LatentGaussian(Distribution):
         if not missing.any():
             return np.asarray((X - self.mean) @ self.encoder.T)
         centred = np.where(missing, 0.0, X - self.mean)
-        for part in self.incomplete(X):
+        for part in self.posteriors.by_pattern(X):
             Z[part.rows] = part.latent(centred[part.rows])
         return Z
-
-    def incomplete(self, X: Floats) -> Iterator[Incomplete]:
-        """Rows by their patterns of NaN, with the latent variables given what they have; some patterns at a time."""
-        kinds, kind_of_row = kinds_of_rows(np.isnan(X))
-        order, starts = sorted_by_pattern(kind_of_row, len(kinds))
-        for some, gains, roots in self.posteriors(~kinds):
-            stop = min(some.stop, len(kinds))
-            rows = order[starts[some.start] : starts[stop]]
-            yield Incomplete(rows, kind_of_row[rows] - some.start, kinds[some], gains, roots)
 
     def reconstruct(self, X: ArrayLike) -> Floats:
         """What the model makes of each row; missing cells are filled in."""
@@ -282,7 +230,7 @@ class LatentGaussian(Distribution):
         """
         observed = np.asarray(observed, dtype=np.intp)
         hidden = np.setdiff1d(np.arange(self.n_features), observed)
-        gain, root = self.posterior(observed)
+        gain, root = self.posteriors.of(observed)
         mean = self._rows(X).copy()
         z = (mean[:, observed] - self.mean[observed]) @ gain.T
         mean[:, hidden] = self.mean[hidden] + z @ self.loadings[hidden].T
@@ -294,13 +242,7 @@ class LatentGaussian(Distribution):
     def squared_distance(self, X: ArrayLike) -> Floats:
         """Squared Mahalanobis distance of the observed cells of each row, (n,)."""
         X = self._rows(X)
-        return self._distance(X - self.mean, self.latent(X))
-
-    def _distance(self, centred: Floats, Z: Floats) -> Floats:
-        """The same of centred rows with these latent variables."""
-        residual = np.nan_to_num(centred - Z @ self.loadings.T, nan=0.0)
-        # a sum of squares, so that it cannot cancel
-        return np.asarray((residual**2 / self.noise).sum(axis=1) + (Z**2).sum(axis=1))
+        return _distance(self, X - self.mean, self.latent(X))
 
     def spread_factor(self, X: ArrayLike) -> Floats:
         """By how much the variances of each row's missing cells exceed those of a Gaussian, (n,)."""
@@ -323,66 +265,11 @@ class LatentGaussian(Distribution):
 
         ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
         """
-        X = self._rows(X)
-        result = self._leave_each_out(X, blocks)
-        for rows, block in self._far_cells(X, blocks):
-            without = X[rows]
-            without[:, block] = np.nan
-            result[np.ix_(rows, block)] = self.impute(without)[:, block]
-        return result
-
-    def _far_cells(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Iterator[tuple[Positions, Positions]]:
-        """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
-        if self._all_are_near(X):
-            return
-        far = np.abs(X - self.mean) > self._far
-        for block in blocks or [[i] for i in range(self.n_features)]:
-            at = np.asarray(block, dtype=np.intp)
-            affected = np.flatnonzero(far[:, at].any(axis=1))
-            for rows, observed in patterns(X[np.ix_(affected, at)]):
-                yield affected[rows], at[observed]
-
-    def _all_are_near(self, X: Floats) -> bool:
-        """Whether no cell is far: by the smallest and the largest cell, which usually is enough, or cell by cell."""
-        low, high = self._near
-        if X.size and low <= X.min() and X.max() <= high:  # false if cells are missing
-            return True
-        return not (np.abs(X - self.mean) > self._far).any()
+        return self._expected_cells(self._rows(X), blocks)
 
     @cached_property
-    def _near(self) -> tuple[float, float]:
-        """Bounds within which a cell of any feature is near."""
-        return float((self.mean - self._far).max()), float((self.mean + self._far).min())
-
-    @cached_property
-    def _far(self) -> Floats:
-        """Distance from the mean beyond which a cell is far, (d,)."""
-        return np.asarray(_FAR * np.sqrt(self.variances))
-
-    def _leave_each_out(self, X: Floats, blocks: Sequence[Sequence[int]] | None) -> Floats:
-        """`expected`, by one formula for all features and rows, which subtracts each feature from itself."""
-        if not np.isnan(X).any():
-            return self._leaving_out(blocks)(X)
-        result = np.empty_like(X)
-        for part in self.incomplete(X):
-            unexplained = part.unexplained(self)
-            if blocks is None and unexplained.min() > THIN:
-                result[part.rows] = part.leave_each_out(X[part.rows], self, unexplained)
-            else:
-                self._leave_out_by_pattern(X, blocks, part, result)
-        return result
-
-    def _leave_out_by_pattern(
-        self, X: Floats, blocks: Sequence[Sequence[int]] | None, part: Incomplete, result: Floats
-    ) -> None:
-        """`_leave_each_out`, where some blocks are more than a division, for the rows of some patterns."""
-        for rows, observed, gain, root in part.one_by_one():
-            here, gain = np.ix_(rows, observed), gain[:, observed]
-            result[rows] = self.mean + (X[here] - self.mean[observed]) @ gain.T @ self.loadings.T
-            seen = set(observed.tolist())
-            kept = None if blocks is None else [[i for i in block if i in seen] for block in blocks]
-            leave_out = LeavingOut.of(self, observed, None if kept is None else filter(None, kept), (gain, root))
-            result[here] = leave_out(X[here])
+    def _expected_cells(self) -> ExpectedCells:
+        return ExpectedCells(self)
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
         """Draw rows from the model."""
@@ -399,89 +286,25 @@ class LatentGaussian(Distribution):
         """Log-density of the observed cells of each row, (n,); 0 for a row with none."""
         X = self._rows(X)
         result, log_noise = np.empty(len(X)), np.log(self.noise)
-        for part in self.incomplete(X):
+        for part in self.posteriors.by_pattern(X):
             missing = part.missing[part.pattern]
             log_det = (~part.missing @ log_noise - 2 * np.linalg.slogdet(part.roots)[1])[part.pattern]
             centred = X[part.rows] - self.mean
-            distance = self._distance(centred, part.latent(np.nan_to_num(centred, nan=0.0)))
-            result[part.rows] = self.log_kernel(distance, (~missing).sum(axis=1)) - 0.5 * log_det
+            distance = _distance(self, centred, part.latent(np.nan_to_num(centred, nan=0.0)))
+            result[part.rows] = log_kernel(self, distance, (~missing).sum(axis=1)) - 0.5 * log_det
         return result
 
-    def log_kernel(self, distance: Floats, k: NDArray[np.intp] | int) -> Floats:
-        """Log-density of k features by their squared distance, without the determinant of their covariance."""
-        if not self.tail:
-            return np.asarray(-0.5 * (distance + k * np.log(2 * np.pi)))
-        nu, scale = self.degrees_of_freedom, 1 / self.tail
-        constant = special.gammaln((nu + k) / 2) - special.gammaln(nu / 2) - k / 2 * np.log(np.pi * scale)
-        return np.asarray(constant - (nu + k) / 2 * np.log1p(distance / scale))
-
-    def _rows(self, X: ArrayLike) -> Floats:
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"expected rows of {self.n_features} features, got an array of shape {X.shape}.")
-        return X
-
-    def posterior(self, observed: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Gain (p, |S|) and covariance root (p, p) of the latent variables given the features S.
-
-        From one QR factorisation of [Psi^-1/2 W_S; I], which squares no condition number: with Q = [Q1; Q2] the
-        posterior covariance is Q2 Q2^T and the posterior mean Q2 Q1^T Psi^-1/2 x.
-        """
-        weights = 1 / np.sqrt(self.noise[observed])
-        stacked = np.vstack([self.loadings[observed] * weights[:, None], np.eye(self.n_components)])
-        q = np.linalg.qr(stacked)[0]
-        top, root = q[: len(observed)], q[len(observed) :]
-        return root @ (top * weights[:, None]).T, root
-
-    def posteriors(self, observed: Mask) -> Iterator[tuple[slice, Floats, Floats]]:
-        """The same for many rows that observe different features, some rows at a time: gains (n, p, d), roots (n, p, p)."""
-        d, p = self.loadings.shape
-        step = max(1, _CHUNK // max(1, (d + p) * p))  # an isotropic model has no components
-        if observed.size * max(1, p) > _POSTERIORS_KEPT:
-            for start in range(0, len(observed), step):
-                yield slice(start, start + step), *self._posteriors(observed[start : start + step])
-            return
-        # scores, expected values and fixes ask for those of the same patterns, some with and some without complete rows
-        key, kept = observed.tobytes(), self._latest_posteriors
-        found = kept.get(key) or self._posteriors(observed)
-        if key not in kept:
-            for old in list(kept)[:-1]:
-                kept.pop(old, None)
-            kept[key] = found
-        yield slice(0, len(observed)), *found
-
-    def __getstate__(self) -> dict[str, Any]:
-        # without what other threads may be changing while a copy is made
-        return {name: value for name, value in dict(vars(self)).items() if name != "_latest_posteriors"}
-
     @cached_property
-    def _latest_posteriors(self) -> dict[bytes, tuple[Floats, Floats]]:
-        return {}
+    def posteriors(self) -> Posteriors:
+        """What some features tell about the latent variables."""
+        return Posteriors(self)
 
-    def _posteriors(self, observed: Mask) -> tuple[Floats, Floats]:
-        d, p = self.loadings.shape
-        weights = observed / np.sqrt(self.noise)
-        stacked = np.empty((len(weights), d + p, p))
-        stacked[:, :d] = weights[:, :, None] * self.loadings
-        stacked[:, d:] = np.eye(p)
-        q = np.linalg.qr(stacked)[0]
-        root = q[:, d:]
-        return root @ (q[:, :d] * weights[:, :, None]).transpose(0, 2, 1), root
 
-    def _leaving_out(self, blocks: Sequence[Sequence[int]] | None) -> LeavingOut:
-        """Blocks of complete rows, prepared once."""
-        key = None if blocks is None else tuple(map(tuple, blocks))
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = LeavingOut.of(self, np.arange(self.n_features), blocks)
-            if len(self._prepared) >= _BLOCKINGS_KEPT:
-                self._prepared.clear()
-            self._prepared[key] = prepared
-        return prepared
-
-    @cached_property
-    def _prepared(self) -> dict[tuple[tuple[int, ...], ...] | None, LeavingOut]:
-        return {}
+def marginal(model: LatentGaussian, features: Sequence[int] | NDArray[np.intp]) -> LatentGaussian:
+    """The distribution of some of the features."""
+    noise = model.noise[features] if np.ndim(model.noise_variance) else model.noise_variance
+    tails = model.degrees_of_freedom
+    return LatentGaussian(model.mean[features], model.loadings[features], noise, model.reconstruction, tails)
 
 
 def shrunk(covariance: Floats, share: float) -> Floats:
@@ -514,6 +337,22 @@ def _rotated(loadings: Floats, noise: Floats) -> Floats:
     return np.asarray(u[:, real] * s[real] * scale)
 
 
-def _inverse(values: Floats) -> Floats:
+def inverse(values: Floats) -> Floats:
     """1 / values, and 0 for the latent variables that carry nothing at all."""
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+
+
+def _distance(model: LatentGaussian, centred: Floats, Z: Floats) -> Floats:
+    """Squared distance of centred rows with these latent variables."""
+    residual = np.nan_to_num(centred - Z @ model.loadings.T, nan=0.0)
+    # a sum of squares, so that it cannot cancel
+    return np.asarray((residual**2 / model.noise).sum(axis=1) + (Z**2).sum(axis=1))
+
+
+def log_kernel(model: LatentGaussian, distance: Floats, k: NDArray[np.intp] | int) -> Floats:
+    """Log-density of k features by their squared distance, without the determinant of their covariance."""
+    if not model.tail:
+        return np.asarray(-0.5 * (distance + k * np.log(2 * np.pi)))
+    nu, scale = model.degrees_of_freedom, 1 / model.tail
+    constant = special.gammaln((nu + k) / 2) - special.gammaln(nu / 2) - k / 2 * np.log(np.pi * scale)
+    return np.asarray(constant - (nu + k) / 2 * np.log1p(distance / scale))

@@ -7,21 +7,27 @@ With C the covariance of the observed features, the conditional mean of the bloc
 The matrices depend on the model and on what is observed, not on the rows, so they are found once for many rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from culpa._core.copies import CopiedInUse
+from culpa._core.missing import patterns
 from culpa._core.types import Floats, Positions
 
 if TYPE_CHECKING:
+    from culpa.models.incomplete import Incomplete
     from culpa.models.latent import LatentGaussian
 
 # Below this share of unexplained variance, leave-one-out by division would lose more than half of the digits.
 THIN = 1e-6
+_FAR = 1e3  # standard deviations beyond which leave-one-out by subtraction would lose the digits of normal values
+_BLOCKINGS_KEPT = 8  # ways to leave features out, prepared for complete rows
+
+Blocks = Sequence[Sequence[int]] | None  # left out together; by default each feature is left out alone
 
 
 class _Solved(NamedTuple):
@@ -80,9 +86,9 @@ class LeavingOut(CopiedInUse):
     ) -> "LeavingOut":
         """Blocks are made of observed features; ``None`` means each feature alone.
 
-        ``posterior`` is what the model's method of that name says about the observed features, if it is known.
+        ``posterior`` is what `LatentGaussian.posteriors` says about the observed features, if it is known.
         """
-        gain, root = model.posterior(observed) if posterior is None else posterior
+        gain, root = model.posteriors.of(observed) if posterior is None else posterior
         noise, W, mean = model.noise[observed], model.loadings[observed], model.mean[observed]
         spread = W @ root / np.sqrt(noise)[:, None]  # Psi^1/2 C^-1 Psi^1/2 = I - spread spread^T
         alone = 1 - (spread**2).sum(axis=1)
@@ -97,7 +103,7 @@ class LeavingOut(CopiedInUse):
                 found.append(_Solved(at, left, np.sqrt(noise[at])))
             else:
                 others = np.setdiff1d(np.arange(len(observed)), at)
-                rest_gain = model.posterior(observed[others])[0]
+                rest_gain = model.posteriors.of(observed[others])[0]
                 found.append(_Regressed(at, others, mean[others], rest_gain, mean[at], W[at]))
         unexplained = np.where(alone > THIN, alone, 1.0)
         return cls(mean if mean.any() else None, gain, W, unexplained, tuple(found))
@@ -115,3 +121,75 @@ class LeavingOut(CopiedInUse):
         for block in self.blocks:
             result[:, block.at] = block.expected(X, surprise)
         return result
+
+
+class ExpectedCells:
+    """What the other observed features of rows imply for each feature, or each block of features, under a model."""
+
+    def __init__(self, model: "LatentGaussian") -> None:
+        self.model = model
+        self._far = _FAR * np.sqrt(model.variances)  # distance from the mean beyond which a cell is far
+        self._near = float((model.mean - self._far).max()), float((model.mean + self._far).min())
+        self._prepared: dict[tuple[tuple[int, ...], ...] | None, LeavingOut] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # without what other threads may be changing while a copy is made
+        return dict(vars(self)) | {"_prepared": {}}
+
+    def __call__(self, X: Floats, blocks: Blocks) -> Floats:
+        """Conditional means of all cells."""
+        result = self._leave_each_out(X, blocks)
+        for rows, block in self._far_cells(X, blocks):
+            without = X[rows]
+            without[:, block] = np.nan
+            result[np.ix_(rows, block)] = self.model.impute(without)[:, block]
+        return result
+
+    def _far_cells(self, X: Floats, blocks: Blocks) -> Iterator[tuple[Positions, Positions]]:
+        """Rows and observed features of blocks with a cell that would swamp what the other features imply."""
+        low, high = self._near  # within which a cell of any feature is near, which usually is enough
+        if X.size and low <= X.min() and X.max() <= high:  # false if cells are missing
+            return
+        far = np.abs(X - self.model.mean) > self._far
+        if not far.any():
+            return
+        for block in blocks or [[i] for i in range(self.model.n_features)]:
+            at = np.asarray(block, dtype=np.intp)
+            affected = np.flatnonzero(far[:, at].any(axis=1))
+            for rows, observed in patterns(X[np.ix_(affected, at)]):
+                yield affected[rows], at[observed]
+
+    def _leave_each_out(self, X: Floats, blocks: Blocks) -> Floats:
+        """By one formula for all features and rows, which subtracts each feature from itself."""
+        if not np.isnan(X).any():
+            return self._leaving_out(blocks)(X)
+        result = np.empty_like(X)
+        for part in self.model.posteriors.by_pattern(X):
+            unexplained = part.unexplained(self.model)
+            if blocks is None and unexplained.min() > THIN:
+                result[part.rows] = part.leave_each_out(X[part.rows], self.model, unexplained)
+            else:
+                self._leave_out_by_pattern(X, blocks, part, result)
+        return result
+
+    def _leave_out_by_pattern(self, X: Floats, blocks: Blocks, part: "Incomplete", result: Floats) -> None:
+        """The same where some blocks are more than a division, for the rows of some patterns."""
+        model = self.model
+        for rows, observed, gain, root in part.one_by_one():
+            here, gain = np.ix_(rows, observed), gain[:, observed]
+            result[rows] = model.mean + (X[here] - model.mean[observed]) @ gain.T @ model.loadings.T
+            seen = set(observed.tolist())
+            kept = None if blocks is None else [[i for i in block if i in seen] for block in blocks]
+            leave_out = LeavingOut.of(model, observed, None if kept is None else filter(None, kept), (gain, root))
+            result[here] = leave_out(X[here])
+
+    def _leaving_out(self, blocks: Blocks) -> LeavingOut:
+        """Blocks of complete rows, prepared once."""
+        key = None if blocks is None else tuple(map(tuple, blocks))
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = LeavingOut.of(self.model, np.arange(self.model.n_features), blocks)
+            if len(self._prepared) >= _BLOCKINGS_KEPT:
+                self._prepared.clear()
+            self._prepared[key] = prepared
+        return prepared

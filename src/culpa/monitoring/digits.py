@@ -123,7 +123,7 @@ def decimals_of_columns(fitted: FittedDetector, columns: Columns) -> tuple[int, 
 
 def _variances_given_others(gaussian: LatentGaussian) -> Floats:
     """Of each feature, given all other features, (d,)."""
-    root = gaussian.posterior(np.arange(gaussian.n_features))[1]
+    root = gaussian.posteriors.of(np.arange(gaussian.n_features))[1]
     left = 1 - ((gaussian.loadings @ root) ** 2).sum(axis=1) / gaussian.noise  # share of the noise that others leave
     return np.asarray(np.minimum(gaussian.noise / np.maximum(left, THIN), gaussian.variances))
 

@@ -94,7 +94,7 @@ def _incomplete(score: "QuadraticScore", X: Floats, *, alone: bool) -> Iterator[
         for rows, observed in patterns(X):
             yield rows, _of_pattern(score, X[rows], score.whole_root_given(observed))
         return
-    for part in score.gaussian.incomplete(X):
+    for part in score.gaussian.posteriors.by_pattern(X):
         if alone:
             yield part.rows, _by_cells(score, X[part.rows], part)
             continue

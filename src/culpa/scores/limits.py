@@ -13,6 +13,7 @@ from culpa._core import probability as stats
 from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
+from culpa.models.scatter import Scatter
 from culpa.scores.held_out import HeldOutScores
 from culpa.scores.score import Score
 
@@ -152,7 +153,9 @@ def control_limit(score: Score, model: FittedModel, confidence: float, kind: str
     one_of(kind, [name for name in (*LIMIT_KINDS, "beta") if name not in ("auto", *FROM_ROWS)], "limit")
     if kind == "formula":
         kind = Limits(model).kind_of(score)
-    eigenvalues = quadratic.spectrum(quadratic.gaussian.scatter if model.sample is None else model.sample)
+    eigenvalues = quadratic.spectrum(
+        Scatter.of_matrix(quadratic.gaussian.covariance) if model.sample is None else model.sample
+    )
     n = model.n_samples
     if n is not None and model.context is not None:
         q = len(model.context.given)

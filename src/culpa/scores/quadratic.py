@@ -19,13 +19,14 @@ from functools import cached_property
 
 import numpy as np
 
+from culpa._core import memory
 from culpa._core.choices import GameName
 from culpa._core.missing import kinds_of_rows
 from culpa._core.threads import interruptible
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games import RETRAINABLE, Conditional, ConditionalForm, Game, Interventional, Minimal, Retraining
 from culpa.models import FittedModel, LatentGaussian
-from culpa.models.latent import shrunk
+from culpa.models.latent import inverse, shrunk
 from culpa.models.linear_maps import LinearMap
 from culpa.models.scatter import Scatter
 from culpa.scores.change import moved, unit_rows
@@ -136,7 +137,7 @@ class QuadraticScore(Score):
         if most > _FEW_MISSING:
             features = np.broadcast_to(np.arange(missing.shape[1]), missing.shape)
         counts = np.take_along_axis(missing, features, axis=1)[:, :, None]
-        for rows, _, root in model.posteriors(~missing):
+        for rows, _, root in model.posteriors.of_many(~missing):
             some = features[rows]
             spread = (counts[rows] * model.loadings[some]) @ root
             pairs = self.matrix[some[:, :, None], some[:, None, :]] if most <= _FEW_MISSING else self.matrix
@@ -160,7 +161,7 @@ class QuadraticScore(Score):
         """(d + p, d) matrix F with q(x) = |F x|^2."""
         return np.vstack(
             [
-                np.sqrt(self.residual_weights)[:, None] * self.gaussian.residual_map,
+                np.sqrt(self.residual_weights)[:, None] * _residual_map(self.gaussian),
                 np.sqrt(self.latent_weights)[:, None] * self.gaussian.encoder,
             ]
         )
@@ -217,7 +218,7 @@ class QuadraticScore(Score):
         if len(observed) == g.n_features:
             return self.root
         hidden = np.setdiff1d(np.arange(g.n_features), observed)
-        gain = g.posterior(observed)[0] if gain is None else gain
+        gain = g.posteriors.of(observed)[0] if gain is None else gain
         result = np.zeros_like(self.root)
         result[:, observed] = self.root[:, observed] + (self.root[:, hidden] @ g.loadings[hidden]) @ gain
         return result
@@ -249,7 +250,7 @@ class QuadraticScore(Score):
     def expectation(self) -> float:
         """Mean score of normal rows, Tr(A C): the base value of every game."""
         g = self.gaussian
-        return float(self.residual_weights @ g.residual_variance + self.latent_weights @ g.latent_variance)
+        return float(self.residual_weights @ _residual_variance(g) + self.latent_weights @ g.latent_variance)
 
     def spectrum(self, covariance: Scatter) -> Floats:
         """Eigenvalues of A S but for zeros: the score of N(0, S) rows is a sum of chi-squares with these weights."""
@@ -341,6 +342,18 @@ class QuadraticForm(QuadraticScore):
     def complete(self, X: Floats) -> Floats:
         """Score of complete rows."""
         return np.asarray(((X @ self.root.T + self.form_offset) ** 2).sum(axis=1))
+
+
+def _residual_map(g: LatentGaussian) -> Floats:
+    """(d, d): maps a centred row to its residual x - x_hat."""
+    memory.claim_square(g.n_features, "the map of residuals", copies=4)
+    return np.eye(g.n_features) - g.decoder @ g.encoder
+
+
+def _residual_variance(g: LatentGaussian) -> Floats:
+    """Variance of each feature's residual over normal rows, (d,)."""
+    divisor = g.signal if g.reconstruction == "least-squares" else 1 + g.signal
+    return np.asarray(np.maximum(g.noise - g.loadings**2 @ inverse(divisor), 0.0))
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:
