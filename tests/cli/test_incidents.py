@@ -214,6 +214,34 @@ def test_texts_of_times_that_are_finer_than_a_microsecond(folder, ending, offset
     assert {time.nanosecond for time in found["start"]} == {700}
 
 
+@pytest.mark.parametrize(
+    ("times", "kind"),
+    [
+        (lambda t: t, "timestamp[ns]"),
+        (lambda t: t.astype("datetime64[s]"), "timestamp[ns]"),
+        (lambda t: t.astype("datetime64[ns]"), "timestamp[ns]"),
+        (lambda t: t.astype(str), "timestamp[ns]"),
+        (lambda t: t.tz_localize("Europe/Berlin"), "timestamp[ns, tz=UTC]"),
+        (lambda t: t.tz_localize("Europe/Berlin").map(lambda time: time.isoformat()), "timestamp[ns, tz=UTC]"),
+        (lambda t: np.arange(len(t)), "double"),
+        (lambda t: np.arange(len(t)) / 4, "double"),
+    ],
+)
+def test_how_a_table_holds_its_times_does_not_change_those_of_its_incidents(folder, times, kind):
+    rows = pd.read_csv(folder / "new.csv")
+    rows["time"] = times(pd.date_range("2024-03-05", periods=len(rows), freq="1min"))
+    write(rows, folder / "typed.parquet")
+    given = ("incidents", folder / "typed.parquet", "-m", folder / "plant.culpa", "--time", "time", "--force", "-o")
+    run(*given, folder / "i.parquet")
+    found = pq.read_table(folder / "i.parquet")
+    assert {str(found.schema.field(name).type) for name in ("start", "end", "peak")} == {kind}
+    run(*given, folder / "i.csv")
+    of_text = pd.read_csv(folder / "i.csv")["start"]
+    start = found["start"].to_pandas()
+    assert len(start)
+    assert list(start) == list(of_text if kind == "double" else pd.to_datetime(of_text, utc="UTC" in kind))
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 @pytest.mark.parametrize("source", ["csv", "parquet", "ndjson"])
 def test_tables_of_incidents_have_one_schema(tmp_path, ending, source):
@@ -237,7 +265,7 @@ def test_tables_of_incidents_have_one_schema(tmp_path, ending, source):
     assert found[0].schema == found[1].schema == found[2].schema
     assert found[1]["start"].to_pylist() == [frame["when"][200].to_pydatetime()]
     kinds = {field.name: str(field.type) for field in found[0].schema}
-    assert kinds["start"].startswith("timestamp")
+    assert kinds["start"] == kinds["end"] == kinds["peak"] == "timestamp[ns]"
     assert (kinds["first"], kinds["score"], kinds["p_value"], kinds["culprit"]) == (
         "int64",
         "double",

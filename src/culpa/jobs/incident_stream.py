@@ -89,7 +89,7 @@ class _Clock:
     def __init__(self, column: str | None, *, modes: bool) -> None:
         self.column, self.modes = column, modes
         self.last: Times | None = None  # of the row before, alone
-        self.as_text, self.unit = False, "us"  # nanoseconds if a time needs them
+        self.as_text = False
         self.n_days, self._days = 0, True
 
     def read(self, scored: ScoredBatch) -> Times | None:
@@ -99,8 +99,6 @@ class _Clock:
         assert times is not None
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
         self.last = times()[-1:]
-        if getattr(self.last, "unit", "") == "ns" and (times().asi8 % 1000).any():
-            self.unit = "ns"
         if self._days:
             days = are_days(times())
             if self.as_text:  # midnight that is written as such is a time of day
@@ -120,19 +118,15 @@ class _Clock:
         return pa.schema([*((name, pa.string()) for name in more), *fields])
 
     def type(self) -> Any:
-        """The Arrow type of the times: that of the table, or timestamps where they are written as texts."""
+        """The Arrow type of the times: whatever their source and their digits, one for dates, and one for numbers."""
         import pyarrow as pa
 
         if self.column is None:
             return pa.int64()
-        if self.last is None:  # a table without rows
-            return pa.timestamp("us")
-        if self.last.dtype.kind != "M":
-            return pa.string() if self.last.dtype.kind == "m" else pa.array(self.last[:0].to_numpy()).type
-        zone = getattr(self.last, "tz", None)
-        return (
-            pa.timestamp(self.unit, None if zone is None else "UTC") if self.as_text else pa.array(self.last[:0]).type
-        )
+        kind = "M" if self.last is None else self.last.dtype.kind  # None: a table without rows
+        if kind != "M":
+            return pa.string() if kind == "m" else pa.float64()
+        return pa.timestamp("ns", None if getattr(self.last, "tz", None) is None else "UTC")
 
     def labels(self, cells: Sequence[Any]) -> Any:
         """Times as the table has them: as Arrow times, or as texts."""

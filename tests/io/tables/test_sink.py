@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import json
 import sys
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 
 from culpa.io.tables import TableError, open_sink
 from culpa.io.tables.sink import CsvLine
+from culpa.io.tables.table import JsonCells
 
 COLUMNS = {"row": np.arange(500), "score": np.linspace(0, 1, 500)}
 
@@ -130,3 +132,26 @@ def test_other_tables_are_left_to_arrow(other):
     assert CsvLine(SCHEMA)(columns) is not None
     assert CsvLine(SCHEMA)(columns | other) is None
     assert CsvLine(pa.schema([("at", pa.timestamp("s"))]))({"at": np.array([0])}) is None
+
+
+@pytest.mark.parametrize("first", [7, None, "b", 1.5, True, {"a": [1]}])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_values_from_json_are_texts_whatever_comes_first(tmp_path, ending, first):
+    path = tmp_path / f"t.{ending}"
+    saved(
+        path, {"id": JsonCells([first])}, {"id": JsonCells([8, "c"])}, {"id": JsonCells([None])}, {"id": JsonCells([9])}
+    )
+    read = {"parquet": pa.parquet.read_table, "arrow": pa.feather.read_table, "csv": read_texts}[ending]
+    text = {None: None, True: "true"}.get(first if not isinstance(first, dict) else 0, str(first).replace("'", '"'))
+    assert read(path).column("id").to_pylist() == [text, "8", "c", None, "9"]
+    assert read(path).schema.field("id").type == pa.string()
+    saved(tmp_path / "t.ndjson", {"id": JsonCells([first, 8])})
+    assert [json.loads(line)["id"] for line in (tmp_path / "t.ndjson").read_text().splitlines()] == [first, 8]
+
+
+def read_texts(path):
+    options = pa_csv.ConvertOptions(
+        column_types={"id": pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    lines = pa_csv.ParseOptions(ignore_empty_lines=False)
+    return pa_csv.read_csv(path, convert_options=options, parse_options=lines)

@@ -19,7 +19,7 @@ from culpa.io.reading import Options
 from culpa.io.tables.columns import near_miss
 from culpa.io.tables.numbers import KNOWN, Missing
 from culpa.io.tables.pipe import Pipe
-from culpa.io.tables.table import LARGEST, Batch, Column, FileTable, TableError
+from culpa.io.tables.table import LARGEST, Batch, Column, FileTable, JsonCells, TableError
 
 _CHUNK = 1 << 20  # bytes read at a time; fewer where fewer have arrived
 _LONGEST_LINE = 1 << 24
@@ -89,7 +89,7 @@ class NdjsonTable(FileTable):
             used += len(rows)
             if rows:
                 X = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
-                values = {name: [cells[i] for cells in rest] for i, name in enumerate(carried)}
+                values = {name: JsonCells(cells[i] for cells in rest) for i, name in enumerate(carried)}
                 yield Batch(np.array(rows), X, values)
             if fatal is not None:  # only now, so that the lines before it are answered
                 raise fatal

@@ -16,7 +16,7 @@ import pyarrow.types as types
 from culpa._core.files import write_whole
 from culpa._core.output import is_closed, write_all
 from culpa.io.tables.columns import plain, without_zeros
-from culpa.io.tables.table import TableError
+from culpa.io.tables.table import JsonCells, TableError
 
 _NUMBER = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?$"  # which is no formula, whatever its sign
 _NUMPY_KINDS = {"double": np.float64, "int64": np.int64, "bool": np.bool_}  # of Arrow's types
@@ -165,6 +165,7 @@ class _Csv(_Typed):
         )
 
     def _write(self, columns: Mapping[str, Any]) -> None:
+        columns = {name: _array(cells) if isinstance(cells, JsonCells) else cells for name, cells in columns.items()}
         if self.escape:
             columns = {_disarmed_name(name): _disarmed(_array(cells, name)) for name, cells in columns.items()}
         if self.line is not None and (line := self.line(columns)) is not None:
@@ -327,6 +328,11 @@ def _array(cells: Any, name: str = "") -> Any:
     """Cells as an Arrow array; NaN becomes null, which every format has."""
     if isinstance(cells, pa.Array):
         return plain(cells)
+    if isinstance(cells, JsonCells):
+        texts = (
+            cell if cell is None or isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in cells
+        )
+        return pa.array(texts, pa.string())
     try:
         return pa.array(cells, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError) as error:

@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats, Mask
 from culpa.io.reading import TableError as TableError
 
-Carried = Any  # an Arrow array, or a plain list from NDJSON: values that pass through untouched
 
+class JsonCells(list[Any]):
+    """Values from NDJSON that pass through untouched; formats with types take them as texts, whatever comes first."""
+
+
+Carried = Any  # an Arrow array, or a list, of NDJSON
 
 LARGEST = 1e100  # larger cells are broken rather than measured, and their squares would overflow
 
@@ -63,7 +67,7 @@ class Batch:
 def take(cells: Carried, at: Any) -> Carried:
     """Some cells of a carried column, by their positions."""
     if isinstance(cells, list):
-        return [cells[k] for k in at]
+        return type(cells)(cells[k] for k in at)
     import pyarrow as pa
 
     in_order = len(at) == len(cells) and bool((np.diff(at) > 0).all())
